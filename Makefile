@@ -1,0 +1,44 @@
+# The verbs of the project; each does all of its own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint unit spark integration interop docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## virtual environment and dependencies (downloads only what is missing)
+	@$(PYTHON) tools/bootstrap.py
+
+demo: setup ## two real clusters, orders flowing between them, for a minute
+	@$(BIN)/sparkmirror demo
+
+test: setup lint ## lint, then the unit, Spark and integration suites
+	@$(BIN)/sparkmirror local fetch
+	@$(BIN)/python -m pytest tests/unit tests/spark tests/integration
+
+lint: setup ## ruff, mypy, import direction
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: setup ## fast tests, no JVM
+	@$(BIN)/python -m pytest tests/unit
+
+spark: setup ## tests that start Spark
+	@$(BIN)/python -m pytest tests/spark
+
+integration: setup ## tests on real brokers (KAFKA=3.9.2 for another version)
+	@$(BIN)/python -m pytest tests/integration $(if $(KAFKA),--kafka=$(KAFKA))
+
+interop: setup ## tests against Java MirrorMaker 2
+	@$(BIN)/python -m pytest tests/interop
+
+docs: setup ## write the generated reference pages anew
+	@$(BIN)/python tools/reference.py
+
+clean: ## remove everything that was built here (the Kafka cache stays)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

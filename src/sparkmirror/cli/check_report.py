@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `sparkmirror check` found, as lines of text, as tables on a terminal, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from sparkmirror.config.layering import Origin
+from sparkmirror.config.notices import Level, Notice
+from sparkmirror.config.reading import Effective
+from sparkmirror.kafka.probe import ClusterProbe
+from sparkmirror.model import Flow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "dim"}
+# What a pair that is not enabled still uses.
+_HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """One pair: whether it copies, and each value it runs with."""
+
+    flow: Flow
+    enabled: bool
+    effective: tuple[Effective, ...]
+
+    @property
+    def title(self) -> str:
+        """The pair, with what it does."""
+        return f"{self.flow}" if self.enabled else f"{self.flow} (heartbeats only)"
+
+    @property
+    def shown(self) -> tuple[Effective, ...]:
+        """The values worth printing: of a pair that only emits heartbeats, those about them."""
+        if self.enabled:
+            return self.effective
+        return tuple(
+            e
+            for e in self.effective
+            if (e.section == "connector" and e.key.startswith(_HEARTBEAT_KEYS))
+            or (e.section == "target producer" and e.key == "bootstrap.servers")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """One cluster that was reached for, and what a run would be refused there."""
+
+    probe: ClusterProbe
+    missing: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether a run would find all it needs."""
+        return self.probe.reachable and not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Everything that was found."""
+
+    file: str
+    flows: tuple[FlowReport, ...]
+    notices: tuple[Notice, ...]
+    spark: tuple[tuple[str, str], ...]
+    clusters: tuple[ClusterReport, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file can be run as it is."""
+        return all(n.level is not Level.ERROR for n in self.notices) and all(
+            cluster.ok for cluster in self.clusters
+        )
+
+
+def plain_lines(report: CheckReport) -> Iterator[str]:
+    """One line per value, for pipes and logs."""
+    for flow in report.flows:
+        yield f"flow {flow.title}"
+        for section, values in groupby(flow.shown, key=lambda e: e.section):
+            yield f"  {section}"
+            for value in values:
+                yield f"    {_plain_value(value)}"
+    if report.spark:
+        yield "spark"
+        yield from (f"    {key} = {text}" for key, text in report.spark)
+    for cluster in report.clusters:
+        yield from _plain_cluster(cluster)
+    for found in report.notices:
+        yield f"{found.level.value}: {found}"
+    yield _summary(report)
+
+
+def _plain_value(value: Effective) -> str:
+    over = "".join(f", over {origin}" for origin in value.overrode)
+    remark = f" (no effect: {value.remark})" if value.remark else ""
+    return f"{value.key} = {value.text}   from {value.origin}{over}{remark}"
+
+
+def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
+    probe = cluster.probe
+    yield f"cluster {probe.alias} ({probe.security})"
+    if probe.error:
+        yield f"    error: {probe.error}."
+    for address in probe.silent_bootstrap:
+        yield f"    warning: bootstrap address {address} does not answer."
+    for broker in probe.brokers:
+        state = f"Kafka {broker.version}" if broker.version else f"error: {broker.error}."
+        yield f"    broker {broker.node_id} at {broker.address}: {state}"
+    yield from (f"    missing permission: {sentence}" for sentence in cluster.missing)
+    if cluster.ok:
+        yield "    permissions: nothing is missing"
+
+
+def print_tables(report: CheckReport, console: Console) -> None:
+    """The same for people."""
+    for flow in report.flows:
+        table = Table(title=escape(flow.title), title_justify="left", title_style="bold")
+        for heading in ("key", "value", "from", "over"):
+            table.add_column(heading, overflow="fold")
+        for section, values in groupby(flow.shown, key=lambda e: e.section):
+            table.add_section()
+            table.add_row(f"[bold]{section}[/bold]")
+            for value in values:
+                table.add_row(*_cells(value), style="" if value.origin.line else "dim")
+        console.print(table)
+    if report.spark:
+        table = Table("key", "value", title="spark", title_justify="left", title_style="bold")
+        for key, text in report.spark:
+            table.add_row(escape(key), escape(text))
+        console.print(table)
+    for cluster in report.clusters:
+        for line in _plain_cluster(cluster):
+            console.print(line, markup=False, style="" if cluster.ok else "yellow")
+    for found in report.notices:
+        style = _STYLES[found.level]
+        console.print(f"{found.level.value}: {found}", markup=False, style=style)
+    console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
+
+
+def _cells(value: Effective) -> tuple[str, str, str, str]:
+    over = "\n".join(str(origin) for origin in value.overrode)
+    text = f"{value.text} (no effect)" if value.remark else str(value.text)
+    return escape(value.key), escape(text), escape(str(value.origin)), escape(over)
+
+
+def _summary(report: CheckReport) -> str:
+    counts = {
+        level: sum(1 for n in report.notices if n.level is level)
+        for level in (Level.ERROR, Level.WARNING)
+    }
+    flows = sum(1 for flow in report.flows if flow.enabled)
+    found = f"errors: {counts[Level.ERROR]}, warnings: {counts[Level.WARNING]}"
+    unreached = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
+    trouble = f"; not all is well with {', '.join(unreached)}" if unreached else ""
+    return f"{report.file}: enabled flows: {flows}, {found}{trouble}"
+
+
+def as_json(report: CheckReport) -> str:
+    """The same for programs; secrets are hidden here too."""
+    return json.dumps(
+        {
+            "file": report.file,
+            "ok": report.ok,
+            "flows": [
+                {
+                    "flow": str(flow.flow),
+                    "enabled": flow.enabled,
+                    "values": [_json_value(value) for value in flow.effective],
+                }
+                for flow in report.flows
+            ],
+            "spark": dict(report.spark),
+            "notices": [
+                {"level": n.level.value, "key": n.key, "where": n.where, "message": n.message}
+                for n in report.notices
+            ],
+            "clusters": [_json_cluster(cluster) for cluster in report.clusters],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _json_value(value: Effective) -> dict[str, object]:
+    return {
+        "section": value.section,
+        "key": value.key,
+        "value": str(value.text),
+        "from": _json_origin(value.origin),
+        "over": [_json_origin(origin) for origin in value.overrode],
+        "no_effect": value.remark,
+    }
+
+
+def _json_origin(origin: Origin) -> dict[str, object] | None:
+    return {"line": origin.line, "key": origin.key} if origin.line else None
+
+
+def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
+    probe = cluster.probe
+    return {
+        "alias": probe.alias,
+        "ok": cluster.ok,
+        "security": probe.security,
+        "error": probe.error,
+        "silent_bootstrap": list(probe.silent_bootstrap),
+        "brokers": [
+            {"id": b.node_id, "address": b.address, "version": b.version, "error": b.error}
+            for b in probe.brokers
+        ],
+        "missing_permissions": list(cluster.missing),
+    }

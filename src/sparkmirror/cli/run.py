@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror run`: start the flows of a file and show how they fare until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from sparkmirror.app import Application
+from sparkmirror.cli.view import View, choose_view
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.notices import Level
+from sparkmirror.errors import ConfigError, SparkmirrorError
+from sparkmirror.pipeline.status import FlowState
+
+OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
+_LOOK_SECONDS = 0.5
+_HOPELESS_SECONDS = 30.0
+
+
+def set_up_logging(console: Console) -> None:
+    """Our own lines on standard error; kafka-python's complaints reach users as ours."""
+    handler: logging.Handler
+    if console.is_terminal:
+        from rich.logging import RichHandler  # noqa: PLC0415 - terminals only
+
+        handler = RichHandler(console=console, show_path=False, markup=False)
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("sparkmirror").setLevel(logging.INFO)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def run_file(
+    file: Path, *, clusters: tuple[str, ...] = (), once: bool = False, master: str | None = None
+) -> int:
+    """Run a configuration file; the exit code."""
+    console = Console(stderr=True)
+    set_up_logging(console)
+    try:
+        config = MirrorConfig.load(file)
+        for notice in config.problems(clusters):
+            if notice.level is Level.WARNING:
+                logging.getLogger("sparkmirror").warning(str(notice))
+        application = Application(config, targets=clusters, once=once, master=master)
+    except ConfigError as error:
+        console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
+        return FATAL
+    return run_application(application, choose_view(console, once=once), once=once)
+
+
+def run_application(
+    application: Application,
+    view: View,
+    *,
+    once: bool = False,
+    stop: threading.Event | None = None,
+) -> int:
+    """Run until a signal, `stop`, or the end of a bounded run; the exit code."""
+    stop = stop or threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        application.start()
+    except SparkmirrorError as error:
+        view.say(f"sparkmirror: {error}")
+        return START_FAILED
+    code = OK
+    hopeless_since: float | None = None
+    with view:
+        while not stop.wait(_LOOK_SECONDS):
+            view.show(application.snapshots())
+            failure = application.failure()
+            if failure is not None:
+                view.say(f"sparkmirror: Spark did not start: {failure}")
+                code = START_FAILED
+                break
+            if once and application.is_done():
+                break
+            if once and _is_hopeless(application):
+                hopeless_since = hopeless_since or time.monotonic()
+                if time.monotonic() - hopeless_since > _HOPELESS_SECONDS:
+                    code = FATAL
+                    break
+            else:
+                hopeless_since = None
+        view.show(application.snapshots())
+    if not application.stop():
+        view.say("Some positions were not written in time; the next run repeats a few records.")
+    view.conclude(application.snapshots())
+    return code
+
+
+def _is_hopeless(application: Application) -> bool:
+    """A bounded run in which nothing moves and nothing will change by itself."""
+    unfinished = [
+        one
+        for herder, one in zip(application.herders, application.snapshots(), strict=True)
+        if herder.source is not None and one.state is not FlowState.DONE
+    ]
+    return bool(unfinished) and all(
+        one.state is FlowState.FAILED
+        or (one.troubles and not one.retriable_only and one.records_per_second == 0)
+        for one in unfinished
+    )

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run shows: a live table on a terminal, plain lines elsewhere, a bar for a bounded run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState
+
+_LINE_SECONDS = 10.0
+_MANY_TROUBLES = 8
+_COLOURS = {
+    FlowState.STARTING: "yellow",
+    FlowState.RUNNING: "green",
+    FlowState.RETRYING: "red",
+    FlowState.FAILED: "bold red",
+    FlowState.DONE: "blue",
+    FlowState.STOPPED: "dim",
+}
+_log = logging.getLogger("sparkmirror.run")
+
+
+class View(Protocol):
+    """Where a run shows how it goes."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(self, *_: object) -> None:
+        """Stop showing."""
+
+    def show(self, flows: Sequence[FlowSnapshot]) -> None:
+        """The figures now; called about twice a second."""
+
+    def say(self, sentence: str) -> None:
+        """One sentence, at once."""
+
+    def conclude(self, flows: Sequence[FlowSnapshot]) -> None:
+        """The last word."""
+
+
+def choose_view(console: Console, *, once: bool = False) -> View:
+    """A live view for a person at a terminal, lines for a log file."""
+    return LiveView(console, once=once) if console.is_terminal else LineView(console)
+
+
+def human(count: float) -> str:
+    """A figure with thousands separators."""
+    return f"{count:,.0f}"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:  # noqa: PLR2004 - steps of a thousand
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def milliseconds(value: float | None) -> str:
+    """A latency, or a dash."""
+    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004
+
+
+class LiveView:
+    """A table that is drawn over itself."""
+
+    def __init__(self, console: Console, *, once: bool) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+        self._bar = (
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console,
+            )
+            if once
+            else None
+        )
+        self._bars: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def show(self, flows: Sequence[FlowSnapshot]) -> None:
+        """Draw the table, the troubles and the bars."""
+        parts: list[Table | Text | Progress] = [flow_table(flows)]
+        troubles = [f"{one.flow}: {text}" for one in flows for text in one.troubles]
+        troubles += [f"{one.flow}: {one.reason}" for one in flows if one.reason]
+        parts += [Text(line, style="yellow") for line in troubles[:_MANY_TROUBLES]]
+        if len(troubles) > _MANY_TROUBLES:
+            parts.append(Text(f"... and {len(troubles) - _MANY_TROUBLES} more", style="yellow"))
+        if self._bar is not None:
+            self._advance(self._bar, flows)
+            parts.append(self._bar)
+        self._live.update(Group(*parts))
+
+    def _advance(self, bar: Progress, flows: Sequence[FlowSnapshot]) -> None:
+        for one in flows:
+            if one.wanted is None or one.remaining is None:
+                continue
+            if one.flow not in self._bars:
+                self._bars[one.flow] = bar.add_task(one.flow, total=one.wanted)
+            bar.update(
+                self._bars[one.flow],  # type: ignore[arg-type]
+                completed=one.wanted - one.remaining,
+                total=one.wanted,
+            )
+
+    def say(self, sentence: str) -> None:
+        """Above the table."""
+        self._console.print(sentence, highlight=False, soft_wrap=True)
+
+    def conclude(self, flows: Sequence[FlowSnapshot]) -> None:
+        """One line per flow that copied something."""
+        for one in flows:
+            if one.records:
+                self.say(f"{one.flow}: {human(one.records)} records, {size(one.bytes)} copied")
+
+
+def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
+    """The flows and their figures."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("flow")
+    table.add_column("state")
+    for name in ("topics", "partitions", "records", "records/s", "MB/s", "lag", "p50", "p99"):
+        table.add_column(name, justify="right")
+    for one in flows:
+        table.add_row(
+            one.flow,
+            Text(one.state.value, style=_COLOURS[one.state]),
+            human(one.topics),
+            human(one.partitions),
+            human(one.records),
+            human(one.records_per_second),
+            f"{one.bytes_per_second / 1e6:.1f}",
+            "-" if one.lag is None else human(one.lag),
+            milliseconds(one.latency_p50_ms),
+            milliseconds(one.latency_p99_ms),
+        )
+    return table
+
+
+class LineView:
+    """Log lines: states when they change, figures every ten seconds while records flow."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._states: dict[str, tuple[FlowState, str]] = {}
+        self._troubles: dict[str, set[str]] = {}
+        self._counted: dict[str, int] = {}
+        self._next_line = time.monotonic() + _LINE_SECONDS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, flows: Sequence[FlowSnapshot]) -> None:
+        """Log what changed."""
+        for one in flows:
+            state = (one.state, one.reason)
+            if self._states.get(one.flow) != state:
+                self._states[one.flow] = state
+                _log.info(f"{one.flow}: {one.state.value} {one.reason}".rstrip())
+            before = self._troubles.get(one.flow, set())
+            for trouble in one.troubles:
+                if trouble not in before:
+                    _log.warning(f"{one.flow}: {trouble}")
+            if before and not one.troubles:
+                _log.info(f"{one.flow}: all troubles are over")
+            self._troubles[one.flow] = set(one.troubles)
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_SECONDS
+            for one in flows:
+                if one.records != self._counted.get(one.flow, 0):
+                    self._counted[one.flow] = one.records
+                    _log.info(figures(one))
+
+    def say(self, sentence: str) -> None:
+        """One line on standard error."""
+        self._console.print(sentence, highlight=False, soft_wrap=True)
+
+    def conclude(self, flows: Sequence[FlowSnapshot]) -> None:
+        """One line per flow that copied something."""
+        for one in flows:
+            if one.records:
+                _log.info(f"{one.flow}: {human(one.records)} records, {size(one.bytes)} copied")
+
+
+def figures(one: FlowSnapshot) -> str:
+    """A flow in one line."""
+    lag = "unknown" if one.lag is None else human(one.lag)
+    return (
+        f"{one.flow}: {one.topics} topics, {human(one.records)} records, "
+        f"{human(one.records_per_second)} records/s, {one.bytes_per_second / 1e6:.1f} MB/s, "
+        f"lag {lag}, latency p50 {milliseconds(one.latency_p50_ms)} "
+        f"p99 {milliseconds(one.latency_p99_ms)}"
+    )

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kafka client keys become the settings of our own connections, fetches and produce requests.
+
+Keys of Java's clients without a meaning here are named in the report with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkmirror.config.keys import CLIENT
+from sparkmirror.config.keys_client import MOST_IN_FLIGHT
+from sparkmirror.config.layering import Layered, client_config, record_producer_config
+from sparkmirror.config.placement import unknown_client_key
+from sparkmirror.config.providers import Resolver
+from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.value_types import address
+from sparkmirror.model import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of a pair."""
+
+    source_admin: ConnectionSettings
+    target_admin: ConnectionSettings
+    consumer: ConnectionSettings
+    producer: ConnectionSettings
+    fetch: FetchSettings
+    produce: ProduceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """Which client is read: its role, its heading in `check`, the cluster and the client id."""
+
+    role: str
+    section: str
+    alias: str
+    client_id: str
+
+
+def read_clients(
+    connector: Layered, worker: Layered, flow: Flow, resolver: Resolver, report: Report
+) -> Clients:
+    """Read the four clients that a flow uses."""
+    entity = f"{flow}|{connector['name'].text.strip()}"
+    consumer = _Client("consumer", "source consumer", flow.source, f"{entity}|replication-consumer")
+    producer = _Client(
+        "producer",
+        "target producer",
+        flow.target,
+        f"connector-producer-{connector['name'].text.strip()}",
+    )
+    source_admin = _Client(
+        "admin", "source admin", flow.source, f"{entity}|replication-source-admin"
+    )
+    target_admin = _Client(
+        "admin", "target admin", flow.target, f"{entity}|replication-target-admin"
+    )
+    read = {}
+    for client, values in (
+        (consumer, client_config(connector, "source", "consumer")),
+        (producer, record_producer_config(connector, worker)),
+        (source_admin, client_config(connector, "source", "admin")),
+        (target_admin, client_config(connector, "target", "admin")),
+    ):
+        reader = Reader(client.section, values, resolver, report)
+        reader.read_all(CLIENT[client.role].values())
+        _report_others(client, values, report)
+        _check_security(client, reader, report)
+        read[client.section] = reader
+    return Clients(
+        source_admin=_connection(source_admin, read["source admin"], report),
+        target_admin=_connection(target_admin, read["target admin"], report),
+        consumer=_connection(consumer, read["source consumer"], report),
+        producer=_connection(producer, read["target producer"], report),
+        fetch=_fetch(read["source consumer"]),
+        produce=_produce(read["target producer"], report),
+    )
+
+
+def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSettings:
+    servers = reader.strings("bootstrap.servers")
+    if not servers and not reader.is_set("bootstrap.servers"):
+        report.error(
+            reader.value("bootstrap.servers"),
+            f"{client.alias}.bootstrap.servers",
+            f"{client.alias}.bootstrap.servers is missing: write the host:port of some brokers "
+            f"of cluster {client.alias}.",
+        )
+    own_id = reader.string("client.id")
+    return ConnectionSettings(
+        alias=client.alias,
+        bootstrap_servers=tuple(address(server) for server in servers),
+        client_id=_client_id(client, own_id),
+        request_timeout_seconds=reader.integer("request.timeout.ms") / 1000,
+        connect_timeout_seconds=reader.integer("socket.connection.setup.timeout.ms") / 1000,
+        send_buffer_bytes=reader.integer("send.buffer.bytes"),
+        receive_buffer_bytes=reader.integer("receive.buffer.bytes"),
+    )
+
+
+def _client_id(client: _Client, own_id: str) -> str:
+    if not own_id:
+        return client.client_id
+    # The record producer is the worker's: there the user's id stands alone.
+    return own_id if client.role == "producer" else f"{own_id}|{client.client_id}"
+
+
+def _fetch(reader: Reader) -> FetchSettings:
+    return FetchSettings(
+        isolation_level=reader.string("isolation.level"),
+        auto_offset_reset=reader.string("auto.offset.reset"),
+        fetch_max_bytes=reader.integer("fetch.max.bytes"),
+        max_partition_fetch_bytes=reader.integer("max.partition.fetch.bytes"),
+        fetch_max_wait_ms=reader.integer("fetch.max.wait.ms"),
+        fetch_min_bytes=reader.integer("fetch.min.bytes"),
+        client_rack=reader.string("client.rack"),
+    )
+
+
+def _produce(reader: Reader, report: Report) -> ProduceSettings:
+    acks = reader.string("acks")
+    if acks == "0":
+        report.error(
+            reader.value("acks"),
+            "acks",
+            f"{reader.origin('acks').key} must be all or 1: with 0 the position of a record would "
+            "be stored although the record may be lost.",
+        )
+    in_flight = reader.integer("max.in.flight.requests.per.connection")
+    if in_flight > MOST_IN_FLIGHT:
+        origin = reader.origin("max.in.flight.requests.per.connection")
+        report.warn(
+            origin,
+            f"{origin.key} counts as {MOST_IN_FLIGHT}: a broker remembers the last "
+            f"{MOST_IN_FLIGHT} record batches of a producer, more could not be kept in order.",
+        )
+    return ProduceSettings(
+        acks=1 if acks == "1" else -1,
+        request_timeout_ms=reader.integer("request.timeout.ms"),
+        max_request_bytes=reader.integer("max.request.size"),
+        max_in_flight=min(in_flight, MOST_IN_FLIGHT),
+    )
+
+
+def _check_security(client: _Client, reader: Reader, report: Report) -> None:
+    protocol = reader.string("security.protocol").upper()
+    if protocol != "PLAINTEXT":
+        key = reader.origin("security.protocol").key
+        report.error(
+            reader.value("security.protocol"),
+            key,
+            f"{key}={protocol}: this version connects without TLS and SASL only; name a "
+            f"PLAINTEXT listener of cluster {client.alias} and remove the line.",
+        )
+
+
+def _report_others(client: _Client, values: Layered, report: Report) -> None:
+    """Keys that Java's client knows and we do not need, and keys that nobody knows."""
+    for name, value in values.items():
+        line = next((o for o in (value.origin, *value.overrode) if o.line), None)
+        if line is not None and name not in CLIENT[client.role]:
+            remark = unknown_client_key(line.key, name, client.role)
+            report.warn(line, remark.text, remark.level)

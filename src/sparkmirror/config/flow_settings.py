@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The typed settings of one pair, made from the layered texts of the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkmirror.config import client_settings
+from sparkmirror.config.flow_rules import check_flow
+from sparkmirror.config.keys import CONNECTOR, WORKER
+from sparkmirror.config.keys_worker import STORAGE_OWN, STORAGES
+from sparkmirror.config.layering import Raw, connector_config, worker_config
+from sparkmirror.config.providers import Resolver
+from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.settings import (
+    CheckpointSettings,
+    FlowSettings,
+    HeartbeatSettings,
+    InternalTopics,
+    PipelineSettings,
+    PolicySettings,
+    SourceSettings,
+    TopicFactor,
+)
+from sparkmirror.model import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReading:
+    """The settings of a pair with all that was found on the way; errors make them unusable."""
+
+    settings: FlowSettings
+    report: Report
+
+
+def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
+    """Read the pair's settings; whatever is wrong stands in the report's notices."""
+    report = Report()
+    connector_values = connector_config(raw, flow)
+    worker_values = worker_config(raw, flow)
+    connector = Reader("connector", connector_values, resolver, report)
+    connector.read_all(CONNECTOR.values())
+    worker = Reader("worker", worker_values, resolver, report)
+    worker.read_all(WORKER.values())
+    clients = client_settings.read_clients(connector_values, worker_values, flow, resolver, report)
+    settings = FlowSettings(
+        flow=flow,
+        enabled=connector.boolean("enabled"),
+        policy=_policy(connector),
+        source=_source(connector),
+        heartbeat=_heartbeat(raw, flow, connector),
+        checkpoint=_checkpoint(raw, flow, connector),
+        internal_topics=_internal_topics(worker),
+        pipeline=PipelineSettings(
+            offset_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
+            epoch_seconds=float(connector.integer("epoch.seconds")),
+            task_buffer_bytes=connector.integer("task.buffer.bytes"),
+            admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
+            gap_policy=connector.string("gap.policy"),
+        ),
+        source_admin=clients.source_admin,
+        target_admin=clients.target_admin,
+        consumer=clients.consumer,
+        producer=clients.producer,
+        fetch=clients.fetch,
+        produce=clients.produce,
+    )
+    check_flow(settings, connector, worker, report)
+    return FlowReading(settings, report)
+
+
+def _policy(connector: Reader) -> PolicySettings:
+    return PolicySettings(
+        replication_policy_class=connector.string("replication.policy.class"),
+        separator=connector.string("replication.policy.separator"),
+        internal_topic_separator_enabled=connector.boolean(
+            "replication.policy.internal.topic.separator.enabled"
+        ),
+        separator_is_explicit=connector.is_set("replication.policy.separator"),
+        topic_filter_class=connector.string("topic.filter.class"),
+        topics=connector.strings("topics"),
+        topics_exclude=connector.strings("topics.exclude"),
+        config_property_filter_class=connector.string("config.property.filter.class"),
+        config_properties_exclude=connector.strings("config.properties.exclude"),
+        use_defaults_from=connector.string("use.defaults.from"),
+        heartbeats_replication_enabled=connector.boolean("heartbeats.replication.enabled"),
+        group_filter_class=connector.string("group.filter.class"),
+        groups=connector.strings("groups"),
+        groups_exclude=connector.strings("groups.exclude"),
+        options=connector.resolve_all(),
+    )
+
+
+def _source(connector: Reader) -> SourceSettings:
+    return SourceSettings(
+        name=connector.string("name"),
+        tasks_max=connector.integer("tasks.max"),
+        replication_factor=_factor(connector, "replication.factor"),
+        refresh_topics_seconds=_interval(connector, "refresh.topics"),
+        offset_syncs_enabled=connector.boolean("emit.offset-syncs.enabled"),
+        offset_syncs_location=connector.string("offset-syncs.topic.location"),
+        offset_syncs_factor=_factor(connector, "offset-syncs.topic.replication.factor"),
+        sync_configs_seconds=_interval(connector, "sync.topic.configs"),
+        sync_acls_seconds=_interval(connector, "sync.topic.acls"),
+        offset_lag_max=connector.integer("offset.lag.max"),
+    )
+
+
+def _heartbeat(raw: Raw, flow: Flow, connector: Reader) -> HeartbeatSettings:
+    return HeartbeatSettings(
+        name=connector_config(raw, flow, "MirrorHeartbeatConnector")["name"].text,
+        interval_seconds=_interval(connector, "emit.heartbeats"),
+        factor=_factor(connector, "heartbeats.topic.replication.factor"),
+    )
+
+
+def _checkpoint(raw: Raw, flow: Flow, connector: Reader) -> CheckpointSettings:
+    return CheckpointSettings(
+        name=connector_config(raw, flow, "MirrorCheckpointConnector")["name"].text,
+        enabled=connector.boolean("emit.checkpoints.enabled"),
+        factor=_factor(connector, "checkpoints.topic.replication.factor"),
+        emit_seconds=_interval(connector, "emit.checkpoints"),
+        refresh_groups_seconds=_interval(connector, "refresh.groups"),
+        sync_group_offsets_seconds=_interval(connector, "sync.group.offsets"),
+    )
+
+
+def _interval(connector: Reader, what: str) -> float | None:
+    """Seconds between two runs; switched off or negative means never, as in MM2."""
+    seconds = connector.integer(f"{what}.interval.seconds")
+    return float(seconds) if connector.boolean(f"{what}.enabled") and seconds > 0 else None
+
+
+def _factor(reader: Reader, name: str) -> TopicFactor:
+    key = (CONNECTOR | WORKER)[name]
+    return TopicFactor(
+        key=reader.origin(name).key or name,
+        value=reader.optional_integer(name),
+        preferred=int(key.mm2_default or 1),
+    )
+
+
+def _internal_topics(worker: Reader) -> InternalTopics:
+    extra: dict[str, dict[str, str]] = {}
+    for storage in STORAGES:
+        configs = worker.below(f"{storage}.", without=STORAGE_OWN)
+        if configs:
+            extra[worker.string(f"{storage}.topic")] = configs
+    return InternalTopics(
+        offsets=worker.string("offset.storage.topic"),
+        offsets_partitions=worker.integer("offset.storage.partitions"),
+        offsets_factor=_factor(worker, "offset.storage.replication.factor"),
+        status=worker.string("status.storage.topic"),
+        status_partitions=worker.integer("status.storage.partitions"),
+        status_factor=_factor(worker, "status.storage.replication.factor"),
+        configs=worker.string("config.storage.topic"),
+        configs_factor=_factor(worker, "config.storage.replication.factor"),
+        extra_configs=extra,
+    )

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of Kafka client keys: those with a meaning here, and why the others have none.
+
+`CLIENT_NAMES` is the set that MM2 copies from a cluster's level to its clients.
+"""
+
+from __future__ import annotations
+
+from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.value_types import Type, addresses, at_least, one_of
+
+_SSL_SECRETS = (
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.truststore.password",
+)
+_SSL_NAMES = (
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.secure.random.implementation",
+    "ssl.engine.factory.class",
+)
+_SASL_SECRETS = (
+    "sasl.jaas.config",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+)
+_SASL_NAMES = (
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.assertion.algorithm",
+    "sasl.oauthbearer.assertion.claim.aud",
+    "sasl.oauthbearer.assertion.claim.exp.seconds",
+    "sasl.oauthbearer.assertion.claim.iss",
+    "sasl.oauthbearer.assertion.claim.jti.include",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds",
+    "sasl.oauthbearer.assertion.claim.sub",
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.template.file",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.header.urlencode",
+)
+
+_NO_SECURITY = "this version connects without TLS and SASL only"
+
+SECURITY_KEYS = (
+    Key(
+        name="bootstrap.servers",
+        type=Type.LIST,
+        default=None,
+        doc="Addresses (host:port) of some brokers of the cluster.",
+        importance=Importance.HIGH,
+        checks=(addresses,),
+        required=True,
+    ),
+    Key(
+        name="security.protocol",
+        type=Type.STRING,
+        default="PLAINTEXT",
+        doc="How brokers are reached; this version knows PLAINTEXT only.",
+        importance=Importance.HIGH,
+        checks=(one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", ignore_case=True),),
+    ),
+    *(
+        Key(
+            name=name,
+            type=Type.PASSWORD if name in _SSL_SECRETS else Type.STRING,
+            default=None,
+            doc="A TLS setting of Kafka's clients.",
+            importance=Importance.LOW,
+            no_effect=_NO_SECURITY,
+        )
+        for name in _SSL_NAMES
+    ),
+    *(
+        Key(
+            name=name,
+            type=Type.PASSWORD if name in _SASL_SECRETS else Type.STRING,
+            default=None,
+            doc="A SASL setting of Kafka's clients.",
+            importance=Importance.LOW,
+            no_effect=_NO_SECURITY,
+        )
+        for name in _SASL_NAMES
+    ),
+)
+
+CLIENT_NAMES = frozenset(key.name for key in SECURITY_KEYS)
+
+_CONNECTION_KEYS = (
+    Key(
+        name="client.id",
+        type=Type.STRING,
+        default="",
+        doc="Put in front of the client ids that the brokers see, as MM2 does.",
+        importance=Importance.LOW,
+    ),
+    Key(
+        name="request.timeout.ms",
+        type=Type.INT,
+        default="30000",
+        doc="How long to wait for the answer to one request.",
+        checks=(at_least(1),),
+    ),
+    Key(
+        name="socket.connection.setup.timeout.ms",
+        type=Type.LONG,
+        default="10000",
+        doc="How long to wait for a connection to be established.",
+        importance=Importance.LOW,
+        checks=(at_least(1),),
+    ),
+    Key(
+        name="send.buffer.bytes",
+        type=Type.INT,
+        default="-1",
+        doc="Size of the socket's send buffer; -1 leaves it to the operating system.",
+        importance=Importance.LOW,
+        checks=(at_least(-1),),
+        mm2_default="131072",
+        reason="the operating system sizes its buffers to the line",
+    ),
+    Key(
+        name="receive.buffer.bytes",
+        type=Type.INT,
+        default="-1",
+        doc="Size of the socket's receive buffer; -1 leaves it to the operating system.",
+        importance=Importance.LOW,
+        checks=(at_least(-1),),
+        mm2_default="65536 (producer: 32768)",
+        reason="the operating system sizes its buffers to the line",
+    ),
+)
+
+ADMIN_KEYS = _CONNECTION_KEYS
+
+CONSUMER_KEYS = (
+    *_CONNECTION_KEYS,
+    Key(
+        name="isolation.level",
+        type=Type.STRING,
+        default="read_committed",
+        doc="Whether records of aborted and open transactions are copied (read_uncommitted) or "
+        "not (read_committed).",
+        importance=Importance.HIGH,
+        checks=(one_of("read_committed", "read_uncommitted"),),
+        mm2_default="read_uncommitted",
+        reason="otherwise records of aborted transactions become committed ones on the target",
+    ),
+    Key(
+        name="auto.offset.reset",
+        type=Type.STRING,
+        default="earliest",
+        doc="Where a partition without a stored position starts: earliest, latest, or none "
+        "(refuse to start it).",
+        importance=Importance.HIGH,
+        checks=(one_of("earliest", "latest", "none"),),
+    ),
+    Key(
+        name="fetch.max.bytes",
+        type=Type.INT,
+        default="52428800",
+        doc="The most data that one fetch answer should hold.",
+        checks=(at_least(0),),
+    ),
+    Key(
+        name="max.partition.fetch.bytes",
+        type=Type.INT,
+        default="1048576",
+        doc="The most data that one fetch answer should hold of one partition.",
+        checks=(at_least(0),),
+    ),
+    Key(
+        name="fetch.max.wait.ms",
+        type=Type.INT,
+        default="500",
+        doc="How long the broker waits for fetch.min.bytes.",
+        checks=(at_least(0),),
+    ),
+    Key(
+        name="fetch.min.bytes",
+        type=Type.INT,
+        default="1",
+        doc="How much data a fetch answer should hold at least.",
+        checks=(at_least(0),),
+    ),
+    Key(
+        name="client.rack",
+        type=Type.STRING,
+        default="",
+        doc="Where this process runs, so that a close replica may be read.",
+        importance=Importance.LOW,
+    ),
+)
+
+MOST_IN_FLIGHT = 5
+
+PRODUCER_KEYS = (
+    *_CONNECTION_KEYS,
+    Key(
+        name="acks",
+        type=Type.STRING,
+        default="all",
+        doc="Which replicas must have a record before it counts as copied: all (-1) or 1; 0 is "
+        "refused, because positions would be stored for records that may be lost.",
+        importance=Importance.HIGH,
+        checks=(one_of("all", "-1", "1", "0"),),
+    ),
+    Key(
+        name="max.request.size",
+        type=Type.INT,
+        default="8388608",
+        doc="The most data that one produce request should hold.",
+        checks=(at_least(1),),
+        mm2_default="1048576",
+        reason="record batches of several partitions travel in one request",
+    ),
+    Key(
+        name="max.in.flight.requests.per.connection",
+        type=Type.INT,
+        default=str(MOST_IN_FLIGHT),
+        doc="How many produce requests may be unanswered; more than 5 counts as 5.",
+        checks=(at_least(1),),
+        mm2_default="1",
+        reason="a round trip per request would bound the throughput, and sequence numbers keep "
+        "five in order",
+    ),
+)
+
+_GROUPS = "partitions are assigned without a consumer group"
+_RAW = "record batches are copied as they are, not built from records"
+_OWN_RETRIES = "retries go on until the target answers, with a pause of their own"
+_OWN_METADATA = "metadata is refreshed when a leader changes and with the topics"
+_NO_JAVA = "there is no Java plugin here"
+_NO_METRICS = "Java client metrics do not exist here"
+
+_IGNORED_EVERYWHERE = {
+    "client.dns.lookup": "every address a name resolves to is tried",
+    "connections.max.idle.ms": "idle connections are reopened when needed",
+    "reconnect.backoff.ms": _OWN_RETRIES,
+    "reconnect.backoff.max.ms": _OWN_RETRIES,
+    "retry.backoff.ms": _OWN_RETRIES,
+    "retry.backoff.max.ms": _OWN_RETRIES,
+    "retries": _OWN_RETRIES,
+    "default.api.timeout.ms": "admin.timeout.ms and request.timeout.ms bound every step",
+    "socket.connection.setup.timeout.max.ms": "each attempt has the same limit",
+    "metadata.max.age.ms": _OWN_METADATA,
+    "metadata.recovery.strategy": _OWN_METADATA,
+    "metadata.recovery.rebootstrap.trigger.ms": _OWN_METADATA,
+    "security.providers": _NO_JAVA,
+    "metric.reporters": _NO_METRICS,
+    "metrics.num.samples": _NO_METRICS,
+    "metrics.recording.level": _NO_METRICS,
+    "metrics.sample.window.ms": _NO_METRICS,
+    "enable.metrics.push": _NO_METRICS,
+    "auto.include.jmx.reporter": _NO_METRICS,
+    "bootstrap.controllers": "brokers are asked, not controllers",
+}
+_IGNORED_CONSUMER = {
+    "group.id": _GROUPS,
+    "group.instance.id": _GROUPS,
+    "group.protocol": _GROUPS,
+    "group.remote.assignor": _GROUPS,
+    "partition.assignment.strategy": _GROUPS,
+    "session.timeout.ms": _GROUPS,
+    "heartbeat.interval.ms": _GROUPS,
+    "max.poll.interval.ms": _GROUPS,
+    "enable.auto.commit": _GROUPS,
+    "auto.commit.interval.ms": _GROUPS,
+    "share.acknowledgement.mode": _GROUPS,
+    "share.acquire.mode": _GROUPS,
+    "max.poll.records": "whole record batches are read; task.buffer.bytes bounds the memory",
+    "check.crcs": "checksums are always verified",
+    "allow.auto.create.topics": "source topics are never created",
+    "exclude.internal.topics": "the topic filter decides",
+    "key.deserializer": _RAW,
+    "value.deserializer": _RAW,
+    "interceptor.classes": _NO_JAVA,
+}
+_IGNORED_PRODUCER = {
+    "batch.size": _RAW,
+    "linger.ms": _RAW,
+    "compression.type": "record batches keep the compression they have on the source",
+    "compression.gzip.level": _RAW,
+    "compression.lz4.level": _RAW,
+    "compression.zstd.level": _RAW,
+    "buffer.memory": "task.buffer.bytes bounds the memory",
+    "max.block.ms": "a slow target makes the flow wait, without limit",
+    "delivery.timeout.ms": _OWN_RETRIES,
+    "enable.idempotence": "sequence numbers are always written",
+    "transactional.id": "this version writes without transactions",
+    "transaction.timeout.ms": "this version writes without transactions",
+    "transaction.two.phase.commit.enable": "this version writes without transactions",
+    "metadata.max.idle.ms": _OWN_METADATA,
+    "partitioner.class": "records keep their partition",
+    "partitioner.ignore.keys": "records keep their partition",
+    "partitioner.adaptive.partitioning.enable": "records keep their partition",
+    "partitioner.availability.timeout.ms": "records keep their partition",
+    "key.serializer": _RAW,
+    "value.serializer": _RAW,
+    "interceptor.classes": _NO_JAVA,
+}
+
+# Role -> keys of Kafka's client that are accepted without effect -> why.
+IGNORED = {
+    "consumer": _IGNORED_EVERYWHERE | _IGNORED_CONSUMER,
+    "producer": _IGNORED_EVERYWHERE | _IGNORED_PRODUCER,
+    "admin": _IGNORED_EVERYWHERE,
+}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of worker keys (`B.<key>`, B being the target) and of the file's top level."""
+
+from __future__ import annotations
+
+from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.value_types import (
+    Rejected,
+    Type,
+    at_least,
+    not_empty,
+    one_of,
+    replication_factor,
+)
+
+_HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
+_NO_GROUP = "workers do not form a Connect group in this version"
+_NO_REST = "this version has no REST server"
+
+# Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
+GLOBAL_WORKER_PREFIXES = (
+    "offset.storage",
+    "config.storage",
+    "status.storage",
+    "key.converter",
+    "value.converter",
+    "header.converter",
+    "task",
+    "worker",
+    "replication.policy",
+)
+
+STORAGES = ("offset.storage", "status.storage", "config.storage")
+# What a storage's keys mean to the worker; any other key below it is a topic config.
+STORAGE_OWN = frozenset({"topic", "partitions", "replication.factor", "cleanup.policy"})
+
+
+def _partitions(value: object) -> None:
+    if isinstance(value, int) and (value == 0 or value < -1):
+        raise Rejected("must be at least 1, or -1 for the broker's default", value)
+
+
+def _storage(storage: str, what: str, partitions: int | None) -> tuple[Key, ...]:
+    keys = [
+        Key(
+            name=f"{storage}.topic",
+            type=Type.STRING,
+            default=None,
+            doc=f"Topic on the target that holds {what}; by default named after the source.",
+            checks=(not_empty,),
+            importance=Importance.LOW,
+        ),
+        Key(
+            name=f"{storage}.replication.factor",
+            type=Type.SHORT,
+            default=None,
+            doc="Replication factor of that topic. Not set: 3, or what the target can hold.",
+            checks=(replication_factor,),
+            mm2_default="3",
+            reason=_HELD,
+        ),
+    ]
+    if partitions is not None:
+        keys.append(
+            Key(
+                name=f"{storage}.partitions",
+                type=Type.INT,
+                default=str(partitions),
+                doc="Number of partitions of that topic when it is created.",
+                checks=(_partitions,),
+                importance=Importance.LOW,
+            )
+        )
+    return tuple(keys)
+
+
+WORKER_KEYS = (
+    *_storage("offset.storage", "the positions of flows", 25),
+    *_storage("status.storage", "connector and task states", 5),
+    *_storage("config.storage", "connector configurations", None),
+    Key(
+        name="offset.flush.interval.ms",
+        type=Type.LONG,
+        default="5000",
+        doc="How often positions are stored; duplicates after a crash are bounded by it.",
+        checks=(at_least(1),),
+        mm2_default="60000",
+        reason="a crash should repeat seconds of work, not a minute",
+    ),
+    Key(
+        name="exactly.once.source.support",
+        type=Type.STRING,
+        default="disabled",
+        doc="Whether flows into this cluster are exactly-once; this version is at-least-once.",
+        checks=(one_of("disabled", "preparing", "enabled", "DISABLED", "PREPARING", "ENABLED"),),
+        importance=Importance.HIGH,
+    ),
+)
+
+# Keys of Connect's worker that change nothing here -> why.
+IGNORED_WORKER = {
+    "group.id": _NO_GROUP,
+    "client.id": "client ids are named after the flow",
+    "session.timeout.ms": _NO_GROUP,
+    "heartbeat.interval.ms": _NO_GROUP,
+    "rebalance.timeout.ms": _NO_GROUP,
+    "worker.sync.timeout.ms": _NO_GROUP,
+    "worker.unsync.backoff.ms": _NO_GROUP,
+    "scheduled.rebalance.max.delay.ms": _NO_GROUP,
+    "connect.protocol": _NO_GROUP,
+    "inter.worker.key.ttl.ms": _NO_GROUP,
+    "inter.worker.key.size": _NO_GROUP,
+    "inter.worker.key.generation.algorithm": _NO_GROUP,
+    "inter.worker.signature.algorithm": _NO_GROUP,
+    "inter.worker.verification.algorithms": _NO_GROUP,
+    "offset.flush.timeout.ms": "a flush that fails is tried again",
+    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
+    "topic.creation.enable": "remote topics are created as the source connector says",
+    "topic.tracking.enable": _NO_REST,
+    "topic.tracking.allow.reset": _NO_REST,
+    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
+    "connector.client.config.override.policy": "client overrides are always allowed",
+    "key.converter": "record batches are copied byte for byte, nothing converts them",
+    "value.converter": "record batches are copied byte for byte, nothing converts them",
+    "header.converter": "record batches are copied byte for byte, nothing converts them",
+    "plugin.path": "there is no Java plugin here",
+    "plugin.discovery": "there is no Java plugin here",
+    "rest.extension.classes": _NO_REST,
+}
+
+DRIVER_KEYS = (
+    Key(
+        name="clusters",
+        type=Type.LIST,
+        default=None,
+        doc="Aliases of the clusters that this file is about.",
+        importance=Importance.HIGH,
+        required=True,
+        checks=(not_empty,),
+    ),
+    Key(
+        name="dedicated.mode.enable.internal.rest",
+        type=Type.BOOLEAN,
+        default="false",
+        doc="Whether several MM2 processes work together through an internal REST server.",
+        importance=Importance.LOW,
+        no_effect=_NO_REST,
+    ),
+    *(
+        Key(
+            name=name,
+            type=value_type,
+            default=default,
+            doc=doc,
+            importance=Importance.LOW,
+            no_effect=_NO_REST,
+        )
+        for name, value_type, default, doc in (
+            ("listeners", Type.LIST, "http://:8083", "Where the REST server listens."),
+            ("rest.advertised.host.name", Type.STRING, None, "Host name given to other workers."),
+            ("rest.advertised.port", Type.INT, None, "Port given to other workers."),
+            ("rest.advertised.listener", Type.STRING, None, "Listener given to other workers."),
+            ("access.control.allow.origin", Type.STRING, "", "Origins that browsers may use."),
+            ("access.control.allow.methods", Type.STRING, "", "Methods that browsers may use."),
+            ("response.http.headers.config", Type.STRING, "", "Headers of every REST answer."),
+            ("ssl.client.auth", Type.STRING, "none", "Whether REST clients need a certificate."),
+        )
+    ),
+    Key(
+        name="plugin.path",
+        type=Type.LIST,
+        default=None,
+        doc="Where Connect looks for Java plugins.",
+        importance=Importance.LOW,
+        no_effect="there is no Java plugin here",
+    ),
+)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which line of the file decides which value: MM2's precedence in dedicated mode.
+
+Three maps are derived from the file for a pair A->B: the properties of a cluster, the connector
+configuration and the worker configuration; from the connector's those of the clients. Every
+value remembers the line it came from and the lines it won against.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sparkmirror.config.keys import DEPRECATED, GLOBAL_CONNECTOR_NAMES
+from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_worker import GLOBAL_WORKER_PREFIXES
+from sparkmirror.config.properties import Entry
+from sparkmirror.model import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text stands: the key as written and its line; line 0 means nobody wrote it."""
+
+    key: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line} '{self.key}'" if self.line else "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A text, where it came from and whom it won against (the strongest loser first)."""
+
+    text: str
+    origin: Origin
+    overrode: tuple[Origin, ...] = ()
+
+    def over(self, loser: Value) -> Value:
+        """This value, remembering that it beat `loser`."""
+        beaten = (*self.overrode, loser.origin, *loser.overrode)
+        lines = dict.fromkeys(o for o in beaten if o != self.origin and o.line)
+        return replace(self, overrode=tuple(lines))
+
+
+class Layered(dict[str, Value]):
+    """Key -> value, built layer by layer; nothing that loses is forgotten."""
+
+    def put(self, key: str, value: Value) -> None:
+        """Set the key; what was there is remembered as overridden."""
+        present = self.get(key)
+        self[key] = value if present is None else value.over(present)
+
+    def put_if_absent(self, key: str, value: Value) -> None:
+        """Set the key unless it is there; then the present value has won against this one."""
+        present = self.get(key)
+        self[key] = value if present is None else present.over(value)
+
+    def put_all(self, layer: Mapping[str, Value], prefix: str = "") -> None:
+        """Put a whole layer, each key behind `prefix`."""
+        for key, value in layer.items():
+            self.put(prefix + key, value)
+
+
+Raw = Mapping[str, Entry]
+
+_CLIENT_LEVEL = re.compile(r"^(consumer|producer|admin)")
+_ROLES = ("producer", "consumer", "admin")
+CONNECTOR_CLASSES = {
+    name: f"org.apache.kafka.connect.mirror.{name}"
+    for name in ("MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
+}
+
+
+def default(text: str, key: str = "") -> Value:
+    """A value that no line of the file gave."""
+    return Value(text, Origin(key))
+
+
+def with_prefix(raw: Raw, prefix: str) -> Layered:
+    """The entries whose key starts with `prefix`, without it."""
+    cut = len(prefix)
+    return Layered(
+        (key[cut:], _written(entry))
+        for key, entry in raw.items()
+        if key.startswith(prefix) and len(key) > cut
+    )
+
+
+def _written(entry: Entry) -> Value:
+    return Value(entry.text, Origin(entry.key, entry.line))
+
+
+def cluster_properties(raw: Raw, alias: str) -> Layered:
+    """What the file says about one cluster, shared security settings spread to its clients."""
+    properties = with_prefix(raw, f"{alias}.")
+    for key in sorted(CLIENT_NAMES & properties.keys()):
+        for role in _ROLES:
+            properties.put_if_absent(f"{role}.{key}", properties[key])
+    for key in sorted(CLIENT_NAMES & raw.keys()):
+        shared = _written(raw[key])
+        for role in _ROLES:
+            properties.put_if_absent(f"{role}.{key}", shared)
+        properties.put_if_absent(key, shared)
+    return properties
+
+
+def connector_config(raw: Raw, flow: Flow, connector: str = "MirrorSourceConnector") -> Layered:
+    """The configuration MM2 stores for a connector of the pair, variables not resolved."""
+    config = Layered()
+    for key, entry in raw.items():
+        if key in GLOBAL_CONNECTOR_NAMES or key.startswith(
+            ("config.providers", "replication.policy")
+        ):
+            config.put(key, _written(entry))
+    for side, alias in (("source", flow.source), ("target", flow.target)):
+        for key, value in cluster_properties(raw, alias).items():
+            level = side if _CLIENT_LEVEL.match(key) else f"{side}.cluster"
+            config.put(f"{level}.{key}", value)
+    # MM2 lets these lose against every line; only a global or per-flow one can exist.
+    derived = {
+        "name": connector,
+        "connector.class": CONNECTOR_CLASSES[connector],
+        "source.cluster.alias": flow.source,
+        "target.cluster.alias": flow.target,
+    }
+    for key, text in derived.items():
+        config.put_if_absent(key, default(text, key))
+    config.put_all(with_prefix(raw, f"{flow}."))
+    config.put_if_absent("enabled", default("false", "enabled"))
+    for old, new in DEPRECATED.items():
+        if old in config:
+            config.put_if_absent(new, config.pop(old))
+    return config
+
+
+def worker_config(raw: Raw, flow: Flow) -> Layered:
+    """The configuration of the pair's Connect worker, variables not resolved."""
+    config = cluster_properties(raw, flow.target)
+    for key, entry in raw.items():
+        if key.startswith(GLOBAL_WORKER_PREFIXES):
+            config.put(key, _written(entry))
+    for key, entry in raw.items():
+        if key.startswith("config.providers"):
+            config.put(key, _written(entry))
+    byte_array = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    derived = {
+        "client.id": str(flow),
+        "group.id": f"{flow.source}-mm2",
+        "offset.storage.topic": f"mm2-offsets.{flow.source}.internal",
+        "status.storage.topic": f"mm2-status.{flow.source}.internal",
+        "config.storage.topic": f"mm2-configs.{flow.source}.internal",
+        "key.converter": byte_array,
+        "value.converter": byte_array,
+        "header.converter": byte_array,
+    }
+    for key, text in derived.items():
+        config.put_if_absent(key, default(text, key))
+    return config
+
+
+def client_config(connector: Layered, side: str, role: str) -> Layered:
+    """A connector's own client: `side` is source or target, `role` consumer, producer or admin."""
+    config = Layered()
+    for key in CLIENT_NAMES:
+        value = connector.get(f"{side}.cluster.{key}")
+        if value is not None:
+            config.put(key, value)
+    for prefix in (f"{role}.", f"{side}.{role}."):
+        config.put_all(_below(connector, prefix))
+    if role == "consumer":
+        # `consumer.poll.timeout.ms` and `admin.timeout.ms` are connector keys, not client keys.
+        config.pop("poll.timeout.ms", None)
+        config.put("enable.auto.commit", default("false"))
+        config.put_if_absent("auto.offset.reset", default("earliest"))
+    if role == "admin":
+        config.pop("timeout.ms", None)
+    return config
+
+
+def record_producer_config(connector: Layered, worker: Layered) -> Layered:
+    """The producer of mirrored records: the worker's, then the connector's overrides."""
+    config = Layered()
+    for key in CLIENT_NAMES:
+        if key in worker:
+            config.put(key, worker[key])
+    config.put_all(_below(worker, "producer."))
+    config.put_all(_below(connector, "producer.override."))
+    return config
+
+
+def _below(layered: Layered, prefix: str) -> dict[str, Value]:
+    cut = len(prefix)
+    return {key[cut:]: value for key, value in layered.items() if key.startswith(prefix)}
+
+
+def pairs(aliases: Iterable[str]) -> list[Flow]:
+    """Every ordered pair of distinct clusters, enabled or not."""
+    names = list(aliases)
+    return [Flow(a, b) for a in names for b in names if a != b]

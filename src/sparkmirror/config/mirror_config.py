@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An MM2 properties file as the rest of the program sees it: clusters, pairs, settings, remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from sparkmirror.config.file_rules import alias_notices, file_notices, idle_notices
+from sparkmirror.config.flow_settings import FlowReading, read_flow
+from sparkmirror.config.keys import DRIVER
+from sparkmirror.config.layering import pairs
+from sparkmirror.config.notices import Level, Notice, notice, raise_errors
+from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
+from sparkmirror.config.providers import make_resolver
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.value_types import Rejected
+from sparkmirror.errors import ConfigError
+from sparkmirror.model import Flow
+
+
+class MirrorConfig:
+    """One file. Reading it never fails on its content: `problems()` tells all that is wrong."""
+
+    def __init__(self, file: PropertyFile) -> None:
+        self._file = file
+        self._raw = file.entries
+        self._resolver, provider_errors = make_resolver(self._raw)
+        self._provider_notices = [
+            Notice(Level.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
+            for e in provider_errors
+        ]
+        self._readings: dict[Flow, FlowReading] = {}
+        self.clusters, self._cluster_notices = self._read_clusters()
+        self.spark: Mapping[str, str] = MappingProxyType(
+            {key: entry.text for key, entry in self._raw.items() if key.startswith("spark.")}
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> MirrorConfig:
+        """Read the file; ConfigError if it cannot be read or is no properties file."""
+        return cls(read_properties(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str = "mm2.properties") -> MirrorConfig:
+        """The same from a text."""
+        return cls(parse_properties(text, name))
+
+    @property
+    def name(self) -> str:
+        """The file's name, as it was given."""
+        return self._file.name
+
+    @property
+    def notices(self) -> list[Notice]:
+        """Remarks about the file as a whole, flows not looked at."""
+        found = [
+            *self._cluster_notices,
+            *self._provider_notices,
+            *file_notices(self._file, self.clusters),
+        ]
+        return list(dict.fromkeys(found))
+
+    def problems(self, targets: Collection[str] = ()) -> list[Notice]:
+        """All remarks, those on every pair included: errors first, then in the file's order."""
+        found = list(self.notices)
+        try:
+            flows = self.pairs(targets)
+        except ConfigError as error:
+            flows = []
+            if not any(n.level is Level.ERROR for n in self._cluster_notices):
+                found.append(Notice(Level.ERROR, error.key or "", "", str(error)))
+        for flow in flows:
+            found.extend(self.reading(flow).report.notices)
+        enabled = [flow for flow in flows if self.reading(flow).settings.enabled]
+        found.extend(idle_notices(self._file, self.clusters, enabled))
+        if flows and not enabled:
+            message = (
+                f"no flow is enabled, only heartbeats would be written; write for example "
+                f"{flows[0]}.enabled=true."
+            )
+            found.append(notice(Level.WARNING, f"{flows[0]}.enabled", 0, message))
+        order = list(Level)
+        unique = dict.fromkeys(found)
+        return sorted(unique, key=lambda n: (order.index(n.level), _line(n)))
+
+    def validate(self, targets: Collection[str] = ()) -> None:
+        """Raise one ConfigError with every error sentence, if there is any."""
+        raise_errors(self.problems(targets), self.name)
+
+    def pairs(self, targets: Collection[str] = ()) -> list[Flow]:
+        """The pairs that get a worker: enabled ones, and all others that emit heartbeats."""
+        raise_errors(self._cluster_notices, self.name)
+        unknown = [target for target in targets if target not in self.clusters]
+        if unknown:
+            raise ConfigError(
+                f"--clusters names {', '.join(unknown)}, but {self.name} knows only "
+                f"{', '.join(self.clusters)}.",
+                key="clusters",
+            )
+        wanted = [flow for flow in pairs(self.clusters) if not targets or flow.target in targets]
+        found = [flow for flow in wanted if self._is_enabled(flow) or self._has_heartbeats(flow)]
+        if not found:
+            to_whom = f" to {', '.join(targets)}" if targets else ""
+            raise ConfigError(
+                f"{self.name} has no replication flow{to_whom}: enable one, for example "
+                f"{_example(self.clusters)}.enabled=true.",
+                key="clusters",
+            )
+        return found
+
+    def flow_settings(self, flow: Flow) -> FlowSettings:
+        """The typed settings of a pair; ConfigError with every sentence if any value is wrong."""
+        reading = self.reading(flow)
+        raise_errors([*self._provider_notices, *reading.report.notices], self.name)
+        return reading.settings
+
+    def reading(self, flow: Flow) -> FlowReading:
+        """Settings and report of a pair, read once."""
+        if flow not in self._readings:
+            self._readings[flow] = read_flow(self._raw, flow, self._resolver)
+        return self._readings[flow]
+
+    def _read_clusters(self) -> tuple[tuple[str, ...], list[Notice]]:
+        entry = self._raw.get("clusters")
+        if entry is None:
+            message = "clusters is missing: name the clusters, for example clusters=source,target."
+            return (), [notice(Level.ERROR, "clusters", 0, message)]
+        try:
+            value = DRIVER["clusters"].parse(self._resolver.resolve(entry.text).text)
+        except (Rejected, LookupError) as error:
+            message = f"clusters {error.args[0]}."
+            return (), [notice(Level.ERROR, "clusters", entry.line, message)]
+        names = value if isinstance(value, tuple) else ()
+        return names, alias_notices(names, entry)
+
+    def _text(self, key: str) -> str | None:
+        entry = self._raw.get(key)
+        if entry is None:
+            return None
+        try:
+            return self._resolver.resolve(entry.text).text
+        except LookupError:
+            return entry.text  # the flow's own reading reports it
+
+    def _is_enabled(self, flow: Flow) -> bool:
+        return (self._text(f"{flow}.enabled") or "").lower() == "true"
+
+    def _has_heartbeats(self, flow: Flow) -> bool:
+        key = "emit.heartbeats.enabled"
+        text = self._text(f"{flow}.{key}")
+        if text is None:
+            text = self._text(key)
+        return text is None or text.strip().lower() == "true"
+
+
+def _line(found: Notice) -> int:
+    return int(found.where.removeprefix("line ") or 0)
+
+
+def _example(clusters: Collection[str]) -> str:
+    names = [*clusters, "A", "B"]
+    return f"{names[0]}->{names[1]}" if len(clusters) > 1 else "A->B"

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java `.properties` files with line numbers.
+
+`javaproperties` knows the syntax; this module adds what an error message needs: where each entry
+stands, which entries repeat a key, and a sentence for every way in which a file cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from javaproperties import InvalidUEscapeError, KeyValue, parse
+
+from sparkmirror.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One `key=text` of a file and the line on which it begins."""
+
+    key: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyFile:
+    """All entries of a file; of a repeated key the last one counts, as in Java."""
+
+    name: str
+    entries: Mapping[str, Entry]
+    repeated: tuple[Entry, ...] = ()  # the earlier entries of repeated keys
+
+
+def read_properties(path: Path) -> PropertyFile:
+    """Read and parse `path`; whatever is wrong with it becomes one sentence."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"There is no file {path}; check the path (relative ones start at {Path.cwd()}).",
+            where=str(path),
+        ) from error
+    except IsADirectoryError as error:
+        raise ConfigError(
+            f"{path} is a directory; name the properties file inside it.", where=str(path)
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror or error}); check its permissions.",
+            where=str(path),
+        ) from error
+    return parse_properties(_decode(data, str(path)), str(path))
+
+
+def parse_properties(text: str, name: str) -> PropertyFile:
+    """Parse the text of a properties file; `name` is how messages call it."""
+    entries: dict[str, Entry] = {}
+    repeated: list[Entry] = []
+    line = 1
+    elements = parse(text)
+    while True:
+        try:
+            element = next(elements, None)
+        except InvalidUEscapeError as error:
+            raise ConfigError(
+                f"{name} line {line}: {error.escape!r} is not a \\uXXXX escape with four hex "
+                "digits; write \\\\ where a backslash is meant.",
+                where=f"line {line}",
+            ) from error
+        if element is None:
+            break
+        if isinstance(element, KeyValue):
+            entry = Entry(element.key, element.value, line)
+            if entry.key in entries:
+                repeated.append(entries[entry.key])
+            entries[entry.key] = entry
+        line += _natural_lines(element.source)
+    return PropertyFile(name, MappingProxyType(entries), tuple(repeated))
+
+
+def _natural_lines(source: str) -> int:
+    """How many lines of the file an element covers (continuations make it several)."""
+    unix = source.replace("\r\n", "\n").replace("\r", "\n")
+    return unix.count("\n") or 1
+
+
+def _decode(data: bytes, name: str) -> str:
+    """UTF-8, else Latin-1 (Java's rule for properties); bytes that are no text are refused."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:
+        at = data.find(b"\x00")
+        line = 1 if at < 0 else data.count(b"\n", 0, at) + 1
+        raise ConfigError(
+            f"{name} line {line}: this is not a text file in UTF-8 or Latin-1; "
+            "save it in one of the two.",
+            where=f"line {line}",
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Config providers: `${file:/path:key}`, `${directory:/dir:name}` and `${env:NAME}`.
+
+References are resolved when settings are made, not when the file is read. The three providers
+exist under these names without any `config.providers` line; a line that declares one of the
+names, with its `allowed.paths` or `allowlist.pattern`, takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sparkmirror.config.properties import Entry, read_properties
+from sparkmirror.config.value_types import Rejected, parse_list
+from sparkmirror.errors import ConfigError
+
+_CLASSES = {
+    f"org.apache.kafka.common.config.provider.{name}": kind
+    for name, kind in (
+        ("FileConfigProvider", "file"),
+        ("DirectoryConfigProvider", "directory"),
+        ("EnvVarConfigProvider", "env"),
+    )
+}
+BUILT_IN = ("file", "directory", "env")  # the names that need no line
+_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_ANY_BRACES = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A text after resolution, and whether any part of it came through a provider."""
+
+    text: str
+    from_provider: bool
+
+
+class Provider(Protocol):
+    """Looks one reference up; LookupError says, as the end of a sentence, why there is nothing."""
+
+    def get(self, path: str, key: str) -> str:
+        """The value of `key` at `path`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _AllowedPaths:
+    """The directories a provider may read; empty means all."""
+
+    paths: tuple[Path, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> _AllowedPaths:
+        items = [Path(item) for item in parse_list(text)[0]]
+        for item in items:
+            if not item.is_absolute() or not item.exists():
+                raise Rejected("must list absolute paths that exist", str(item))
+        return cls(tuple(item.resolve() for item in items))
+
+    def check(self, path: Path) -> None:
+        real = path.resolve()
+        if self.paths and not any(real.is_relative_to(allowed) for allowed in self.paths):
+            raise LookupError(f"{path} lies outside the provider's allowed.paths")
+
+
+@dataclass(frozen=True, slots=True)
+class FileProvider:
+    """Keys of properties files."""
+
+    allowed: _AllowedPaths = _AllowedPaths()
+
+    def get(self, path: str, key: str) -> str:
+        """The value of `key` in the properties file at `path`."""
+        if not path:
+            raise LookupError("it names no file; write ${file:/path/of/file:key}")
+        self.allowed.check(Path(path))
+        try:
+            entry = read_properties(Path(path)).entries.get(key)
+        except ConfigError as error:
+            raise LookupError(str(error)) from error
+        if entry is None:
+            raise LookupError(f"{path} has no key {key!r}")
+        return entry.text
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryProvider:
+    """Files of a directory, each holding one value, as Kubernetes mounts secrets."""
+
+    allowed: _AllowedPaths = _AllowedPaths()
+
+    def get(self, path: str, key: str) -> str:
+        """The whole content of the file `key` in the directory `path`."""
+        if not path:
+            raise LookupError("it names no directory; write ${directory:/path:file}")
+        file = Path(path, key)
+        self.allowed.check(file)
+        if not Path(path).is_dir():
+            raise LookupError(f"{path} is not a directory")
+        if file.parent != Path(path) or not file.is_file():
+            raise LookupError(f"{path} holds no file {key!r}")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LookupError(f"{file} cannot be read ({error})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentProvider:
+    """Environment variables."""
+
+    allowed: re.Pattern[str] = re.compile(r".*")
+
+    def get(self, path: str, key: str) -> str:
+        """The variable `key`; a path makes no sense here."""
+        if path:
+            raise LookupError("an environment variable has no path; write ${env:NAME}")
+        if not self.allowed.fullmatch(key):
+            raise LookupError(f"the provider's allowlist.pattern does not allow {key}")
+        if key not in os.environ:
+            raise LookupError(f"the environment variable {key} is not set")
+        return os.environ[key]
+
+
+class Resolver:
+    """All providers of a file by name."""
+
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._providers: dict[str, Provider] = {
+            "file": FileProvider(),
+            "directory": DirectoryProvider(),
+            "env": EnvironmentProvider(),
+            **providers,
+        }
+
+    def resolve(self, text: str) -> Resolved:
+        """`text` with every reference replaced; LookupError names the one that leads nowhere."""
+        used = False
+
+        def look_up(match: re.Match[str]) -> str:
+            nonlocal used
+            name, path, key = match[1], match[2] or "", match[3]
+            provider = self._providers.get(name)
+            if provider is None:
+                known = ", ".join(sorted(self._providers))
+                raise LookupError(
+                    f"{match[0]} leads nowhere: there is no config provider {name!r} "
+                    f"(there are {known})"
+                )
+            try:
+                found = provider.get(path, key)
+            except LookupError as error:
+                reason = str(error.args[0]).rstrip(".")
+                raise LookupError(f"{match[0]} leads nowhere: {reason}") from error
+            used = True
+            return found
+
+        bare = next((m for m in _ANY_BRACES.finditer(text) if ":" not in m[1]), None)
+        if bare is not None:
+            raise LookupError(
+                f"{bare[0]} leads nowhere: it names no config provider; "
+                f"an environment variable is written ${{env:{bare[1]}}}"
+            )
+        return Resolved(_REFERENCE.sub(look_up, text), used)
+
+
+def make_resolver(raw: Mapping[str, Entry]) -> tuple[Resolver, list[ConfigError]]:
+    """The providers that a file declares, with what is wrong about the declarations."""
+    providers: dict[str, Provider] = {}
+    errors: list[ConfigError] = []
+    declared = raw.get("config.providers")
+    names: tuple[str, ...] = ()
+    if declared is not None:
+        try:
+            names = parse_list(declared.text)[0]
+        except Rejected as error:
+            errors.append(_about(declared, str(error)))
+    # A limit on a built-in name counts even if the name is not listed: better safe than MM2's way.
+    limited = (n for n in BUILT_IN if any(k.startswith(f"config.providers.{n}.") for k in raw))
+    for name in dict.fromkeys((*names, *limited)):
+        prefix = f"config.providers.{name}."
+        class_entry = raw.get(f"{prefix}class")
+        kind = _CLASSES.get(class_entry.text.strip()) if class_entry else name
+        if kind not in _CLASSES.values():
+            blame = class_entry or declared
+            if blame is not None:
+                errors.append(_about(blame, f"names no known provider: write one of {_known()}"))
+            continue
+        params = {
+            key.removeprefix(f"{prefix}param."): entry
+            for key, entry in raw.items()
+            if key.startswith(f"{prefix}param.")
+        }
+        try:
+            providers[name] = _make(str(kind), params)
+        except Rejected as error:
+            entry = params.get("allowed.paths") or params["allowlist.pattern"]
+            errors.append(_about(entry, str(error)))
+    return Resolver(providers), errors
+
+
+def _make(kind: str, params: Mapping[str, Entry]) -> Provider:
+    if kind == "env":
+        pattern = params.get("allowlist.pattern")
+        try:
+            return EnvironmentProvider(re.compile(pattern.text.strip() if pattern else ".*"))
+        except re.error as error:
+            raise Rejected(f"must be a regular expression ({error})") from error
+    paths = params.get("allowed.paths")
+    allowed = _AllowedPaths.parse(paths.text) if paths else _AllowedPaths()
+    return FileProvider(allowed) if kind == "file" else DirectoryProvider(allowed)
+
+
+def _known() -> str:
+    return ", ".join(_CLASSES)
+
+
+def _about(entry: Entry, sentence: str) -> ConfigError:
+    return ConfigError(
+        f"line {entry.line}: {entry.key} {sentence}.", key=entry.key, where=f"line {entry.line}"
+    )

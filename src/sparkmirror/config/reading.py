@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed reading of layered texts against the key table, remembering all that was read.
+
+A wrong value does not stop the reading: it becomes a notice and its default is used, so that one
+pass over a file finds everything that is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from sparkmirror.config.key import Key
+from sparkmirror.config.layering import Layered, Origin, Value
+from sparkmirror.config.notices import Level, Notice, notice
+from sparkmirror.config.providers import Resolved, Resolver
+from sparkmirror.config.value_types import Rejected, Type, parse_list
+from sparkmirror.model import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One value that a flow runs with, as `check` shows it."""
+
+    section: str
+    key: str
+    text: str | Secret
+    origin: Origin
+    overrode: tuple[Origin, ...] = ()
+    remark: str = ""  # why it has no effect
+
+
+@dataclass(slots=True)
+class Report:
+    """What one pass over a flow's configuration gathered."""
+
+    effective: list[Effective] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def error(self, value: Value, key: str, sentence: str) -> None:
+        """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
+        written = value.origin.key or key
+        self.notices.append(notice(Level.ERROR, written, value.origin.line, sentence))
+
+    def warn(self, origin: Origin, sentence: str, level: Level = Level.WARNING) -> None:
+        """Remark on a line that may stay as it is."""
+        self.notices.append(notice(level, origin.key, origin.line, sentence))
+
+
+class Reader:
+    """Reads one layered map; `section` is its heading in what `check` prints."""
+
+    def __init__(self, section: str, values: Layered, resolver: Resolver, report: Report) -> None:
+        self._section = section
+        self._values = values
+        self._resolver = resolver
+        self._report = report
+        self._parsed: dict[str, object] = {}
+        self._hidden: set[str] = set()
+
+    def read_all(self, keys: Iterable[Key]) -> None:
+        """Parse and check every key of the table, present or not."""
+        for key in keys:
+            self._parsed[key.name] = self._read(key)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a line of the file gave the key."""
+        value = self._values.get(name)
+        return value is not None and value.origin.line > 0
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether a message may not show the key's value."""
+        return name in self._hidden
+
+    def origin(self, name: str) -> Origin:
+        """Where the key's value came from."""
+        value = self._values.get(name)
+        return Origin(name) if value is None else value.origin
+
+    def value(self, name: str) -> Value:
+        """The layered value of a key, for a notice about it."""
+        return self._values.get(name) or Value("", Origin(name))
+
+    def resolved(self, name: str) -> str | None:
+        """The text of any key, table or not, with its references resolved."""
+        value = self._values.get(name)
+        return None if value is None else self._resolve(name, value).text
+
+    def resolve_all(self) -> dict[str, str]:
+        """The whole map with its references resolved."""
+        return {name: self._resolve(name, value).text for name, value in self._values.items()}
+
+    def below(self, prefix: str, without: Collection[str]) -> dict[str, str]:
+        """The resolved texts of all keys behind `prefix`, save those named."""
+        names = (n for n in self._values if n.startswith(prefix))
+        return {
+            short: self._resolve(name, self._values[name]).text
+            for name in names
+            if (short := name.removeprefix(prefix)) not in without
+        }
+
+    def boolean(self, name: str) -> bool:
+        """The parsed BOOLEAN `name`."""
+        return self._parsed[name] is True
+
+    def integer(self, name: str) -> int:
+        """The parsed number `name`; 0 if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, int) else 0
+
+    def string(self, name: str) -> str:
+        """The parsed text `name`; empty if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, str) else ""
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """The parsed LIST `name`."""
+        value = self._parsed[name]
+        return value if isinstance(value, tuple) else ()
+
+    def optional_integer(self, name: str) -> int | None:
+        """The parsed number, or None where nothing is set."""
+        value = self._parsed[name]
+        return value if isinstance(value, int) else None
+
+    def _read(self, key: Key) -> object:
+        value = self._values.get(key.name)
+        if value is None:
+            return self._absent(key)
+        resolved = self._resolve(key.name, value)
+        if resolved is _NOTHING:
+            return key.default_value()
+        text = resolved.text
+        hidden = key.is_secret or resolved.from_provider
+        if hidden:
+            self._hidden.add(key.name)
+        try:
+            parsed = key.parse(text)
+        except Rejected as error:
+            said = f"{error.rule}, which [hidden] does not satisfy" if hidden else str(error)
+            self._report.error(
+                value, key.name, f"{value.origin.key or key.name} {said}{_comment_hint(text)}."
+            )
+            return key.default_value()
+        self._remark(key, value, text)
+        if key.no_effect and not value.origin.line:
+            return parsed  # nobody wrote it and it changes nothing
+        self._report.effective.append(
+            Effective(
+                self._section,
+                key.name,
+                Secret(text) if hidden else _shown(parsed, text),
+                value.origin,
+                value.overrode,
+                key.no_effect if value.origin.line else "",
+            )
+        )
+        return parsed
+
+    def _absent(self, key: Key) -> object:
+        text = key.default
+        if text is None and key.mm2_default is not None:
+            text = f"{key.mm2_default}, or what the cluster can hold"
+        if text and not key.no_effect:
+            self._report.effective.append(
+                Effective(self._section, key.name, text, Origin(key.name))
+            )
+        return key.default_value()
+
+    def _remark(self, key: Key, value: Value, text: str) -> None:
+        if not value.origin.line:
+            return
+        if key.no_effect:
+            self._report.warn(
+                value.origin, f"{value.origin.key} has no effect: {key.no_effect}.", Level.INFO
+            )
+        if key.type is Type.LIST and (twice := parse_list(text)[1]):
+            self._report.warn(
+                value.origin, f"{value.origin.key} names {', '.join(twice)} more than once."
+            )
+
+    def _resolve(self, name: str, value: Value) -> Resolved:
+        if "${" not in value.text:
+            return Resolved(value.text, from_provider=False)
+        try:
+            return self._resolver.resolve(value.text)
+        except LookupError as error:
+            self._report.error(value, name, f"{value.origin.key or name}: {error.args[0]}.")
+            return _NOTHING
+
+
+_NOTHING = Resolved("", from_provider=True)  # a reference that leads nowhere; already reported
+
+
+def _comment_hint(text: str) -> str:
+    return " (a comment needs a line of its own)" if "#" in text else ""
+
+
+def _shown(parsed: object, text: str) -> str:
+    if isinstance(parsed, tuple):
+        return ", ".join(parsed)
+    return str(parsed).lower() if isinstance(parsed, bool) else text.strip()

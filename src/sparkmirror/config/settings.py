@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The typed settings that the rest of the package sees.
+
+Everything here is a frozen value made by `config/flow_settings.py` from the property file.
+No other package reads a property name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkmirror.model import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How one client reaches one cluster."""
+
+    alias: str
+    bootstrap_servers: tuple[str, ...]
+    client_id: str
+    request_timeout_seconds: float = 30.0
+    connect_timeout_seconds: float = 10.0
+    send_buffer_bytes: int = -1  # -1: the operating system's default
+    receive_buffer_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a task reads the source (the layered `consumer.` keys)."""
+
+    isolation_level: str = "read_committed"  # or read_uncommitted
+    auto_offset_reset: str = "earliest"  # or latest, none
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    client_rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceSettings:
+    """How a task writes the target (the worker's `producer.` keys and `producer.override.`)."""
+
+    acks: int = -1  # -1 (all) or 1
+    request_timeout_ms: int = 30_000
+    max_request_bytes: int = 8_388_608
+    max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """Names and selection; `options` is the connector's full key map, for custom classes."""
+
+    replication_policy_class: str
+    separator: str
+    internal_topic_separator_enabled: bool
+    separator_is_explicit: bool
+    topic_filter_class: str
+    topics: tuple[str, ...]
+    topics_exclude: tuple[str, ...]
+    config_property_filter_class: str
+    config_properties_exclude: tuple[str, ...]
+    use_defaults_from: str
+    heartbeats_replication_enabled: bool
+    options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
+    group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
+    groups: tuple[str, ...] = (".*",)
+    groups_exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFactor:
+    """A replication factor with its key; None means not set: use what the cluster can hold."""
+
+    key: str
+    value: int | None
+    preferred: int  # MM2's default, used when the cluster can hold it and value is None
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopics:
+    """The Connect worker's three topics on the target, by name, partitions and factor."""
+
+    offsets: str
+    offsets_partitions: int
+    offsets_factor: TopicFactor
+    status: str
+    status_partitions: int
+    status_factor: TopicFactor
+    configs: str
+    configs_factor: TopicFactor
+    extra_configs: Mapping[str, Mapping[str, str]]  # topic name -> topic configs beside compact
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """MirrorSourceConnector's own keys."""
+
+    name: str
+    tasks_max: int  # the largest number of splits
+    replication_factor: TopicFactor
+    refresh_topics_seconds: float | None  # None: never
+    offset_syncs_enabled: bool
+    offset_syncs_location: str  # source or target
+    offset_syncs_factor: TopicFactor
+    sync_configs_seconds: float | None = None  # None: never
+    sync_acls_seconds: float | None = None
+    offset_lag_max: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """MirrorHeartbeatConnector's own keys."""
+
+    name: str
+    interval_seconds: float | None  # None: no heartbeats
+    factor: TopicFactor
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """MirrorCheckpointConnector's own keys."""
+
+    name: str
+    enabled: bool  # emit.checkpoints.enabled
+    factor: TopicFactor
+    emit_seconds: float | None = None  # None: never
+    refresh_groups_seconds: float | None = None
+    sync_group_offsets_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Sparkmirror's own keys: how a flow's tasks behave."""
+
+    offset_flush_seconds: float  # B.offset.flush.interval.ms, ours by default
+    epoch_seconds: float
+    task_buffer_bytes: int  # a task never holds more payload than this
+    admin_timeout_seconds: float
+    gap_policy: str = "continue"  # or stop
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """All that one pair A->B needs to run."""
+
+    flow: Flow
+    enabled: bool  # false: this pair only emits heartbeats
+    policy: PolicySettings
+    source: SourceSettings
+    heartbeat: HeartbeatSettings
+    checkpoint: CheckpointSettings
+    internal_topics: InternalTopics
+    pipeline: PipelineSettings
+    source_admin: ConnectionSettings
+    target_admin: ConnectionSettings
+    consumer: ConnectionSettings
+    producer: ConnectionSettings
+    fetch: FetchSettings
+    produce: ProduceSettings

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the text of a property becomes a value: Kafka's config types and the checks on them.
+
+Every function raises Rejected with the rest of a sentence that begins with the key's name; the
+value itself stands apart, because the reader of the sentence may not be allowed to see it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+
+Check = Callable[[object], None]
+
+
+class Rejected(ValueError):  # noqa: N818 - "Error" is kept for what leaves this package
+    """A value that a key does not take: `rule` says why, `found` is the value where it helps."""
+
+    def __init__(self, rule: str, found: object = None) -> None:
+        super().__init__(rule if found is None else f"{rule}, not {found!r}")
+        self.rule = rule
+
+
+class Type(Enum):
+    """Kafka's config types, by the name that its documentation uses."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    SHORT = "short"
+    LONG = "long"
+    STRING = "string"
+    LIST = "list"
+    CLASS = "class"
+    PASSWORD = "password"  # noqa: S105 - the name of a type
+
+
+_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
+
+
+def parse_value(value_type: Type, text: str) -> object:
+    """The typed value of `text`: bool, int, str or tuple of str (duplicates dropped)."""
+    trimmed = text.strip()
+    if value_type is Type.BOOLEAN:
+        return _boolean(trimmed)
+    if value_type in _BITS:
+        return _integer(trimmed, _BITS[value_type])
+    if value_type is Type.LIST:
+        return parse_list(trimmed)[0]
+    return trimmed
+
+
+def parse_list(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The items of a LIST without repetitions, and the items that were repeated."""
+    trimmed = text.strip()
+    if not trimmed:
+        return (), ()
+    items = [item.strip() for item in trimmed.split(",")]
+    if "" in items:
+        raise Rejected("has an empty item: there is a comma too many")
+    unique = tuple(dict.fromkeys(items))
+    return unique, tuple(item for item in unique if items.count(item) > 1)
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in {"true", "false"}:
+        raise Rejected("must be true or false", text)
+    return lowered == "true"
+
+
+def _integer(text: str, bits: int) -> int:
+    if not _DECIMAL.fullmatch(text):
+        raise Rejected("must be a whole number", text)
+    number = int(text)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise Rejected(f"must fit into {bits} bits", number)
+    return number
+
+
+def one_of(*allowed: str, ignore_case: bool = False) -> Check:
+    """The value must be one of these texts."""
+
+    def check(value: object) -> None:
+        text = str(value).upper() if ignore_case else str(value)
+        if text not in allowed:
+            raise Rejected(f"must be one of {', '.join(allowed)}", value)
+
+    return check
+
+
+def at_least(low: int, hint: str = "") -> Check:
+    """The number must not be below `low`."""
+
+    def check(value: object) -> None:
+        if isinstance(value, int) and value < low:
+            raise Rejected(f"must be at least {low}{hint and f' ({hint})'}", value)
+
+    return check
+
+
+def between(low: int, high: int) -> Check:
+    """The number must lie in the closed range."""
+
+    def check(value: object) -> None:
+        if isinstance(value, int) and not low <= value <= high:
+            raise Rejected(f"must be between {low} and {high}", value)
+
+    return check
+
+
+def items_among(*allowed: str) -> Check:
+    """Each item of a non-empty list must be one of these texts."""
+
+    def check(value: object) -> None:
+        if isinstance(value, tuple) and (not value or not set(value) <= set(allowed)):
+            raise Rejected(f"must list one or more of {', '.join(allowed)}")
+
+    return check
+
+
+def not_empty(value: object) -> None:
+    """The text or list must hold something."""
+    if value in ("", ()):
+        raise Rejected("must not be empty")
+
+
+def not_zero(value: object) -> None:
+    """An interval: negative means never (as in MM2), zero would be a busy loop."""
+    if value == 0:
+        raise Rejected("must not be 0; set the matching .enabled key to false to switch it off")
+
+
+def replication_factor(value: object) -> None:
+    """A number of replicas, or -1 for the broker's default."""
+    if isinstance(value, int) and (value == 0 or value < -1 or value > 32767):  # noqa: PLR2004 - a Kafka short
+        raise Rejected("must be at least 1, or -1 for the broker's default", value)
+
+
+_TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_characters(value: object) -> None:
+    """The text becomes part of topic names."""
+    if not _TOPIC_CHARACTERS.fullmatch(str(value)):
+        raise Rejected(
+            "becomes part of topic names and may hold letters, digits, '.', '_' and '-' only", value
+        )
+
+
+_ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z\-%._]+):([0-9]+)")
+_MAX_PORT = 65535
+
+
+def address(text: str) -> str:
+    """`host:port` of one bootstrap server, without a leading `PROTOCOL://`."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match[2]) <= _MAX_PORT:
+        raise Rejected("must list host:port pairs", text)
+    return f"{match[1]}:{match[2]}"
+
+
+def addresses(value: object) -> None:
+    """Each item is `host:port`."""
+    not_empty(value)
+    if isinstance(value, tuple):
+        for item in value:
+            address(item)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pair of clusters and the connectors that run for it, as MM2 keeps a herder per pair.
+
+Makes sure of the internal topics first, then starts heartbeats (on every pair) and the source
+connector (on enabled ones). A cluster out of reach keeps only its own pairs waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.heartbeat import HeartbeatStatus, MirrorHeartbeatConnector
+from sparkmirror.connectors.source import MirrorSourceConnector
+from sparkmirror.errors import ClusterError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import (
+    InternalTopic,
+    Side,
+    ensure_internal_topics,
+    internal_topics,
+)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_log = logging.getLogger(__name__)
+
+
+class Herder:
+    """One pair; `source` is None for a pair that only emits heartbeats."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        factors: ReplicationFactors,
+        status: FlowStatus,
+        source: MirrorSourceConnector | None,
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._factors = factors
+        self.status = status
+        self.source = source
+        self._topics = internal_topics(settings, policy.replication)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
+        interval = settings.heartbeat.interval_seconds
+        self._heartbeat: MirrorHeartbeatConnector | None = None
+        if interval is not None:
+            self._heartbeat = MirrorHeartbeatConnector(
+                self._flow,
+                settings.producer,
+                topic=policy.replication.heartbeats_topic(),
+                interval_seconds=interval,
+            )
+        self._has_started = False
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask every connector of the pair to end."""
+        self._stop.set()
+        if self.source is not None:
+            self.source.stop()
+        if self._heartbeat is not None and self._has_started:
+            self._heartbeat.stop()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the source connector; whether it ended in time."""
+        self._thread.join(seconds)
+        if self.source is None or not self._has_started:
+            return True
+        return self.source.join(seconds)
+
+    @property
+    def heartbeat(self) -> HeartbeatStatus | None:
+        """How the heartbeats of this pair fare."""
+        return self._heartbeat.status if self._heartbeat is not None else None
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the pair failed to start", self._flow)
+            self.status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
+
+    def _begin(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stop.is_set():
+            try:
+                self._ensure(Side.TARGET)
+                self._ensure(Side.SOURCE)
+            except ClusterError as error:
+                state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+                self.status.enter(state, str(error))
+                _log.warning("%s: %s", self._flow, error)
+                self._stop.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            break
+        if self._stop.is_set():
+            return
+        self._has_started = True
+        if self._heartbeat is not None:
+            self._heartbeat.start()
+        if self.source is not None:
+            self.source.start()
+        else:
+            self.status.enter(FlowState.RUNNING, "heartbeats only")
+
+    def _ensure(self, side: Side) -> None:
+        wanted: list[InternalTopic] = [topic for topic in self._topics if topic.side is side]
+        if not wanted:
+            return
+        connection = (
+            self._settings.target_admin if side is Side.TARGET else self._settings.source_admin
+        )
+        with ClusterAdmin(connection) as admin:
+            ensured = ensure_internal_topics(wanted, admin, self._factors)
+        for one in ensured:
+            if one.error is None:
+                continue
+            if one.topic.storage_key is not None:
+                raise one.error  # positions have nowhere to go
+            self.status.note(f"topic {one.topic.name}", str(one.error))
+            _log.warning("%s: %s", self._flow, one.error)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MirrorSourceConnector: copies the records of a flow, epoch after epoch.
+
+Its thread reads the stored positions, plans the splits, runs a Spark job, and goes on from what
+the job's receipts say. Another thread (`source_topics`) watches the topics and ends an epoch
+early when they changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition, SourceTopics
+from sparkmirror.errors import ClusterError, WireError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.contract import PartitionStart, TaskSettings
+from sparkmirror.pipeline.epochs import EpochResult, Epochs, Standing, apply_standing
+from sparkmirror.pipeline.plan import plan_splits
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.state.offsets import OffsetStore
+from sparkmirror.state.positions import StoredPosition
+from sparkmirror.topology.factors import ReplicationFactors
+
+LEASE_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class MirrorSourceConnector:
+    """One enabled flow."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        factors: ReplicationFactors,
+        status: FlowStatus,
+        epochs: Epochs,
+        *,
+        splits: Callable[[], int],
+        once: bool,
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._status = status
+        self._epochs = epochs
+        self._splits = splits
+        self._once = once
+        self._stop = threading.Event()
+        self._changed = threading.Event()
+        self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
+        self._standings: dict[TopicPartition, Standing] = {}
+        self._stop_at: dict[TopicPartition, int] = {}
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/source/copy", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._topics.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for the end; `join` waits for it."""
+        self._stop.set()
+        self._topics.stop()
+        self._changed.set()
+        self._epochs.end()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until positions are written; whether it ended in time."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _topics_changed(self) -> None:
+        if not self._once:
+            self._changed.set()
+            self._epochs.end()
+
+    # --- the flow's thread
+
+    def _run(self) -> None:
+        try:
+            self._copy()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the source connector failed", self._flow)
+            self._status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
+
+    def _copy(self) -> None:
+        self._topics.first_round.wait()
+        stored = self._until_it_works(self._stored_positions)
+        if stored is None:
+            return
+        offsets_partitions, positions = stored
+        settings = self._task_settings(offsets_partitions)
+        if self._once and self._until_it_works(self._fix_the_end) is None:
+            return
+        pause = _FIRST_PAUSE
+        while not self._stop.is_set():
+            self._changed.clear()
+            starts = self._until_it_works(lambda: self._starts(positions))
+            if starts is None:
+                return
+            if not starts:
+                if self._once:
+                    self._status.enter(FlowState.DONE)
+                    return
+                self._status.begin_epoch(self._epochs.number, [])
+                self._status.enter(FlowState.RUNNING, "no topic matches yet")
+                self._changed.wait()
+                continue
+            result = self._run_epoch(starts, settings)
+            if result.failure and not self._stop.is_set():
+                self._status.enter(FlowState.RETRYING, result.failure)
+                _log.warning("%s: the epoch failed: %s", self._flow, result.failure)
+                self._stop.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                pause = _FIRST_PAUSE
+        self._status.enter(FlowState.STOPPED)
+
+    def _run_epoch(self, starts: list[PartitionStart], settings: TaskSettings) -> EpochResult:
+        splits = plan_splits(starts, min(self._settings.source.tasks_max, self._splits()))
+        self._status.begin_epoch(
+            self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
+        )
+        self._status.enter(FlowState.RUNNING)
+        result = self._epochs.run(splits, settings)
+        self._standings.update(result.standings)
+        return result
+
+    def _until_it_works(self, attempt: Callable[[], T]) -> T | None:
+        """Repeat until there is an answer; None only when the connector was stopped."""
+        pause = _FIRST_PAUSE
+        while not self._stop.is_set():
+            try:
+                return attempt()
+            except (ClusterError, WireError) as error:
+                state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+                self._status.enter(state, str(error))
+                _log.warning("%s: %s", self._flow, error)
+            self._stop.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        return None
+
+    # --- positions
+
+    def _stored_positions(self) -> tuple[int, dict[TopicPartition, StoredPosition]]:
+        stored = OffsetStore(
+            self._settings.target_admin,
+            self._settings.internal_topics.offsets,
+            connector=self._settings.source.name,
+            source_alias=self._flow.source,
+        ).read()
+        return stored.partitions, stored.positions
+
+    def _mirrored(self) -> Mirrored:
+        return self._topics.current or ()
+
+    def _fix_the_end(self) -> bool:
+        """A bounded run copies up to the end offsets seen now, by the flow's isolation level."""
+        wanted = [one.source for one in self._mirrored()]
+        with ClusterAdmin(self._settings.source_admin) as admin:
+            found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
+        for error in found.failed.values():
+            raise error
+        self._stop_at = dict(found.found)
+        return True
+
+    def _starts(self, stored: dict[TopicPartition, StoredPosition]) -> list[PartitionStart]:
+        mirrored = self._mirrored()
+        fresh = [
+            one.source
+            for one in mirrored
+            if one.source not in self._standings and one.source not in stored
+        ]
+        resets = self._reset_positions(fresh)
+        starts: list[PartitionStart] = []
+        for one in mirrored:
+            start = self._start(one, stored, resets)
+            if start is not None and (start.stop_at is None or start.position < start.stop_at):
+                starts.append(start)
+        return starts
+
+    def _start(
+        self,
+        one: MirroredPartition,
+        stored: dict[TopicPartition, StoredPosition],
+        resets: dict[TopicPartition, int],
+    ) -> PartitionStart | None:
+        tp = one.source
+        known = stored.get(tp)
+        position = known.offset + 1 if known is not None else resets.get(tp)
+        standing = self._standings.get(tp)
+        if position is None and standing is None:
+            return None
+        start = PartitionStart(
+            topic=tp.topic,
+            partition=tp.partition,
+            remote_topic=one.remote_topic,
+            position=position or 0,
+            downstream=known.downstream if known and known.downstream is not None else -1,
+            is_stored=known is not None,
+            stop_at=self._stop_at.get(tp),
+            topic_id=one.topic_id,
+        )
+        return apply_standing(start, standing) if standing is not None else start
+
+    def _reset_positions(self, fresh: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions without a stored offset begin (auto.offset.reset)."""
+        wanted = list(fresh)
+        reset = self._settings.fetch.auto_offset_reset
+        if not wanted:
+            return {}
+        if reset == "none":
+            for tp in wanted:
+                self._status.note(
+                    f"reset {tp}",
+                    f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is none"
+                    "; store an offset or set it to earliest or latest",
+                )
+            return {}
+        with ClusterAdmin(self._settings.source_admin) as admin:
+            if reset == "latest":
+                found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
+            else:
+                found = admin.earliest_offsets(wanted)
+        for tp in wanted:
+            error = found.failed.get(tp)
+            self._status.note(f"reset {tp}", str(error) if error else "")
+        if found.failed and not found.found:
+            raise next(iter(found.failed.values()))
+        return dict(found.found)
+
+    def _task_settings(self, offsets_partitions: int) -> TaskSettings:
+        settings = self._settings
+        return TaskSettings(
+            flow=str(self._flow),
+            connector=settings.source.name,
+            source_alias=self._flow.source,
+            consumer=settings.consumer,
+            producer=settings.producer,
+            fetch=settings.fetch,
+            produce=settings.produce,
+            offsets_topic=settings.internal_topics.offsets,
+            offsets_partitions=offsets_partitions,
+            flush_seconds=settings.pipeline.offset_flush_seconds,
+            buffer_bytes=settings.pipeline.task_buffer_bytes,
+            epoch_seconds=settings.pipeline.epoch_seconds,
+            lease_seconds=LEASE_SECONDS,
+            gap_policy=settings.pipeline.gap_policy,
+        )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which topic partitions a flow mirrors: found on the source, made sure of on the target.
+
+Runs on a thread of its own, with admin clients of its own, at the refresh interval. A failed
+round shows in the flow's status and is tried again; what already flows is not disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import TopicDescription
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.topics import TopicRules, mirrored_topics, plan_topics, topics_to_create
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_NEW_TOPIC_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredPartition:
+    """A source partition whose counterpart exists on the target."""
+
+    source: TopicPartition
+    remote_topic: str
+    topic_id: str | None
+
+
+Mirrored = tuple[MirroredPartition, ...]
+
+
+class SourceTopics:
+    """Keeps `current` up to date and calls `on_change` when it changed."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        factors: ReplicationFactors,
+        status: FlowStatus,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._factors = factors
+        self._status = status
+        self._on_change = on_change
+        self._rules = TopicRules(
+            replicates=policy.selection.replicate,
+            remote_name=lambda topic: policy.replication.format_remote_topic(
+                self._flow.source, topic
+            ),
+            copies_config=policy.config_filter.should_replicate_config_property,
+            copies_default=policy.config_filter.should_replicate_source_default,
+        )
+        self._stop = threading.Event()
+        self._said: set[str] = set()
+        self._troubled: set[str] = set()
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/source/topics", daemon=True
+        )
+        self.current: Mirrored | None = None  # None: nothing has been read yet
+        self.first_round = threading.Event()
+
+    def start(self) -> None:
+        """Begin with a round at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within a request's time."""
+        self._stop.set()
+        self.first_round.set()
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: watching the topics failed", self._flow)
+            self._status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
+
+    def _watch(self) -> None:
+        interval = self._settings.source.refresh_topics_seconds
+        pause = _FIRST_PAUSE
+        with (
+            ClusterAdmin(self._settings.source_admin) as source,
+            ClusterAdmin(self._settings.target_admin) as target,
+        ):
+            while not self._stop.is_set():
+                try:
+                    self._round(source, target)
+                except ClusterError as error:
+                    self._failed(error)
+                    self._stop.wait(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    continue
+                pause = _FIRST_PAUSE
+                self._status.note("topics", "")
+                self.first_round.set()
+                if interval is None:
+                    return
+                self._stop.wait(interval)
+
+    def _failed(self, error: ClusterError) -> None:
+        if self.current is None:
+            state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+            self._status.enter(state, str(error))
+        self._status.note("topics", str(error))
+        self._say(logging.WARNING, str(error))
+
+    def _say(self, level: int, sentence: str) -> None:
+        """Log a sentence once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            _log.log(level, "%s: %s", self._flow, sentence)
+
+    def _round(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
+        found, there = source.topics(), target.topics()
+        self._report_refused(found.failed)
+        names = topics_to_create(found.found, there.found, self._rules)
+        configs = source.topic_configs(names).found if names else {}
+        factor = self._settings.source.replication_factor
+        brokers = len(target.cluster().brokers)
+        chosen = self._factors.choose(factor, self._flow.target, brokers)
+        plan = plan_topics(found.found, there.found, configs, self._rules, chosen)
+        for notice in plan.notices:
+            self._say(logging.WARNING, str(notice))
+        remote = dict(there.found)
+        if plan.actions:
+            remote = self._apply(plan.actions, target, remote)
+        self._publish(mirrored_topics(found.found, self._rules), remote)
+
+    def _apply(
+        self, actions: object, target: ClusterAdmin, remote: dict[str, TopicDescription]
+    ) -> dict[str, TopicDescription]:
+        outcomes = apply_plan(actions, target)  # type: ignore[arg-type]
+        for sentence in refusals(outcomes):
+            self._say(logging.WARNING, sentence)
+        made: set[str] = set()
+        for outcome in outcomes:
+            topic = outcome.action.remote
+            if outcome.error is None:
+                made.add(topic)
+            self._mark(topic, str(outcome.error) if outcome.error else "")
+        return remote | _wait_for(target, made) if made else remote
+
+    def _report_refused(self, failed: Mapping[str, BrokerError]) -> None:
+        for topic, error in failed.items():
+            if self._rules.replicates(topic):
+                self._mark(topic, str(error))
+        for topic in [t for t in self._troubled if t not in failed]:
+            self._mark(topic, "")
+
+    def _mark(self, topic: str, trouble: str) -> None:
+        self._status.note(f"topic {topic}", trouble)
+        if trouble:
+            self._troubled.add(topic)
+            self._say(logging.WARNING, trouble)
+        else:
+            self._troubled.discard(topic)
+
+    def _publish(
+        self, mirrored: Mapping[str, TopicDescription], remote: Mapping[str, TopicDescription]
+    ) -> None:
+        partitions: list[MirroredPartition] = []
+        for name, topic in mirrored.items():
+            remote_name = self._rules.remote_name(name)
+            counterpart = remote.get(remote_name)
+            if counterpart is None:
+                continue  # its creation failed: in the status, and tried again next round
+            ready = min(topic.partitions, counterpart.partitions)
+            topic_id = str(topic.topic_id) if topic.topic_id else None
+            partitions += [
+                MirroredPartition(TopicPartition(name, index), remote_name, topic_id)
+                for index in range(ready)
+            ]
+        before, self.current = self.current, tuple(partitions)
+        if before is not None and before != self.current:
+            self._on_change()
+
+
+def _wait_for(target: ClusterAdmin, topics: set[str]) -> dict[str, TopicDescription]:
+    """New topics as soon as the brokers serve them: creation answers a little earlier."""
+    deadline = time.monotonic() + _NEW_TOPIC_SECONDS
+    while True:
+        found = target.topics(sorted(topics)).found
+        if len(found) == len(topics) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)

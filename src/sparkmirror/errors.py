@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error the package raises, drawn as one tree.
+
+SparkmirrorError
+├── ConfigError            the file, a key or a value is wrong; fixing it needs a person
+├── SetupError             the machine lacks something (Java, a free port, a writable directory, a registry)
+├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
+│   ├── UnreachableError       no broker answers (retriable)
+│   ├── BrokerError            a broker answered with an error code (retriable if the code is)
+│   └── ReplicationFactorError a configured replication factor that the cluster cannot hold
+├── WireError              bytes that are not what the protocol says
+│   └── CorruptRecordBatchError    a record batch whose CRC or framing is wrong (retriable: fetch again)
+└── LeaseLostError         a task has not heard from its driver in time (retriable: Spark runs it again)
+
+`retriable` on the class (or the instance) is the only thing retry code may ask.
+"""
+
+from __future__ import annotations
+
+
+class SparkmirrorError(Exception):
+    """Root of the tree; the message is a sentence a user can act on."""
+
+    retriable: bool = False
+
+
+class ConfigError(SparkmirrorError):
+    """A configuration that cannot be run; `key` and `where` say which line is to blame."""
+
+    def __init__(self, message: str, *, key: str | None = None, where: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.where = where
+
+
+class SetupError(SparkmirrorError):
+    """The machine is missing something; `remedy` says what to do about it."""
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.remedy = remedy
+
+
+class ClusterError(SparkmirrorError):
+    """Something a cluster refused or failed to do; `cluster` is its alias."""
+
+    def __init__(self, message: str, *, cluster: str) -> None:
+        super().__init__(message)
+        self.cluster = cluster
+
+
+class UnreachableError(ClusterError):
+    """No broker of the cluster answers."""
+
+    retriable = True
+
+
+class BrokerError(ClusterError):
+    """A broker's own error code, with the topic it was about where there is one."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cluster: str,
+        code: int,
+        retriable: bool,
+        topic: str | None = None,
+    ) -> None:
+        super().__init__(message, cluster=cluster)
+        self.code = code
+        self.retriable = retriable
+        self.topic = topic
+
+
+class ReplicationFactorError(ClusterError):
+    """A replication factor was set in the file and the cluster has too few brokers for it."""
+
+    def __init__(self, message: str, *, cluster: str, key: str) -> None:
+        super().__init__(message, cluster=cluster)
+        self.key = key
+
+
+class WireError(SparkmirrorError):
+    """Bytes that do not follow Kafka's protocol."""
+
+
+class CorruptRecordBatchError(WireError):
+    """A record batch that is damaged; never forwarded."""
+
+    retriable = True
+
+
+class LeaseLostError(SparkmirrorError):
+    """The driver has gone silent; the task ended itself rather than write on as a zombie."""
+
+    retriable = True

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint: where a consumer group stands on both sides, in the checkpoints topic.
+
+    key    group STRING | topic STRING (target side) | partition INT32
+    value  version INT16 = 0 | upstream offset INT64 | downstream offset INT64 | metadata STRING
+
+The version stands in the value only; metadata that is missing is the empty text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkmirror.formats.primitives import (
+    FieldReader,
+    pack_int16,
+    pack_int32,
+    pack_int64,
+    pack_string,
+)
+from sparkmirror.model import TopicPartition
+
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A group's committed offset and its translation; the partition is named as on the target."""
+
+    group: str
+    topic_partition: TopicPartition
+    upstream_offset: int
+    downstream_offset: int
+    metadata: str = ""
+
+    def key(self) -> bytes:
+        """The record's key."""
+        return (
+            pack_string(self.group)
+            + pack_string(self.topic_partition.topic)
+            + pack_int32(self.topic_partition.partition)
+        )
+
+    def value(self) -> bytes:
+        """The record's value."""
+        return (
+            pack_int16(_VERSION)
+            + pack_int64(self.upstream_offset)
+            + pack_int64(self.downstream_offset)
+            + pack_string(self.metadata)
+        )
+
+    @classmethod
+    def from_record(cls, key: bytes, value: bytes) -> Checkpoint:
+        """The checkpoint that a record holds."""
+        key_fields = FieldReader(key, "The key of a checkpoint")
+        value_fields = FieldReader(value, "The value of a checkpoint")
+        value_fields.version(_VERSION)
+        return cls(
+            group=key_fields.string(),
+            topic_partition=TopicPartition(key_fields.string(), key_fields.int32()),
+            upstream_offset=value_fields.int64(),
+            downstream_offset=value_fields.int64(),
+            metadata=value_fields.string(),
+        )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and values of Connect's offsets topic, as the source connector writes them.
+
+    key    ["<connector name>",{"cluster":"<source alias>","partition":<n>,"topic":"<topic>"}]
+    value  {"offset":<last mirrored source offset>}
+           {"offset":<last mirrored source offset>,"downstream":<its offset on the target>}
+
+Java looks a key up by its raw bytes, hence the fixed order of fields (that of a Java HashMap).
+The second value form is ours; Java reads the first field and resumes correctly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from sparkmirror.errors import WireError
+from sparkmirror.formats.connect_json import Json, decode, encode
+from sparkmirror.model import TopicPartition
+
+_KEY_PARTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """The source partition that a stored offset belongs to."""
+
+    connector: str
+    cluster: str
+    topic_partition: TopicPartition
+
+    def key(self) -> bytes:
+        """The record's key, byte for byte as Java writes it."""
+        return encode(
+            [
+                self.connector,
+                {
+                    "cluster": self.cluster,
+                    "partition": self.topic_partition.partition,
+                    "topic": self.topic_partition.topic,
+                },
+            ]
+        )
+
+    @classmethod
+    def from_key(cls, key: bytes) -> SourcePartition | None:
+        """The partition named by a key, None for keys that another connector wrote.
+
+        A key that says the same in other bytes is none of ours: Java would never find it either.
+        """
+        try:
+            parts = decode(key, "The key of a stored offset")
+        except WireError:
+            return None
+        if not isinstance(parts, list) or len(parts) != _KEY_PARTS:
+            return None
+        connector, fields = parts
+        if not isinstance(connector, str) or not isinstance(fields, dict):
+            return None
+        cluster, partition, topic = (fields.get(name) for name in ("cluster", "partition", "topic"))
+        if not isinstance(cluster, str) or not isinstance(topic, str) or not _is_int(partition):
+            return None
+        named = cls(connector, cluster, TopicPartition(topic, int(partition)))
+        return named if named.key() == key else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """The last mirrored record: its offset on the source and, where known, on the target."""
+
+    offset: int
+    downstream: int | None = None
+
+    def value(self) -> bytes:
+        """The record's value."""
+        fields: dict[str, Json] = {"offset": self.offset}
+        if self.downstream is not None:
+            fields["downstream"] = self.downstream
+        return encode(fields)
+
+    @classmethod
+    def from_value(cls, value: bytes) -> SourceOffset:
+        """The offsets in a value; fields that we do not know are passed over."""
+        fields = decode(value, "A stored offset")
+        offset = fields.get("offset") if isinstance(fields, dict) else None
+        if not isinstance(fields, dict) or not _is_int(offset):
+            raise WireError(f"A stored offset has no whole number 'offset': {value!r}.")
+        downstream = fields.get("downstream")
+        return cls(int(offset), int(downstream) if _is_int(downstream) else None)
+
+
+def _is_int(value: Json) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions and orders that flows have for a cluster, in few requests and in our own errors.
+
+Answers are read topic by topic: one that fails does not hide the others. A `ClusterAdmin` belongs
+to one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.cluster_client import (
+    LEADER_CODES,
+    LEADER_NOT_AVAILABLE,
+    PAUSE_SECONDS,
+    ClusterClient,
+)
+from sparkmirror.kafka.descriptions import (
+    Answers,
+    Broker,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigSource,
+    NewTopic,
+    TopicDescription,
+)
+from sparkmirror.kafka.requests import (
+    EARLIEST,
+    LATEST,
+    configs_request,
+    create_request,
+    grow_request,
+    offsets_request,
+)
+from sparkmirror.model import TopicPartition
+
+T = TypeVar("T")
+
+_CONFIG_TOPICS_A_REQUEST = 250
+# A KRaft controller refuses requests that would write more than 10,000 metadata records.
+_NEW_TOPICS_A_REQUEST = 200
+_NEW_PARTITIONS_A_REQUEST = 4000
+# A new topic shows in the metadata before its leaders serve it; an election takes as long.
+_LEADER_SECONDS = 5.0
+
+
+class ClusterAdmin:
+    """Connects at the first call; a lost connection is opened anew."""
+
+    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+        self._client = client or ClusterClient(connection)
+
+    @property
+    def alias(self) -> str:
+        """The cluster's alias."""
+        return self._client.connection.alias
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections; a later call would open them again."""
+        self._client.close()
+
+    def cluster(self) -> ClusterDescription:
+        """The cluster's id and the brokers that are alive."""
+        answer = self._metadata("describing the cluster", [])
+        return ClusterDescription(
+            answer.cluster_id,
+            tuple(Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers),
+        )
+
+    def topics(self, names: Sequence[str] | None = None) -> Answers[str, TopicDescription]:
+        """All topics that we may see, or those named; one request either way."""
+        found: dict[str, TopicDescription] = {}
+        failed: dict[str, BrokerError] = {}
+        for topic in self._metadata("describing topics", names).topics:
+            if topic.error_code in (0, LEADER_NOT_AVAILABLE):
+                found[topic.name] = _topic_description(topic)
+            else:
+                error = self._client.error("describing a topic", topic.error_code, topic.name)
+                failed[topic.name] = error
+        return Answers(found, failed)
+
+    def topic_configs(self, names: Iterable[str]) -> Answers[str, tuple[ConfigEntry, ...]]:
+        """Every config of every named topic, with its source."""
+        found: dict[str, tuple[ConfigEntry, ...]] = {}
+        failed: dict[str, BrokerError] = {}
+        for some in _chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST):
+            step = partial(self._describe_configs, some)
+            for result in self._client.persist("describing configs", step).results:
+                if result.error_code:
+                    failed[result.resource_name] = self._client.error(
+                        "describing the configs of a topic",
+                        result.error_code,
+                        result.resource_name,
+                        result.error_message,
+                    )
+                else:
+                    found[result.resource_name] = tuple(map(_config_entry, result.configs))
+        return Answers(found, failed)
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """Creates topics; None for each that was created (or would be, if only validated)."""
+        results: dict[str, BrokerError | None] = {}
+        for some in _by_partitions(topics):
+            make_request = partial(
+                create_request, some, self._order_timeout_ms(), validate_only=validate_only
+            )
+            step = partial(self._client.order, make_request)
+            answer = self._client.persist("creating topics", step)
+            results |= self._results("creating a topic", answer.topics)
+        return results
+
+    def await_topics(self, names: Sequence[str], timeout_seconds: float) -> None:
+        """Returns once every partition of these new topics is served; BrokerError if not in time.
+
+        Creation is acknowledged before the brokers have heard of it.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            answer = self.topics(names)
+            failed = list(answer.failed.values())
+            if not failed:
+                failed = list(self.earliest_offsets(_partitions(answer.found)).failed.values())
+            if not failed:
+                return
+            if time.monotonic() > deadline:
+                raise failed[0]
+            time.sleep(PAUSE_SECONDS)
+
+    def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
+        """Grows topics to the given numbers of partitions; None for each that has grown."""
+        results: dict[str, BrokerError | None] = {}
+        for some in _chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
+            make_request = partial(grow_request, some, self._order_timeout_ms())
+            step = partial(self._client.order, make_request)
+            answer = self._client.persist("adding partitions", step)
+            results |= self._results("adding partitions", answer.results)
+        return results
+
+    def earliest_offsets(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> Answers[TopicPartition, int]:
+        """The first offset that each partition still holds."""
+        return self._offsets(topic_partitions, EARLIEST, "read_uncommitted")
+
+    def end_offsets(
+        self, topic_partitions: Iterable[TopicPartition], isolation_level: str = "read_committed"
+    ) -> Answers[TopicPartition, int]:
+        """The offset after the last record: the last stable one for read_committed."""
+        return self._offsets(topic_partitions, LATEST, isolation_level)
+
+    def _offsets(
+        self, topic_partitions: Iterable[TopicPartition], timestamp: int, isolation_level: str
+    ) -> Answers[TopicPartition, int]:
+        wanted = frozenset(topic_partitions)
+        found: dict[TopicPartition, int] = {}
+        codes: dict[TopicPartition, int] = {}
+        deadline = time.monotonic() + _LEADER_SECONDS
+        while wanted:
+            step = partial(self._list_offsets, wanted, timestamp, isolation_level)
+            some_found, some_codes = self._client.persist("asking for offsets", step)
+            found |= some_found
+            codes |= some_codes
+            wanted = frozenset(tp for tp, code in some_codes.items() if code in LEADER_CODES)
+            if time.monotonic() > deadline:
+                break
+            if wanted:
+                time.sleep(PAUSE_SECONDS)
+        failed = {
+            tp: self._client.error(f"asking for the offsets of {tp}", code, tp.topic)
+            for tp, code in codes.items()
+            if tp not in found
+        }
+        return Answers(found, failed)
+
+    def _list_offsets(
+        self, wanted: frozenset[TopicPartition], timestamp: int, isolation_level: str
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        found: dict[TopicPartition, int] = {}
+        leaders, codes = self._client.leaders(wanted)
+        for leader, some in leaders.items():
+            request = offsets_request(some, timestamp, isolation_level)
+            for topic in self._client.ask(request, leader).topics:
+                for partition in topic.partitions:
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    if partition.error_code:
+                        codes[tp] = partition.error_code
+                    else:
+                        found[tp] = partition.offset
+        return found, codes
+
+    def _metadata(self, doing: str, names: Sequence[str] | None) -> Any:
+        return self._client.persist(doing, partial(self._client.metadata, names))
+
+    def _describe_configs(self, names: Sequence[str]) -> Any:
+        return self._client.ask(configs_request(names))
+
+    def _order_timeout_ms(self) -> int:
+        # The broker shall give up before we do, so that its answer still reaches us.
+        return round(self._client.connection.request_timeout_seconds * 900)
+
+    def _results(self, doing: str, results: Iterable[Any]) -> dict[str, BrokerError | None]:
+        return {
+            r.name: self._client.error(doing, r.error_code, r.name, r.error_message)
+            if r.error_code
+            else None
+            for r in results
+        }
+
+
+def _topic_description(topic: Any) -> TopicDescription:
+    return TopicDescription(
+        topic.name,
+        topic.topic_id if topic.topic_id is not None and topic.topic_id.int else None,
+        partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+        is_internal=bool(topic.is_internal),
+    )
+
+
+def _partitions(topics: Mapping[str, TopicDescription]) -> list[TopicPartition]:
+    return [TopicPartition(t.name, n) for t in topics.values() for n in range(t.partitions)]
+
+
+def _config_entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        config.value,
+        ConfigSource(config.config_source),
+        read_only=bool(config.read_only),
+        sensitive=bool(config.is_sensitive),
+    )
+
+
+def _chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _by_partitions(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
+    chunks: list[list[NewTopic]] = []
+    partitions = 0
+    for topic in topics:
+        partitions += topic.partitions
+        full = len(chunks[-1]) >= _NEW_TOPICS_A_REQUEST if chunks else True
+        if full or partitions > _NEW_PARTITIONS_A_REQUEST:
+            chunks.append([])
+            partitions = topic.partitions
+        chunks[-1].append(topic)
+    return chunks

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protocol messages of the control plane, built from our values with kafka-python's classes.
+
+A message remembers the version it was sent with, so each try builds its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+)
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.model import TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+_TOPIC_RESOURCE = 2
+_FETCH_WAIT_MS = 200
+_FETCH_BYTES = 16 * 1024 * 1024
+_FETCH_PARTITION_BYTES = 1024 * 1024
+
+
+def metadata_request(names: Sequence[str] | None) -> object:
+    """Brokers, controller and the named topics: None means all, an empty list none."""
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if names is None else [topic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def configs_request(names: Sequence[str]) -> object:
+    """All configs of the named topics."""
+    return DescribeConfigsRequest(
+        resources=[(_TOPIC_RESOURCE, name, None) for name in names],
+        include_synonyms=False,
+        min_version=1,  # the first version that tells where a value comes from
+    )
+
+
+def create_request(topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool) -> object:
+    """Creation of topics, or the question whether the cluster would create them."""
+    creatable = CreateTopicsRequest.CreatableTopic
+    config = creatable.CreatableTopicConfig
+    return CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[config(name=name, value=value) for name, value in topic.configs.items()],
+            )
+            for topic in topics
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def grow_request(totals: Sequence[tuple[str, int]], timeout_ms: int) -> object:
+    """More partitions for topics, up to the given totals."""
+    growing = CreatePartitionsRequest.CreatePartitionsTopic
+    return CreatePartitionsRequest(
+        topics=[growing(name=name, count=total, assignments=None) for name, total in totals],
+        timeout_ms=timeout_ms,
+        validate_only=False,
+    )
+
+
+def offsets_request(
+    topic_partitions: Sequence[TopicPartition], timestamp: int, isolation_level: str
+) -> object:
+    """The offsets at a timestamp, or at EARLIEST or LATEST, of partitions with one leader."""
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[object]] = defaultdict(list)
+    for tp in topic_partitions:
+        by_topic[tp.topic].append(
+            asked.ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+        )
+    isolation = _ISOLATION[isolation_level]
+    return ListOffsetsRequest(
+        isolation_level=isolation,
+        topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        min_version=2 if isolation else 1,
+    )
+
+
+def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: str) -> object:
+    """What partitions with one leader hold from their positions on."""
+    asked = FetchRequest.FetchTopic
+    by_topic: dict[str, list[object]] = defaultdict(list)
+    for tp, position in positions.items():
+        by_topic[tp.topic].append(
+            asked.FetchPartition(
+                partition=tp.partition,
+                fetch_offset=position,
+                partition_max_bytes=_FETCH_PARTITION_BYTES,
+            )
+        )
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=_FETCH_WAIT_MS,
+        min_bytes=1,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=_ISOLATION[isolation_level],
+        session_id=0,
+        session_epoch=-1,  # no fetch session: a log is read once
+        topics=[asked(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
+        forgotten_topics_data=[],
+        rack_id="",
+        min_version=4,
+        max_version=12,  # the last version that names topics rather than giving their ids
+    )

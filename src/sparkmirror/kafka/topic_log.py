@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a small topic, such as the offsets topic, from its beginning to its present end.
+
+The end is reached by position, never by counting: transaction markers and compaction leave
+offsets that hold no record. A `TopicLog` belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
+from sparkmirror.kafka.records import Fetched, LogRecord, decode_fetched
+from sparkmirror.kafka.requests import fetch_request
+from sparkmirror.model import TopicPartition
+
+
+class TopicLog:
+    """One topic on one cluster; a context manager that asks for its partitions on entry."""
+
+    def __init__(
+        self, connection: Connection, topic: str, isolation_level: str = "read_committed"
+    ) -> None:
+        self._topic = topic
+        self._isolation_level = isolation_level
+        self._client = ClusterClient(connection)
+        self._admin = ClusterAdmin(connection, self._client)
+        self.partitions = 0
+
+    def __enter__(self) -> Self:
+        answer = self._admin.topics([self._topic])
+        if self._topic in answer.failed:
+            self._client.close()
+            raise answer.failed[self._topic]
+        self.partitions = answer.found[self._topic].partitions
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def read_to_end(self, timeout_seconds: float = 60.0) -> Iterator[LogRecord]:
+        """Every record up to the end seen now, in order within each partition.
+
+        UnreachableError if nothing moves for `timeout_seconds`.
+        """
+        positions, ends = self._span()
+        deadline = time.monotonic() + timeout_seconds
+        while positions:
+            fetched = self._client.persist(self._doing(), partial(self._fetch, positions))
+            for tp, answer in fetched.items():
+                yield from answer.records
+                if answer.next_offset > positions[tp]:
+                    positions[tp] = answer.next_offset
+                    deadline = time.monotonic() + timeout_seconds
+                if answer.next_offset >= ends[tp]:
+                    del positions[tp]
+            if time.monotonic() > deadline:
+                raise self._stuck(len(positions), timeout_seconds)
+            if not fetched:
+                time.sleep(PAUSE_SECONDS)
+
+    def _span(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The first and the end offset of each partition that holds anything."""
+        partitions = [TopicPartition(self._topic, number) for number in range(self.partitions)]
+        starts = self._admin.earliest_offsets(partitions)
+        ends = self._admin.end_offsets(partitions, self._isolation_level)
+        for error in (starts.failed | ends.failed).values():
+            raise error
+        filled = [tp for tp in partitions if starts.found[tp] < ends.found[tp]]
+        return {tp: starts.found[tp] for tp in filled}, {tp: ends.found[tp] for tp in filled}
+
+    def _fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
+        fetched: dict[TopicPartition, Fetched] = {}
+        leaders, codes = self._client.leaders(positions)
+        for leader, some in leaders.items():
+            request = fetch_request({tp: positions[tp] for tp in some}, self._isolation_level)
+            for topic in self._client.ask(request, leader).responses:
+                for partition in topic.partitions:
+                    tp = TopicPartition(topic.topic, partition.partition_index)
+                    if partition.error_code:
+                        codes[tp] = partition.error_code
+                    else:
+                        fetched[tp] = _decode(tp, partition, positions[tp])
+        for tp, code in codes.items():
+            if code not in LEADER_CODES:
+                raise self._client.error(f"reading {tp}", code, tp.topic)
+        return fetched
+
+    def _doing(self) -> str:
+        return f"reading topic '{self._topic}'"
+
+    def _stuck(self, partitions: int, timeout_seconds: float) -> UnreachableError:
+        alias = self._client.connection.alias
+        return UnreachableError(
+            f"Cluster '{alias}' has not delivered more of topic '{self._topic}' for "
+            f"{timeout_seconds:g} s; {partitions} partitions are not read to their end. Check that "
+            f"its brokers are up and that every partition has a leader.",
+            cluster=alias,
+        )
+
+
+def _decode(tp: TopicPartition, partition: Any, position: int) -> Fetched:
+    aborted = [(a.producer_id, a.first_offset) for a in partition.aborted_transactions or ()]
+    return decode_fetched(memoryview(partition.records or b""), tp.partition, position, aborted)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Kafka (KRaft) cluster of one to three brokers on 127.0.0.1, with its own directory.
+
+    directory/cluster.json          what the data is, made at the first start
+    directory/broker-1/             server.properties, logging.properties, data/
+    directory/logs/broker-1.log     what the broker says, kept over restarts
+
+A cluster belongs to one thread at a time; different clusters may start in different threads.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sparkmirror.errors import SetupError
+from sparkmirror.local.broker import LocalBroker
+from sparkmirror.local.cache import writable
+from sparkmirror.local.cluster_record import ClusterRecord
+from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
+from sparkmirror.local.jvm import QUICK_START, KafkaJvm
+from sparkmirror.local.ports import in_use
+from sparkmirror.local.readiness import await_ready
+from sparkmirror.local.server_properties import server_properties
+
+MOST_BROKERS = 3
+
+_PORT_TRIES = 3
+_FORMAT_SECONDS = 60.0
+_DATA_REMEDY = "Choose another data directory, or make it writable."
+
+
+class LocalCluster:
+    """Brokers that start, stop and suffer together; also a context manager."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        version: str = DEFAULT_KAFKA,
+        ports: Sequence[int] | None = None,
+        config: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        jvm_options: Sequence[str] = QUICK_START,
+        detached: bool = False,
+    ) -> None:
+        if not 1 <= brokers <= MOST_BROKERS:
+            raise SetupError(
+                f"Cluster {name} cannot have {brokers} brokers.", remedy=f"Use 1 to {MOST_BROKERS}."
+            )
+        if ports is not None and len(ports) != brokers:
+            raise SetupError(
+                f"Cluster {name} has {brokers} broker(s) but {len(ports)} port(s) were given.",
+                remedy="Give one port for each broker.",
+            )
+        self.name = name
+        self.directory = directory.absolute()
+        self.version = version
+        self._config = dict(config or {})
+        self._heap = heap
+        self._jvm_options = tuple(jvm_options)
+        self._record: ClusterRecord | None = None
+        self.brokers = [
+            LocalBroker(
+                cluster=name,
+                node_id=index + 1,
+                directory=self.directory,
+                port=ports[index] if ports is not None else 0,
+                detached=detached,
+            )
+            for index in range(brokers)
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every broker's host:port, comma-separated; known once the cluster has been started."""
+        self._started()
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def cluster_id(self) -> str:
+        """The id that Kafka knows the cluster by; known once the cluster has been started."""
+        return self._started().cluster_id
+
+    def start(self) -> Self:
+        """Start every broker and wait until all of them serve."""
+        jvm = KafkaJvm.of(self.version, heap=self._heap, options=self._jvm_options)
+        writable(self.directory, remedy=_DATA_REMEDY)
+        self._record = ClusterRecord.open(
+            self.directory, brokers=len(self.brokers), version=self.version
+        )
+        try:
+            self._start_brokers(jvm)
+        except BaseException:
+            # Ctrl-C included: half a cluster is of no use to anybody.
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop every broker and give the ports back; data, logs and port numbers are kept."""
+        for broker in self.brokers:
+            broker.ask_to_stop()
+        for broker in self.brokers:
+            broker.stop()
+            broker.release_ports()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _started(self) -> ClusterRecord:
+        if self._record is None:
+            raise SetupError(f"The local cluster {self.name} has not been started yet.")
+        return self._record
+
+    def _start_brokers(self, jvm: KafkaJvm) -> None:
+        everyone = frozenset(broker.node_id for broker in self.brokers)
+        for attempt in range(1, _PORT_TRIES + 1):
+            for broker in self.brokers:
+                broker.hold_ports(others=attempt > 1)
+            self._write_files(jvm)
+            self._format(jvm)
+            for broker in self.brokers:
+                broker.launch(jvm)
+            try:
+                await_ready(self.brokers, expected=everyone)
+            except SetupError:
+                # Held ports are safe from everybody who asks for a free one, not from a
+                # program that insists on this very number.
+                losers = [broker for broker in self.brokers if broker.lost_its_port()]
+                if not losers or attempt == _PORT_TRIES:
+                    raise
+                for broker in losers:
+                    if broker.port_chosen:
+                        raise in_use(broker.port) from None
+                for broker in self.brokers:
+                    broker.kill()
+            else:
+                return
+
+    def _write_files(self, jvm: KafkaJvm) -> None:
+        controllers = {broker.node_id: broker.controller_port for broker in self.brokers}
+        for broker in self.brokers:
+            writable(broker.directory, remedy=_DATA_REMEDY)
+            broker.properties_file.write_text(
+                server_properties(
+                    node_id=broker.node_id,
+                    port=broker.port,
+                    controllers=controllers,
+                    data=broker.data,
+                    extra=self._config,
+                ),
+                encoding="utf-8",
+            )
+            broker.logging_file.write_text(jvm.logging_text("warn"), encoding="utf-8")
+
+    def _format(self, jvm: KafkaJvm) -> None:
+        for broker in self.brokers:
+            if (broker.data / "meta.properties").exists():
+                continue
+            command = jvm.command(
+                "kafka.tools.StorageTool",
+                "format",
+                # One word with an equals sign: a random id may begin with a dash.
+                f"--cluster-id={self.cluster_id}",
+                "--ignore-formatted",
+                f"--config={broker.properties_file}",
+                logging=broker.logging_file,
+            )
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                said = (done.stderr or done.stdout).strip().splitlines()
+                raise SetupError(
+                    f"{broker.data} could not be formatted for the local cluster {self.name}: "
+                    f"{said[-1] if said else 'no reason given'}"
+                )
+
+
+def start_all(clusters: Iterable[LocalCluster]) -> None:
+    """Start several clusters at the same time; when one fails the others are stopped again."""
+    everyone = list(clusters)
+    for version in sorted({cluster.version for cluster in everyone}):
+        # Here rather than in the threads: one download, and one progress line.
+        kafka_classpath(version)
+    try:
+        with ThreadPoolExecutor(max_workers=max(1, len(everyone))) as pool:
+            starts = [pool.submit(cluster.start) for cluster in everyone]
+        for start in starts:
+            start.result()
+    except BaseException:
+        for cluster in everyone:
+            cluster.stop()
+        raise

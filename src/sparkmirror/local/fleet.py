@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local clusters of one data directory, known to every process of the user by its state file.
+
+data/state.json     clusters, brokers, ports, pids with the time their process started
+data/<cluster>/     the cluster's own directory
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sparkmirror.errors import SetupError
+from sparkmirror.local.cache import writable
+from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.local.ports import HOST
+from sparkmirror.local.probe import membership
+from sparkmirror.local.process import ProcessIdentity, stop_processes
+
+_STOP_SECONDS = 20.0
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """One broker as the state file knows it."""
+
+    node_id: int
+    port: int
+    pid: int
+    started: str
+    log: str
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """The broker's process, alive or not."""
+        return ProcessIdentity(self.pid, self.started)
+
+    def condition(self) -> str:
+        """`running`, `not answering` or `stopped`, found out now."""
+        if not self.process.alive:
+            return "stopped"
+        return "running" if membership(HOST, self.port) else "not answering"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """One cluster as the state file knows it."""
+
+    name: str
+    version: str
+    directory: str
+    brokers: tuple[BrokerEntry, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every broker's host:port, comma-separated."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def alive(self) -> bool:
+        """Whether any of its brokers still runs."""
+        return any(broker.process.alive for broker in self.brokers)
+
+
+class Fleet:
+    """Starts, finds and stops the clusters of one data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data.expanduser().absolute()
+        self._state = self.data / "state.json"
+
+    def start(
+        self,
+        names: Sequence[str],
+        *,
+        brokers: int,
+        version: str,
+        first_port: int | None,
+        detached: bool,
+    ) -> list[LocalCluster]:
+        """Start clusters that do not run yet, all at once, and write them into the state file."""
+        _check_names(names)
+        writable(self.data, remedy="Choose another directory with --data, or make it writable.")
+        with self._locked():
+            for entry in self.clusters():
+                if entry.name in names and entry.alive:
+                    raise SetupError(
+                        f"The local cluster {entry.name} already runs at {entry.bootstrap_servers}.",
+                        remedy="Use it, stop it with `sparkmirror local down`, or choose --data.",
+                    )
+            clusters = [
+                LocalCluster(
+                    name,
+                    self.data / name,
+                    brokers=brokers,
+                    version=version,
+                    ports=_ports(first_port, brokers, index),
+                    detached=detached,
+                )
+                for index, name in enumerate(names)
+            ]
+            start_all(clusters)
+            others = [entry for entry in self.clusters() if entry.name not in names]
+            self._write([*others, *(_entry(cluster) for cluster in clusters)])
+        return clusters
+
+    def stop(self, names: Iterable[str] | None = None) -> list[str]:
+        """Stop the named clusters (all without names) and forget them; the names of those stopped."""
+        if not self._state.exists() and names is None:
+            return []
+        entries = self.clusters()
+        wanted = [self.find(name) for name in names] if names is not None else entries
+        stop_processes(
+            (broker.process for entry in wanted for broker in entry.brokers),
+            timeout_seconds=_STOP_SECONDS,
+        )
+        stopped = [entry.name for entry in wanted]
+        self.forget(stopped)
+        return stopped
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Take clusters out of the state file."""
+        gone = set(names)
+        with self._locked():
+            self._write([entry for entry in self.clusters() if entry.name not in gone])
+
+    def clusters(self) -> list[ClusterEntry]:
+        """What the state file says, by name."""
+        if not self._state.exists():
+            return []
+        try:
+            known = json.loads(self._state.read_text(encoding="utf-8"))
+            entries = [
+                ClusterEntry(
+                    **{**cluster, "brokers": tuple(BrokerEntry(**b) for b in cluster["brokers"])}
+                )
+                for cluster in known
+            ]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise SetupError(
+                f"{self._state} cannot be read ({error}).",
+                remedy="Stop any brokers it was about by hand, and delete the file.",
+            ) from error
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def find(self, name: str) -> ClusterEntry:
+        """The cluster of that name; a SetupError that names the others when there is none."""
+        entries = self.clusters()
+        for entry in entries:
+            if entry.name == name:
+                return entry
+        known = ", ".join(entry.name for entry in entries)
+        raise SetupError(
+            f"There is no local cluster {name!r} in {self.data}"
+            + (f" (there is {known})." if known else "."),
+            remedy="`sparkmirror local up` starts clusters; host:port reaches any other one.",
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.data / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _write(self, entries: Iterable[ClusterEntry]) -> None:
+        scratch = self._state.with_suffix(".part")
+        text = json.dumps([asdict(entry) for entry in entries], indent=2)
+        scratch.write_text(text + "\n", encoding="utf-8")
+        scratch.replace(self._state)
+
+
+def _entry(cluster: LocalCluster) -> ClusterEntry:
+    brokers = []
+    for broker in cluster.brokers:
+        process = ProcessIdentity.of(broker.pid) if broker.pid else None
+        if process is None:
+            raise broker.failure("ended right after its start")
+        brokers.append(
+            BrokerEntry(
+                node_id=broker.node_id,
+                port=broker.port,
+                pid=process.pid,
+                started=process.started,
+                log=str(broker.log_file),
+            )
+        )
+    return ClusterEntry(cluster.name, cluster.version, str(cluster.directory), tuple(brokers))
+
+
+def _ports(first: int | None, brokers: int, index: int) -> list[int] | None:
+    """Consecutive ports: the first cluster's brokers, then the second's, and so on."""
+    if first is None:
+        return None
+    start = first + index * brokers
+    return list(range(start, start + brokers))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise SetupError(
+                f"{name!r} cannot be the name of a cluster.",
+                remedy="Use letters, digits, dots, dashes and underscores.",
+            )
+    if len(set(names)) != len(names) or not names:
+        raise SetupError("Every local cluster needs a name of its own.", remedy="Check --clusters.")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a JVM with Kafka's classes is called: for brokers, for formatting, for Kafka's own tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sparkmirror.local.class_archive import ClassArchive
+from sparkmirror.local.jars import JarSet, kafka_classpath
+from sparkmirror.local.java import java_binary
+
+# These JVMs live for seconds or minutes: quick to start counts for more than quick code.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+_FIRST_KAFKA_WITH_LOG4J2 = 4
+
+_LOG4J2 = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{ISO8601}} %p %c: %m%n
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+"""
+
+_RELOAD4J = """\
+log4j.rootLogger={level}, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c: %m%n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJvm:
+    """One Java, one Kafka version and the options they are started with."""
+
+    java: Path
+    jars: tuple[Path, ...]
+    version: str
+    options: tuple[str, ...]
+    archive: ClassArchive
+
+    @classmethod
+    def of(
+        cls,
+        version: str,
+        *,
+        heap: str,
+        options: Sequence[str] = QUICK_START,
+        artifacts: JarSet = JarSet.BROKER,
+    ) -> Self:
+        """Find Java and the jars, which are fetched if they are not in the cache yet."""
+        java = java_binary()
+        jars = tuple(kafka_classpath(version, artifacts))
+        return cls(
+            java=java,
+            jars=jars,
+            version=version,
+            options=(f"-Xmx{heap}", *options),
+            archive=ClassArchive.of(java, jars),
+        )
+
+    def command(
+        self, main_class: str, *arguments: str, logging: Path, recording: Path | None = None
+    ) -> list[str]:
+        """The command line for a main class; `recording` says where to write a class archive."""
+        return [
+            str(self.java),
+            *self.options,
+            *(self.archive.record(recording) if recording else self.archive.use()),
+            f"-D{self._logging_property}={logging.absolute().as_uri()}",
+            "-cp",
+            os.pathsep.join(str(jar) for jar in self.jars),
+            main_class,
+            *arguments,
+        ]
+
+    def logging_text(self, level: str) -> str:
+        """Logging to standard error, in the syntax that this version's backend reads."""
+        return (_LOG4J2 if self._has_log4j2 else _RELOAD4J).format(level=level)
+
+    @property
+    def _has_log4j2(self) -> bool:
+        return int(self.version.partition(".")[0]) >= _FIRST_KAFKA_WITH_LOG4J2
+
+    @property
+    def _logging_property(self) -> str:
+        return "log4j2.configurationFile" if self._has_log4j2 else "log4j.configuration"

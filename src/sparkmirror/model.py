@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that every layer shares: a flow, a topic partition, a secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, on whichever cluster the context names."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Flow:
+    """An ordered pair of cluster aliases: records go from source to target."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    @property
+    def reversed(self) -> Flow:
+        """The pair in the other direction."""
+        return Flow(self.target, self.source)
+
+
+class Secret:
+    """A value that must never be printed; `reveal()` is the only way to its text."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that hands it to a client."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        msg = "a Secret is never pickled: it would reach a disk or a Spark closure"
+        raise TypeError(msg)

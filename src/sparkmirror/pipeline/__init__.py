@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan, copy, receipts, epochs and the control channel: what runs on Spark."""

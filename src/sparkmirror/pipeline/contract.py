@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that crosses between driver and executor.
+
+Down, over the control channel: a `Split` and the `TaskSettings` it is copied with. Up, over the
+same channel, about once a second: `Progress`. Back, as rows of the job: `Receipt`s. A failure the
+driver must act on is a value with a code; a raised exception is for people and for Spark's retry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """Who writes a target partition, and with which sequence it goes on; -1: nobody yet."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    next_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStart:
+    """One topic partition of a split: from where to where."""
+
+    topic: str
+    partition: int
+    remote_topic: str
+    position: int  # the next source offset to copy
+    downstream: int = -1  # the target offset of the last record copied, if known
+    is_stored: bool = True  # false: the position is not in the offsets topic yet
+    stop_at: int | None = None  # end here (a bounded run)
+    topic_id: str | None = None
+    producer: ProducerState = ProducerState()
+
+    @property
+    def source(self) -> TopicPartition:
+        """The topic partition to read."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def target(self) -> TopicPartition:
+        """The topic partition to write."""
+        return TopicPartition(self.remote_topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task copies."""
+
+    index: int
+    partitions: tuple[PartitionStart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """How a task copies; the same for all splits of a flow."""
+
+    flow: str
+    connector: str
+    source_alias: str
+    consumer: ConnectionSettings
+    producer: ConnectionSettings
+    fetch: FetchSettings
+    produce: ProduceSettings
+    offsets_topic: str
+    offsets_partitions: int
+    flush_seconds: float
+    buffer_bytes: int
+    epoch_seconds: float
+    lease_seconds: float
+    gap_policy: str = "continue"  # or stop: what to do when retention overtook the copy
+
+
+class PartitionProgress(NamedTuple):
+    """Where one topic partition stands; counts are since the task began."""
+
+    topic: str
+    partition: int
+    position: int
+    downstream: int
+    end_offset: int
+    records: int
+    bytes: int
+    trouble_code: int
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a task reports about once a second: only partitions that changed."""
+
+    split: int
+    partitions: tuple[PartitionProgress, ...]
+    latency: tuple[tuple[int, int], ...]  # bucket (see pipeline/latency.py), count
+    held_bytes: int
+    oldest_unacked_seconds: float
+    cpu_seconds: float
+    notices: tuple[str, ...]  # things that happened once and must be said
+    trouble: str = ""  # a whole cluster out of reach
+
+
+class Receipt(NamedTuple):
+    """One row of a finished task: a contiguous run that was copied, or where a partition ended."""
+
+    kind: str  # run or end
+    split: int
+    topic: str
+    partition: int
+    source_first: int
+    source_last: int
+    target_first: int
+    records: int
+    bytes: int
+    is_exact: bool  # false: gaps inside, because there were too many runs to list
+    position: int
+    downstream: int
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+    is_clean: bool  # everything sent was acknowledged: the successor may go on with the sequence
+    error_code: int
+    error: str
+
+
+RUN, END = "run", "end"
+
+
+def to_json(value: Any) -> Any:
+    """A contract value as JSON-ready lists and dicts."""
+    return dataclasses.asdict(value)
+
+
+def split_from_json(raw: dict[str, Any]) -> Split:
+    """The split that `to_json` wrote."""
+    starts = tuple(
+        PartitionStart(**{**one, "producer": ProducerState(**one["producer"])})
+        for one in raw["partitions"]
+    )
+    return Split(index=raw["index"], partitions=starts)
+
+
+def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
+    """The settings that `to_json` wrote."""
+    connections = {
+        side: ConnectionSettings(
+            **{**raw[side], "bootstrap_servers": tuple(raw[side]["bootstrap_servers"])}
+        )
+        for side in ("consumer", "producer")
+    }
+    return TaskSettings(
+        **{
+            **raw,
+            **connections,
+            "fetch": FetchSettings(**raw["fetch"]),
+            "produce": ProduceSettings(**raw["produce"]),
+        }
+    )
+
+
+def progress_from_json(raw: dict[str, Any]) -> Progress:
+    """The progress that `to_json` wrote."""
+    return Progress(
+        **{
+            **raw,
+            "partitions": tuple(PartitionProgress(*one) for one in raw["partitions"]),
+            "latency": tuple((bucket, count) for bucket, count in raw["latency"]),
+            "notices": tuple(raw["notices"]),
+        }
+    )

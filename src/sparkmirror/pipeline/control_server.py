@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's end of the control channel: one listener for all flows, on a thread of its own.
+
+Each epoch has a token; a task that shows it gets its split and keeps its lease as long as the
+connection lives. A task that Spark runs again for the same split gets what the first one had
+reported, and the first one is told to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sparkmirror.errors import WireError
+from sparkmirror.pipeline.contract import (
+    PartitionProgress,
+    ProducerState,
+    Progress,
+    Split,
+    TaskSettings,
+    progress_from_json,
+    to_json,
+)
+from sparkmirror.pipeline.control_channel import (
+    LENGTH,
+    Invitation,
+    check_length,
+    encode,
+    new_identity,
+)
+
+_ALIVE_SECONDS = 1.0
+_HELLO_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+class EpochLine:
+    """All control connections of one epoch; read by the flow's thread, written by the server's."""
+
+    def __init__(
+        self,
+        splits: Mapping[int, Split],
+        settings: TaskSettings,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self.token = secrets.token_hex(16)
+        self.settings = settings
+        self.is_ending = False
+        self._splits = dict(splits)
+        self._on_progress = on_progress
+        self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self.heard: dict[int, float] = {}  # split -> when it last spoke
+
+    def check_in(self, index: int, writer: asyncio.StreamWriter) -> Split:
+        """The split for a task, as far as an earlier attempt has brought it."""
+        previous = self._writers.get(index)
+        split = self._splits[index]
+        if previous is not None:
+            previous.write(encode({"type": "end"}))
+            split = self.resumed(index)
+        self._writers[index] = writer
+        self.heard[index] = time.monotonic()
+        return split
+
+    def resumed(self, index: int) -> Split:
+        """A split whose task died, from the positions that it last reported."""
+        split = self._splits[index]
+        latest = self._latest.get(index, {})
+        starts = []
+        for start in split.partitions:
+            known = latest.get((start.topic, start.partition))
+            starts.append(
+                replace(
+                    start,
+                    position=known.position if known else start.position,
+                    downstream=known.downstream if known else start.downstream,
+                    producer=ProducerState(),  # its sequence is not known
+                )
+            )
+        return replace(split, partitions=tuple(starts))
+
+    def progressed(self, index: int, progress: Progress) -> None:
+        """Note what a task reported."""
+        self.heard[index] = time.monotonic()
+        latest = self._latest.setdefault(index, {})
+        for one in progress.partitions:
+            latest[one.topic, one.partition] = one
+        self._on_progress(progress)
+
+    def broadcast(self, message: dict[str, Any]) -> None:
+        """Say something to every task of the epoch (server's thread only)."""
+        for writer in self._writers.values():
+            if not writer.is_closing():
+                writer.write(encode(message))
+
+    def forget(self, index: int, writer: asyncio.StreamWriter) -> None:
+        """A connection ended."""
+        if self._writers.get(index) is writer:
+            self.heard.pop(index, None)
+
+    def silent_splits(self, lease_seconds: float) -> list[int]:
+        """Splits whose task is connected and has said nothing for longer than the lease."""
+        now = time.monotonic()
+        return [index for index, when in [*self.heard.items()] if now - when > lease_seconds]
+
+    @property
+    def checked_in(self) -> int:
+        """How many splits have a task."""
+        return len(self._writers)
+
+
+class ControlServer:
+    """Started once per process; flows open and close lines on it."""
+
+    def __init__(self, host: str, bind_host: str, port: int = 0) -> None:
+        self._host = host
+        self._bind_host = bind_host
+        self._port = port
+        self._context, self._certificate = new_identity()
+        self._lines: dict[str, EpochLine] = {}
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._failure: OSError | None = None
+        self._server: asyncio.Server | None = None
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def start(self) -> None:
+        """Listen; raises OSError if the port cannot be had."""
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Close the listener and every connection."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+    def open(self, line: EpochLine) -> Invitation:
+        """Expect the tasks of an epoch."""
+        self._lines[line.token] = line
+        return Invitation(self._host, self._port, line.token, self._certificate)
+
+    def close(self, line: EpochLine) -> None:
+        """The epoch is over."""
+        self._lines.pop(line.token, None)
+
+    def end(self, line: EpochLine) -> None:
+        """Tell every task of an epoch to finish; callable from any thread."""
+        line.is_ending = True
+        self._loop.call_soon_threadsafe(line.broadcast, {"type": "end"})
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._server = self._loop.run_until_complete(
+                asyncio.start_server(self._serve, self._bind_host, self._port, ssl=self._context)
+            )
+        except OSError as error:
+            self._failure = error
+            self._started.set()
+            return
+        self._port = self._server.sockets[0].getsockname()[1]
+        self._started.set()
+        beat = self._loop.create_task(self._keep_alive())
+        try:
+            self._loop.run_forever()
+        finally:
+            beat.cancel()
+            self._server.close()
+            pending = asyncio.all_tasks(self._loop)
+            for task in pending:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            self._loop.close()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            for line in [*self._lines.values()]:
+                line.broadcast({"type": "alive"})
+            await asyncio.sleep(_ALIVE_SECONDS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line: EpochLine | None = None
+        index = -1
+        try:
+            hello = await asyncio.wait_for(_receive(reader), _HELLO_SECONDS)
+            line = self._line(str(hello.get("token", "")))
+            index = int(hello["split"])
+            split = line.check_in(index, writer)
+            writer.write(
+                encode(
+                    {"type": "split", "split": to_json(split), "settings": to_json(line.settings)}
+                )
+            )
+            if line.is_ending:
+                writer.write(encode({"type": "end"}))
+            while True:
+                message = await _receive(reader)
+                if message["type"] == "progress":
+                    line.progressed(index, progress_from_json(message["progress"]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return  # the task hung up
+        except (WireError, KeyError, ValueError, TimeoutError) as error:
+            _log.warning("a connection to the control port was refused: %s", error)
+        finally:
+            if line is not None:
+                line.forget(index, writer)
+            writer.close()
+
+    def _line(self, token: str) -> EpochLine:
+        for known, line in [*self._lines.items()]:
+            if hmac.compare_digest(known, token):
+                return line
+        raise WireError("unknown token")
+
+
+async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
+    size = check_length(await reader.readexactly(LENGTH.size))
+    message: dict[str, Any] = json.loads(await reader.readexactly(size))
+    return message

@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The copy loop of one task: fetch raw, patch or reframe, produce, and account for it.
+
+Runs on an executor, on one thread, without Spark. It ends at its deadline, when the driver says
+so, when everything wanted has been copied, or when the driver has gone silent; each time it lets
+the target acknowledge what was sent, writes its positions and says where it stands.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from enum import Enum
+from typing import Protocol
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import LeaseLostError
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.contract import (
+    END,
+    RUN,
+    PartitionProgress,
+    PartitionStart,
+    Progress,
+    Receipt,
+    Split,
+    TaskSettings,
+)
+from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.runs import Runs
+from sparkmirror.state.positions import StoredPosition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.connection import Address, Dialer
+from sparkmirror.wire.fetcher import Fetcher, FetchLimits, SourcePartition
+from sparkmirror.wire.log_bounds import ask_log_bounds
+from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.outgoing import Admitted, Outgoing
+from sparkmirror.wire.producer import NO_PRODUCER, ProduceLimits, Producer, TargetPartition
+
+TICK_SECONDS = 1.0
+DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
+FLUSH_SECONDS = 2.0
+_PRODUCER_RETRY_SECONDS = 0.2
+
+
+class Control(Protocol):
+    """The task's line to its driver."""
+
+    @property
+    def end_requested(self) -> bool:
+        """The driver wants this task to finish."""
+
+    @property
+    def silence_seconds(self) -> float:
+        """For how long nothing has been heard from the driver."""
+
+    def report(self, progress: Progress) -> None:
+        """Send progress; never blocks for long."""
+
+
+class _Phase(Enum):
+    COPYING = 1
+    DRAINING = 2
+    FLUSHING = 3
+    DONE = 4
+
+
+class CopyPartition:
+    """One topic partition of the split, both sides of it."""
+
+    __slots__ = (
+        "bytes",
+        "downstream",
+        "is_dirty",
+        "notable",
+        "position",
+        "records",
+        "runs",
+        "source",
+        "start",
+        "target",
+        "trouble",
+        "trouble_code",
+    )
+
+    def __init__(self, start: PartitionStart) -> None:
+        topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
+        self.start = start
+        self.source = SourcePartition(
+            start.source, start.position, stop_at=start.stop_at, topic_id=topic_id
+        )
+        state = start.producer
+        self.target = TargetPartition(
+            start.target, state.producer_id, state.producer_epoch, state.next_sequence
+        )
+        self.position = start.position  # everything before it is acknowledged or was skipped
+        self.downstream = start.downstream
+        self.records = 0
+        self.bytes = 0
+        self.runs = Runs()
+        self.is_dirty = not start.is_stored and start.position > 0
+        self.notable = True  # changed since the last progress report
+        self.trouble_code = error_codes.NONE
+        self.trouble = ""
+
+
+class CopyTask:
+    """Copies one split until it ends; `run` returns the receipts."""
+
+    def __init__(self, split: Split, settings: TaskSettings, control: Control, loop: Loop) -> None:
+        self._split = split
+        self._settings = settings
+        self._control = control
+        self._loop = loop
+        self._budget = Budget(settings.buffer_bytes)
+        self._source = _cluster(loop, settings.consumer)
+        self._target = _cluster(loop, settings.producer)
+        fetch, produce = settings.fetch, settings.produce
+        self._read_committed = fetch.isolation_level == "read_committed"
+        self._fetcher = Fetcher(
+            loop,
+            self._source,
+            FetchLimits(
+                read_committed=self._read_committed,
+                max_bytes=fetch.fetch_max_bytes,
+                max_partition_bytes=fetch.max_partition_fetch_bytes,
+                max_wait_ms=fetch.fetch_max_wait_ms,
+                min_bytes=fetch.fetch_min_bytes,
+                rack=fetch.client_rack,
+            ),
+            self._budget,
+            self,
+        )
+        self._producer = Producer(
+            loop,
+            self._target,
+            ProduceLimits(
+                acks=produce.acks,
+                timeout_ms=produce.request_timeout_ms,
+                max_request_bytes=produce.max_request_bytes,
+                max_in_flight=produce.max_in_flight,
+            ),
+            self._budget,
+            self,
+            settings.producer.client_id,
+        )
+        self._positions = PositionWriter(
+            self._producer,
+            topic=settings.offsets_topic,
+            partitions=settings.offsets_partitions,
+            connector=settings.connector,
+            source_alias=settings.source_alias,
+        )
+        self._parts = [CopyPartition(start) for start in split.partitions]
+        self._by_source: dict[TopicPartition, CopyPartition] = {
+            part.source.tp: part for part in self._parts
+        }
+        self._by_target: dict[TopicPartition, CopyPartition] = {
+            part.target.tp: part for part in self._parts
+        }
+        self._latency: Counter[int] = Counter()
+        self._notices: list[str] = []
+        self._phase = _Phase.COPYING
+        self._phase_deadline = time.monotonic() + settings.epoch_seconds
+        self._is_lease_lost = False
+        self._next_flush = time.monotonic() + settings.flush_seconds
+
+    # --- the life of the task
+
+    def run(self) -> list[Receipt]:
+        """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
+        self._producer.start(
+            {part.target.tp.topic for part in self._parts} | {self._positions.topic}
+        )
+        self._source.want({part.source.tp.topic for part in self._parts})
+        self._get_producer_id()
+        next_tick = time.monotonic() + TICK_SECONDS
+        try:
+            while self._phase is not _Phase.DONE:
+                now = time.monotonic()
+                self._loop.turn(max(0.0, min(next_tick, self._phase_deadline) - now))
+                now = time.monotonic()
+                if now >= next_tick:
+                    next_tick = now + TICK_SECONDS
+                    self._tick(now)
+                self._advance(now)
+        finally:
+            self._source.close()
+            self._target.close()
+        self._report()
+        if self._is_lease_lost:
+            raise LeaseLostError(
+                f"{self._settings.flow}: the driver has been silent for "
+                f"{self._settings.lease_seconds:g} s; the task stopped and wrote its positions"
+            )
+        return self._receipts()
+
+    def _get_producer_id(self) -> None:
+        newcomers = [part for part in self._parts if part.target.producer_id == NO_PRODUCER]
+
+        def got(producer_id: int, producer_epoch: int) -> None:
+            for part in newcomers:
+                part.target.producer_id = producer_id
+                part.target.producer_epoch = producer_epoch
+            self._fetcher.start(part.source for part in self._parts)
+
+        def failed() -> None:
+            if self._phase is _Phase.COPYING:
+                self._loop.call_later(
+                    _PRODUCER_RETRY_SECONDS, lambda: self._producer.init_producer_id(got, failed)
+                )
+
+        if newcomers:
+            self._producer.init_producer_id(got, failed)
+        else:
+            self._fetcher.start(part.source for part in self._parts)
+
+    def _tick(self, now: float) -> None:
+        self._source.check_deadlines()
+        self._target.check_deadlines()
+        if now >= self._next_flush and self._positions.is_idle:
+            self._next_flush = now + self._settings.flush_seconds
+            self._flush()
+        self._report()
+
+    def _advance(self, now: float) -> None:
+        """Move on to the next phase when this one is over."""
+        if self._phase is _Phase.COPYING:
+            self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
+            finished = all(part.source.is_finished for part in self._parts)
+            if (
+                finished
+                or self._is_lease_lost
+                or self._control.end_requested
+                or now >= self._phase_deadline
+            ):
+                self._fetcher.close()
+                self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
+        if self._phase is _Phase.DRAINING:
+            drained = all(part.target.is_idle for part in self._parts)
+            if (drained and self._positions.is_idle) or now >= self._phase_deadline:
+                self._flush()
+                self._enter(_Phase.FLUSHING, now + FLUSH_SECONDS)
+        if self._phase is _Phase.FLUSHING and (
+            self._positions.is_idle or now >= self._phase_deadline
+        ):
+            self._producer.close()
+            self._phase = _Phase.DONE
+
+    def _enter(self, phase: _Phase, deadline: float) -> None:
+        self._phase = phase
+        self._phase_deadline = deadline
+
+    def _flush(self) -> None:
+        dirty = [part for part in self._parts if part.is_dirty]
+        for part in dirty:
+            part.is_dirty = False
+        self._positions.write(
+            (
+                part.source.tp,
+                StoredPosition(
+                    part.position - 1, part.downstream if part.downstream >= 0 else None
+                ),
+            )
+            for part in dirty
+        )
+
+    # --- from the fetcher
+
+    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
+        """Queue record batches for the target."""
+        mine = self._by_source[part.tp]
+        for out in batches.outgoing:
+            out.lie_in(buffer)
+            part.queued_bytes += out.size
+            self._producer.offer(mine.target, out)
+        if mine.target.is_idle:
+            self._skip_to(mine, batches.position)  # nothing but markers and aborted records
+        mine.notable = True
+
+    def fetched(self) -> None:
+        """Send what one fetch brought."""
+        self._producer.pump()
+
+    def fetch_trouble(self, part: SourcePartition, code: int) -> None:
+        """Remember why a partition cannot be read."""
+        self._trouble(self._by_source[part.tp], code, self._source.alias, "")
+
+    def fetch_recovered(self, part: SourcePartition) -> None:
+        """Forget it again."""
+        self._trouble(self._by_source[part.tp], error_codes.NONE, self._source.alias, "")
+
+    def out_of_range(self, part: SourcePartition) -> None:
+        """Find out what happened to the log, and go on at its beginning or report."""
+
+        def bounds(earliest: int, latest: int) -> None:
+            if part.position > latest:
+                failed(error_codes.SOURCE_TRUNCATED)
+                return
+            if part.position < earliest and self._settings.gap_policy == "stop":
+                failed(error_codes.GAP)
+                return
+            if part.position < earliest:
+                self._notices.append(
+                    f"gap: {self._source.alias}: {part.tp}: offsets {part.position} to "
+                    f"{earliest - 1} were deleted on the source before they were copied; "
+                    f"going on at {earliest}"
+                )
+                mine = self._by_source[part.tp]
+                if mine.target.is_idle:
+                    self._skip_to(mine, earliest)
+            self._fetcher.resume(part, max(part.position, earliest))
+
+        def failed(code: int) -> None:
+            self.fetch_trouble(part, code)
+            self._loop.call_later(
+                part.backoff.next_pause(slow=not error_codes.is_retriable(code)),
+                lambda: self.out_of_range(part),
+            )
+
+        if self._phase is _Phase.COPYING:
+            ask_log_bounds(
+                self._source,
+                part.tp,
+                read_committed=self._read_committed,
+                done=bounds,
+                failed=failed,
+            )
+
+    # --- from the producer
+
+    def acked(self, part: TargetPartition, out: Outgoing) -> None:
+        """Account for one record batch."""
+        mine = self._by_target.get(part.tp)
+        if mine is None:
+            return  # a position record
+        source = mine.source
+        source.queued_bytes -= out.size
+        self._fetcher.drained(source)
+        mine.records += out.count
+        mine.bytes += out.size
+        if out.base_offset >= 0:
+            mine.downstream = out.base_offset + out.count - 1
+            mine.runs.add(out)
+        self._latency[latency.bucket(time.time() * 1000 - out.max_timestamp)] += 1
+        # Skipped markers behind the last record batch count as copied once it is acknowledged.
+        self._skip_to(mine, source.position if part.is_idle else out.next_position)
+
+    def answered(self) -> None:
+        """Room has been made: read on."""
+        self._fetcher.pump()
+
+    def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
+        """Remember why a partition cannot be written."""
+        mine = self._by_target.get(part.tp)
+        if mine is not None:
+            self._trouble(mine, code, self._target.alias, text)
+
+    def produce_recovered(self, part: TargetPartition) -> None:
+        """Forget it again."""
+        mine = self._by_target.get(part.tp)
+        if mine is not None:
+            self._trouble(mine, error_codes.NONE, self._target.alias, "")
+
+    # --- accounts
+
+    def _skip_to(self, part: CopyPartition, position: int) -> None:
+        if position != part.position:
+            part.position = position
+            part.is_dirty = True
+            part.notable = True
+
+    def _trouble(self, part: CopyPartition, code: int, cluster: str, text: str) -> None:
+        part.trouble_code = code
+        part.trouble = ""
+        if code:
+            topic = part.source.tp if cluster == self._source.alias else part.target.tp
+            part.trouble = f"{cluster}: {topic}: {error_codes.name(code)}: " + (
+                text or error_codes.advice(code)
+            )
+        part.notable = True
+
+    def _report(self) -> None:
+        changed = [part for part in self._parts if part.notable]
+        for part in changed:
+            part.notable = False
+        waiting = [part.target.waiting_since for part in self._parts if part.target.window]
+        troubles = [str(c.trouble) for c in (self._source, self._target) if c.trouble is not None]
+        self._control.report(
+            Progress(
+                split=self._split.index,
+                partitions=tuple(self._progress(part) for part in changed),
+                latency=tuple(self._latency.items()),
+                held_bytes=self._budget.held,
+                oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
+                cpu_seconds=time.process_time(),
+                notices=tuple(self._notices),
+                trouble="; ".join(troubles),
+            )
+        )
+        self._latency.clear()
+        self._notices.clear()
+
+    def _progress(self, part: CopyPartition) -> PartitionProgress:
+        return PartitionProgress(
+            topic=part.source.tp.topic,
+            partition=part.source.tp.partition,
+            position=part.position,
+            downstream=part.downstream,
+            end_offset=part.source.end_offset,
+            records=part.records,
+            bytes=part.bytes,
+            trouble_code=part.trouble_code,
+            trouble=part.trouble,
+        )
+
+    def _receipts(self) -> list[Receipt]:
+        receipts: list[Receipt] = []
+        for part in self._parts:
+            tp, target = part.source.tp, part.target
+            receipts += [
+                Receipt(
+                    kind=RUN,
+                    split=self._split.index,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    source_first=run.source_first,
+                    source_last=run.source_last,
+                    target_first=run.target_first,
+                    records=run.records,
+                    bytes=run.bytes,
+                    is_exact=run.is_exact,
+                    position=-1,
+                    downstream=-1,
+                    producer_id=-1,
+                    producer_epoch=-1,
+                    next_sequence=-1,
+                    is_clean=True,
+                    error_code=error_codes.NONE,
+                    error="",
+                )
+                for run in part.runs.rows
+            ]
+            receipts.append(
+                Receipt(
+                    kind=END,
+                    split=self._split.index,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    source_first=part.start.position,
+                    source_last=part.position - 1,
+                    target_first=-1,
+                    records=part.records,
+                    bytes=part.bytes,
+                    is_exact=True,
+                    position=part.position,
+                    downstream=part.downstream,
+                    producer_id=target.producer_id,
+                    producer_epoch=target.producer_epoch,
+                    next_sequence=target.next_sequence,
+                    is_clean=target.is_idle,
+                    error_code=part.trouble_code,
+                    error=part.trouble,
+                )
+            )
+        return receipts
+
+
+def _cluster(loop: Loop, settings: ConnectionSettings) -> Cluster:
+    dialer = Dialer(
+        cluster=settings.alias,
+        client_id=settings.client_id,
+        connect_timeout_seconds=settings.connect_timeout_seconds,
+        request_timeout_seconds=settings.request_timeout_seconds,
+        send_buffer_bytes=settings.send_buffer_bytes,
+        receive_buffer_bytes=settings.receive_buffer_bytes,
+    )
+    return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
+
+
+def _address(text: str) -> Address:
+    host, _colon, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))

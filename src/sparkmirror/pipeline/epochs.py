@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One epoch of a flow is one Spark job; this module runs it and watches over it.
+
+The flow's thread blocks in `run`; `end` may be called from any thread and makes the tasks finish
+within seconds. A task that falls silent for longer than its lease, or never checks in, makes the
+watchdog cancel the job; the splits are then known as far as their tasks had reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.pipeline.contract import (
+    END,
+    PartitionStart,
+    ProducerState,
+    Progress,
+    Receipt,
+    Split,
+    TaskSettings,
+)
+from sparkmirror.pipeline.control_server import ControlServer, EpochLine
+from sparkmirror.pipeline.spark_task import RECEIPT_DDL, copy_function
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECK_IN_SECONDS = 60.0  # a cold executor imports for seconds; a cluster may still be scaling
+_WATCH_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a topic partition stood when an epoch ended."""
+
+    position: int
+    downstream: int
+    producer: ProducerState
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResult:
+    """What an epoch left: standings for the next one, receipts for the record, a failure's text."""
+
+    standings: dict[TopicPartition, Standing]
+    receipts: list[Receipt]
+    failure: str = ""
+
+
+class Epochs:
+    """Runs the epochs of one flow, one at a time."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        spark: Callable[[], SparkSession],
+        control: ControlServer,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._flow = flow
+        self._spark = spark
+        self._control = control
+        self._on_progress = on_progress
+        self._line: EpochLine | None = None
+        self._lock = threading.Lock()
+        self._end_early = False
+        self.number = 0
+
+    def end(self) -> None:
+        """Make the running epoch (or, if none runs, the next one) finish now."""
+        with self._lock:
+            self._end_early = True
+            if self._line is not None:
+                self._control.end(self._line)
+
+    def run(self, splits: tuple[Split, ...], settings: TaskSettings) -> EpochResult:
+        """Run one epoch to its end; blocks. Spark's failures come back as a value."""
+        self.number += 1
+        spark = self._spark()
+        line = EpochLine({split.index: split for split in splits}, settings, self._on_progress)
+        with self._lock:
+            self._line = line
+            line.is_ending = self._end_early
+            self._end_early = False
+        invitation = self._control.open(line)
+        group = f"{self._flow} epoch {self.number}"
+        partitions = sum(len(split.partitions) for split in splits)
+        stop_watching = threading.Event()
+        watchdog = threading.Thread(
+            target=self._watch,
+            args=(spark, group, line, len(splits), stop_watching),
+            name=f"{self._flow}/watchdog",
+            daemon=True,
+        )
+        watchdog.start()
+        try:
+            receipts = self._job(
+                spark, group, f"{group}: {partitions} topic partitions", len(splits), invitation
+            )
+        except _spark_errors() as error:
+            failure = _first_line(str(error))
+            standings = {
+                start.source: Standing(start.position, start.downstream, start.producer)
+                for split in splits
+                for start in line.resumed(split.index).partitions
+            }
+            return EpochResult(standings, [], failure)
+        finally:
+            stop_watching.set()
+            self._control.close(line)
+            with self._lock:
+                self._line = None
+        return EpochResult(_standings(receipts), receipts)
+
+    def _job(
+        self, spark: SparkSession, group: str, title: str, splits: int, invitation: object
+    ) -> list[Receipt]:
+        context = spark.sparkContext
+        context.setJobGroup(group, title, interruptOnCancel=True)
+        context.setLocalProperty("spark.scheduler.pool", str(self._flow))
+        rows = (
+            spark.range(0, splits, 1, splits)
+            .mapInArrow(copy_function(invitation), RECEIPT_DDL)  # type: ignore[arg-type]
+            .collect()
+        )
+        return [Receipt(*row) for row in rows]
+
+    def _watch(
+        self,
+        spark: SparkSession,
+        group: str,
+        line: EpochLine,
+        splits: int,
+        stop: threading.Event,
+    ) -> None:
+        began = time.monotonic()
+        while not stop.wait(_WATCH_SECONDS):
+            silent = line.silent_splits(line.settings.lease_seconds)
+            missing = splits - line.checked_in
+            late = missing and time.monotonic() - began > _CHECK_IN_SECONDS
+            if silent or late:
+                reason = f"splits {silent} fell silent" if silent else f"{missing} never started"
+                _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
+                spark.sparkContext.cancelJobGroup(group)
+                return
+
+
+def _standings(receipts: list[Receipt]) -> dict[TopicPartition, Standing]:
+    return {
+        TopicPartition(one.topic, one.partition): Standing(
+            one.position,
+            one.downstream,
+            ProducerState(one.producer_id, one.producer_epoch, one.next_sequence)
+            if one.is_clean
+            else ProducerState(),
+        )
+        for one in receipts
+        if one.kind == END
+    }
+
+
+def apply_standing(start: PartitionStart, standing: Standing) -> PartitionStart:
+    """A start that goes on where an epoch ended."""
+    return replace(
+        start,
+        position=standing.position,
+        downstream=standing.downstream,
+        producer=standing.producer,
+        is_stored=True,
+    )
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    return (Py4JError, PySparkException)
+
+
+def _first_line(text: str) -> str:
+    """The line of a Spark failure that says what went wrong in Python, if there is one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if line.startswith(("sparkmirror.", "ConnectionRefused", "ModuleNotFound")):
+            return line
+    return lines[0] if lines else "Spark gave no reason"

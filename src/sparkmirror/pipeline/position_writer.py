@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task's own hand in Connect's offsets topic: positions are written where they are known.
+
+Nothing waits for the driver and nothing is lost with it. A position is written only after the
+target acknowledged every record batch before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.positions import StoredPosition, position_record
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.producer import Producer, TargetPartition
+from sparkmirror.wire.record_batch import build
+
+
+class PositionWriter:
+    """Writes to the offsets topic through the task's producer, one flush at a time.
+
+    Positions carry no producer id: writing one twice does no harm, and the partitions of the
+    topic are shared by all tasks.
+    """
+
+    def __init__(
+        self, producer: Producer, *, topic: str, partitions: int, connector: str, source_alias: str
+    ) -> None:
+        self._producer = producer
+        self.topic = topic
+        self._partitions = partitions
+        self._connector = connector
+        self._source_alias = source_alias
+        self._lines: dict[int, TargetPartition] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """The last flush is on the target."""
+        return all(line.is_idle for line in self._lines.values())
+
+    def owns(self, part: TargetPartition) -> bool:
+        """Whether an acknowledgement belongs to the offsets topic."""
+        return part.tp.topic == self.topic
+
+    def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
+        """Send positions; the caller has made sure that the writer is idle."""
+        by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
+        for tp, stored in positions:
+            record = position_record(
+                self._connector, self._source_alias, tp, stored, self._partitions
+            )
+            by_partition.setdefault(record.partition, []).append((record.key, record.value))
+        for index, records in by_partition.items():
+            line = self._lines.get(index)
+            if line is None:
+                line = self._lines[index] = TargetPartition(TopicPartition(self.topic, index))
+            view = memoryview(build(records))
+            self._producer.offer(line, Outgoing(view, len(records), 0, 0, ()))
+        self._producer.pump()

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session that all flows share, started quickly and listening on loopback only.
+
+The JVM does nothing hot in a plain flow: small heap, one garbage collector thread, no second
+compiler. A class-data archive (written once per Java and Spark version, in the background)
+halves its start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+TASK_FAILURES = 4
+_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
+
+
+def choose_master(asked: str | None, splits: int) -> str:
+    """The Spark master: what was asked for, else a local one with a slot per split and a spare.
+
+    In local mode Spark retries a failed task only if told so.
+    """
+    if asked is None:
+        return f"local[{splits + 1},{TASK_FAILURES}]"
+    found = _LOCAL.match(asked)
+    if found and found["failures"] is None:
+        return f"local[{found['threads'] or 1},{TASK_FAILURES}]"
+    return asked
+
+
+def session_options(
+    master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
+) -> dict[str, str]:
+    """Every Spark option; what the user set wins, except where a flow would break."""
+    is_local = master.startswith("local")
+    java = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss4m"]
+    java.append(f"-Dlog4j2.configurationFile={files('sparkmirror.pipeline') / 'log4j2.properties'}")
+    if dump is not None:
+        java += [f"-XX:ArchiveClassesAtExit={dump}", "-Xlog:disable", "-Xlog:all=off"]
+    elif archive is not None:
+        java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=off"]
+    options = {
+        "spark.app.name": "sparkmirror",
+        "spark.master": master,
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # one split, one Arrow batch
+    }
+    if is_local:
+        options |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+        }
+    options |= user
+    options["spark.speculation"] = "false"  # a second copy of a copy task would write twice
+    if is_local:
+        options["spark.master"] = master
+    return options
+
+
+def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
+    """Start Spark; takes seconds. What the JVM prints goes to the log file."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if options["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    # Half a second to import, hence here: in the background.
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    conf = SparkConf(loadDefaults=False).setAll([*options.items()])
+    with log_file.open("ab") as log:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
+    builder = SparkSession.builder
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def archive_name(java_version: str) -> str:
+    """The class-data archive's file name: it fits one Java and one Spark only."""
+    text = f"spark-{version('pyspark')}-java-{java_version}"
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", text) + ".jsa"

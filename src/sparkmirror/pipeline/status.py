@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a flow stands, for people and programs: written by the flow, read by any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.contract import PartitionProgress, Progress
+
+_RATE_WINDOW_SECONDS = 10.0
+_SLOW_ACK_SECONDS = 30.0
+
+
+class FlowState(Enum):
+    """What a flow is doing."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"  # a cluster is out of reach or refuses; tried again
+    FAILED = "FAILED"  # a person must change something
+    DONE = "DONE"  # a bounded run has copied everything
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSnapshot:
+    """A flow at one moment."""
+
+    flow: str
+    state: FlowState
+    reason: str
+    topics: int
+    partitions: int
+    epoch: int
+    records: int
+    bytes: int
+    records_per_second: float
+    bytes_per_second: float
+    lag: int | None  # records still to copy, as far as known
+    remaining: int | None  # of a bounded run
+    wanted: int | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    held_bytes: int
+    task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
+    troubles: tuple[str, ...]
+    retriable_only: bool  # every trouble may go away by itself
+
+
+@dataclass(slots=True)
+class _Partition:
+    position: int
+    downstream: int = -1
+    end_offset: int = -1
+    stop_at: int | None = None
+    first: int = 0
+    counted_records: int = 0
+    counted_bytes: int = 0
+    trouble_code: int = 0
+    trouble: str = ""
+
+
+@dataclass(slots=True)
+class _Task:
+    held_bytes: int = 0
+    cpu_seconds: float = 0.0
+    trouble: str = ""
+    unacked_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Totals:
+    records: int = 0
+    bytes: int = 0
+    history: deque[tuple[float, int, int]] = field(default_factory=deque)
+    latency: Counter[int] = field(default_factory=Counter)
+    latency_history: deque[tuple[float, dict[int, int]]] = field(default_factory=deque)
+
+
+class FlowStatus:
+    """The live figures of one flow."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow = flow
+        self._lock = threading.Lock()
+        self._state = FlowState.STARTING
+        self._reason = ""
+        self._epoch = 0
+        self._parts: dict[TopicPartition, _Partition] = {}
+        self._tasks: dict[int, _Task] = {}
+        self._notes: dict[str, str] = {}
+        self._totals = _Totals()
+
+    def enter(self, state: FlowState, reason: str = "") -> None:
+        """Change the state."""
+        with self._lock:
+            self._state, self._reason = state, reason
+
+    def note(self, topic: str, trouble: str) -> None:
+        """Keep or clear (with an empty text) a trouble that belongs to no task."""
+        with self._lock:
+            if trouble:
+                self._notes[topic] = trouble
+            else:
+                self._notes.pop(topic, None)
+
+    def begin_epoch(
+        self, number: int, starts: Sequence[tuple[TopicPartition, int, int | None]]
+    ) -> None:
+        """A new plan: topic partition, position and, in a bounded run, where it ends."""
+        with self._lock:
+            self._epoch = number
+            old, self._parts, self._tasks = self._parts, {}, {}
+            for tp, position, stop_at in starts:
+                before = old.get(tp)
+                self._parts[tp] = _Partition(
+                    position=position,
+                    stop_at=stop_at,
+                    end_offset=before.end_offset if before else -1,
+                    first=before.first if before else position,
+                    trouble=before.trouble if before else "",
+                    trouble_code=before.trouble_code if before else 0,
+                )
+
+    def progressed(self, progress: Progress) -> None:
+        """Take a task's report."""
+        now = time.monotonic()
+        with self._lock:
+            for one in progress.partitions:
+                self._count(one)
+            self._tasks[progress.split] = _Task(
+                progress.held_bytes,
+                progress.cpu_seconds,
+                progress.trouble,
+                progress.oldest_unacked_seconds,
+            )
+            totals = self._totals
+            totals.history.append((now, totals.records, totals.bytes))
+            while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
+                totals.history.popleft()
+            counts = dict(progress.latency)
+            latency.merge(totals.latency, counts)
+            totals.latency_history.append((now, counts))
+            while totals.latency_history[0][0] < now - _RATE_WINDOW_SECONDS:
+                for bucket, count in totals.latency_history.popleft()[1].items():
+                    totals.latency[bucket] -= count
+
+    def _count(self, one: PartitionProgress) -> None:
+        part = self._parts.get(TopicPartition(one.topic, one.partition))
+        if part is None:
+            return
+        if one.records < part.counted_records:  # another attempt of the task counts from zero
+            part.counted_records = part.counted_bytes = 0
+        self._totals.records += one.records - part.counted_records
+        self._totals.bytes += one.bytes - part.counted_bytes
+        part.counted_records, part.counted_bytes = one.records, one.bytes
+        part.position, part.downstream = one.position, one.downstream
+        part.end_offset = max(one.end_offset, one.position)
+        part.trouble_code, part.trouble = one.trouble_code, one.trouble
+
+    def snapshot(self) -> FlowSnapshot:
+        """The figures now."""
+        from sparkmirror.wire.error_codes import is_retriable  # noqa: PLC0415 - the driver starts without it
+
+        now = time.monotonic()
+        with self._lock:
+            parts = list(self._parts.values())
+            totals = self._totals
+            history = [one for one in totals.history if one[0] >= now - _RATE_WINDOW_SECONDS]
+            spent = now - history[0][0] if history else 0.0
+            records = totals.records - history[0][1] if history else 0
+            size = totals.bytes - history[0][2] if history else 0
+            known = [p for p in parts if p.end_offset >= 0]
+            bounded = [p for p in parts if p.stop_at is not None]
+            codes = [p.trouble_code for p in parts if p.trouble]
+            return FlowSnapshot(
+                flow=self._flow,
+                state=self._state,
+                reason=self._reason,
+                topics=len({tp.topic for tp in self._parts}),
+                partitions=len(parts),
+                epoch=self._epoch,
+                records=totals.records,
+                bytes=totals.bytes,
+                records_per_second=records / spent if spent > 0.5 else 0.0,  # noqa: PLR2004
+                bytes_per_second=size / spent if spent > 0.5 else 0.0,  # noqa: PLR2004
+                lag=sum(max(p.end_offset - p.position, 0) for p in known) if known else None,
+                remaining=sum(max((p.stop_at or 0) - p.position, 0) for p in bounded)
+                if bounded
+                else None,
+                wanted=sum(max((p.stop_at or 0) - p.first, 0) for p in bounded)
+                if bounded
+                else None,
+                latency_p50_ms=latency.percentile(totals.latency, 0.5),
+                latency_p99_ms=latency.percentile(totals.latency, 0.99),
+                held_bytes=sum(task.held_bytes for task in self._tasks.values()),
+                task_cpu_seconds={i: task.cpu_seconds for i, task in self._tasks.items()},
+                troubles=self._troubles(parts),
+                retriable_only=all(is_retriable(code) for code in codes),
+            )
+
+    def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
+        found = [part.trouble for part in parts if part.trouble]
+        found += self._notes.values()
+        found += [task.trouble for task in self._tasks.values() if task.trouble]
+        slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
+        if slowest > _SLOW_ACK_SECONDS:
+            found.append(f"the target has acknowledged nothing for {slowest:.0f} s")
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From class names to objects: the built-in policies and filters, or classes of the user's.
+
+Java's names of the built-in classes stand for ours. Any other name is a dotted Python path
+(`my.module.ClassName`): made without arguments, then `configure(options)` is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+from sparkmirror.errors import ConfigError
+from sparkmirror.model import Flow
+from sparkmirror.policy.filters import (
+    ConfigPropertyFilter,
+    Configurable,
+    DefaultConfigPropertyFilter,
+    DefaultGroupFilter,
+    DefaultTopicFilter,
+    GroupFilter,
+    NamePattern,
+    TopicFilter,
+)
+from sparkmirror.policy.replication import (
+    INTERNAL_SEPARATOR_KEY,
+    SEPARATOR_KEY,
+    SOURCE_ALIAS_KEY,
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+from sparkmirror.policy.selection import Selection
+
+_JAVA = "org.apache.kafka.connect.mirror."
+_JAVA_PACKAGES = ("org.apache.", "com.", "io.", "net.", "java.")
+_POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
+    _JAVA + "DefaultReplicationPolicy": DefaultReplicationPolicy,
+    _JAVA + "IdentityReplicationPolicy": IdentityReplicationPolicy,
+}
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_POLICY_METHODS = (
+    "configure",
+    "format_remote_topic",
+    "topic_source",
+    "upstream_topic",
+    "original_topic",
+    "heartbeats_topic",
+    "offset_syncs_topic",
+    "checkpoints_topic",
+    "is_heartbeats_topic",
+    "is_checkpoints_topic",
+    "is_mm2_internal_topic",
+    "is_internal_topic",
+)
+
+
+class PolicyChoice(Protocol):
+    """What a flow's settings say about names and selection (see config's PolicySettings)."""
+
+    @property
+    def replication_policy_class(self) -> str: ...  # noqa: D102 - named after its key
+    @property
+    def separator(self) -> str: ...  # noqa: D102
+    @property
+    def internal_topic_separator_enabled(self) -> bool: ...  # noqa: D102
+    @property
+    def separator_is_explicit(self) -> bool: ...  # noqa: D102
+    @property
+    def topic_filter_class(self) -> str: ...  # noqa: D102
+    @property
+    def topics(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def topics_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def group_filter_class(self) -> str: ...  # noqa: D102
+    @property
+    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def groups_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def config_property_filter_class(self) -> str: ...  # noqa: D102
+    @property
+    def config_properties_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def use_defaults_from(self) -> str: ...  # noqa: D102
+    @property
+    def heartbeats_replication_enabled(self) -> bool: ...  # noqa: D102
+    @property
+    def options(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPolicy:
+    """The objects that decide about names and selection in one flow."""
+
+    replication: ReplicationPolicy
+    topic_filter: TopicFilter
+    group_filter: GroupFilter
+    config_filter: ConfigPropertyFilter
+    selection: Selection
+
+
+def load_policy(settings: PolicyChoice, flow: Flow) -> FlowPolicy:
+    """Make the flow's policy and filters; ConfigError names the key that is wrong."""
+    options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
+    replication = _replication_policy(settings, options)
+    topic_filter = _topic_filter(settings, options)
+    return FlowPolicy(
+        replication=replication,
+        topic_filter=topic_filter,
+        group_filter=_group_filter(settings, options),
+        config_filter=_config_filter(settings, options),
+        selection=Selection(
+            flow, replication, topic_filter, settings.heartbeats_replication_enabled
+        ),
+    )
+
+
+def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
+    """All that `load_policy` could complain about, not only the first."""
+    options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
+    lists = (
+        ("topics", settings.topics),
+        ("topics.exclude", settings.topics_exclude),
+        ("groups", settings.groups),
+        ("groups.exclude", settings.groups_exclude),
+        ("config.properties.exclude", settings.config_properties_exclude),
+    )
+    attempts: list[Callable[[], object]] = [
+        *(partial(NamePattern.compile, items, key) for key, items in lists),
+        partial(_replication_policy, settings, options),
+        partial(_topic_filter, settings, options),
+        partial(_group_filter, settings, options),
+        partial(_config_filter, settings, options),
+    ]
+    errors: dict[str | None, ConfigError] = {}
+    for attempt in attempts:
+        try:
+            attempt()
+        except ConfigError as error:
+            errors.setdefault(error.key, error)
+    return list(errors.values())
+
+
+def _replication_policy(settings: PolicyChoice, options: Mapping[str, str]) -> ReplicationPolicy:
+    name = settings.replication_policy_class
+    if name in _POLICIES:
+        policy = _POLICIES[name]()
+        flag = str(settings.internal_topic_separator_enabled)
+        explicit = {SEPARATOR_KEY: settings.separator, INTERNAL_SEPARATOR_KEY: flag}
+        plain = {k: v for k, v in options.items() if k not in explicit}
+        policy.configure({**plain, **explicit} if settings.separator_is_explicit else plain)
+        return policy
+    return cast(
+        "ReplicationPolicy",
+        _custom(name, "replication.policy.class", _POLICY_METHODS, tuple(_POLICIES), options),
+    )
+
+
+def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFilter:
+    built_in = _JAVA + "DefaultTopicFilter"
+    if settings.topic_filter_class == built_in:
+        return DefaultTopicFilter(
+            NamePattern.compile(settings.topics, "topics"),
+            NamePattern.compile(settings.topics_exclude, "topics.exclude"),
+        )
+    methods = ("should_replicate_topic",)
+    return cast(
+        "TopicFilter",
+        _custom(settings.topic_filter_class, "topic.filter.class", methods, (built_in,), options),
+    )
+
+
+def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFilter:
+    built_in = _JAVA + "DefaultGroupFilter"
+    if settings.group_filter_class == built_in:
+        return DefaultGroupFilter(
+            NamePattern.compile(settings.groups, "groups"),
+            NamePattern.compile(settings.groups_exclude, "groups.exclude"),
+        )
+    methods = ("should_replicate_group",)
+    return cast(
+        "GroupFilter",
+        _custom(settings.group_filter_class, "group.filter.class", methods, (built_in,), options),
+    )
+
+
+def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> ConfigPropertyFilter:
+    built_in = _JAVA + "DefaultConfigPropertyFilter"
+    name = settings.config_property_filter_class
+    if name == built_in:
+        return DefaultConfigPropertyFilter(
+            NamePattern.compile(settings.config_properties_exclude, "config.properties.exclude"),
+            settings.use_defaults_from,
+        )
+    methods = ("should_replicate_config_property", "should_replicate_source_default")
+    return cast(
+        "ConfigPropertyFilter",
+        _custom(name, "config.property.filter.class", methods, (built_in,), options),
+    )
+
+
+def _custom(
+    name: str,
+    key: str,
+    methods: tuple[str, ...],
+    built_in: tuple[str, ...],
+    options: Mapping[str, str],
+) -> object:
+    """Import the class, make it, check what it can do, configure it."""
+    module_name, _, class_name = name.rpartition(".")
+    known = " or ".join(built_in)
+    if not _DOTTED.fullmatch(name):
+        raise ConfigError(
+            f"{key}={name} is not a dotted path: write package.module.ClassName, or "
+            f"one of MM2's own: {known}.",
+            key=key,
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        if name.startswith(_JAVA_PACKAGES):
+            remedy = (
+                f"Java classes cannot be loaded here: write {known}, or the dotted path of a "
+                "Python class that does the same (package.module.ClassName)"
+            )
+        else:
+            remedy = (
+                "write the dotted path of a class on the Python path (package.module.ClassName)"
+            )
+        raise ConfigError(f"{key}={name} cannot be loaded ({error}): {remedy}.", key=key) from error
+    try:
+        made = found()
+    except TypeError as error:
+        raise ConfigError(
+            f"{key}={name} cannot be made without arguments ({error}): take the options in "
+            "configure(options).",
+            key=key,
+        ) from error
+    missing = [method for method in methods if not callable(getattr(made, method, None))]
+    if missing:
+        raise ConfigError(
+            f"{key}={name} lacks the methods {', '.join(missing)}: see sparkmirror.policy for the "
+            "class to inherit from.",
+            key=key,
+        )
+    if callable(getattr(made, "configure", None)):
+        cast("Configurable", made).configure(options)
+    return made

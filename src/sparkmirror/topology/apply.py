@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out a topic plan and says for each action how it went.
+
+A config that the target refuses is found, left out and reported, and the topic created all the
+same. Nothing is retried here: a failed action is planned again at the next refresh.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.topology.topics import Action, CreateTopic, GrowTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_TOPIC_ALREADY_EXISTS = 36
+_INVALID_PARTITIONS = 37
+# Refusals that a config may be to blame for: INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
+_CONFIG_CODES = frozenset({40, 42, 44})
+# A target that refuses more configs than this gets the topic without any.
+_TRIES = 6
+
+
+class TopicAdmin(Protocol):
+    """What `kafka.admin.ClusterAdmin` offers to this module."""
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """Creates topics; None for each that was created."""
+        ...
+
+    def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
+        """Grows topics; None for each that has grown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedConfig:
+    """A config that was left out because the target refuses it, with its reason."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one action went; `error` is None for success."""
+
+    action: Action
+    error: ClusterError | None = None
+    refused: tuple[RefusedConfig, ...] = ()
+
+
+def apply_plan(actions: Sequence[Action], admin: TopicAdmin) -> list[Outcome]:
+    """Creates first, then grows; one outcome per action, in that order."""
+    creations = [action for action in actions if isinstance(action, CreateTopic)]
+    growths = [action for action in actions if isinstance(action, GrowTopic)]
+    return [*_create(creations, admin), *_grow(growths, admin)]
+
+
+def refusals(outcomes: Iterable[Outcome]) -> list[str]:
+    """One sentence per refused config, however many topics it was left out of."""
+    reasons: dict[tuple[str, str], str] = {}
+    topics: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        for refused in outcome.refused:
+            config = (refused.name, refused.value)
+            reasons.setdefault(config, refused.reason)
+            topics.setdefault(config, []).append(outcome.action.remote)
+    return [
+        f"The target refuses the topic config {name}={value}; it was left out of '{remotes[0]}'"
+        f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}: {reasons[name, value]}"
+        for (name, value), remotes in topics.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A creation with the configs that are still in it."""
+
+    action: CreateTopic
+    configs: Mapping[str, str]
+    refused: tuple[RefusedConfig, ...] = ()
+
+    def topic(self, configs: Mapping[str, str] | None = None) -> NewTopic:
+        return NewTopic(
+            self.action.remote,
+            self.action.partitions,
+            self.action.replication_factor,
+            self.configs if configs is None else configs,
+        )
+
+    def without(self, name: str, reason: str) -> _Attempt:
+        left = {key: value for key, value in self.configs.items() if key != name}
+        refused = RefusedConfig(name, self.configs[name], reason)
+        return replace(self, configs=left, refused=(*self.refused, refused))
+
+    def bare(self, reason: str) -> _Attempt:
+        bare = self
+        for name in self.configs:
+            bare = bare.without(name, reason)
+        return bare
+
+    def outcome(self, error: ClusterError | None) -> Outcome:
+        return Outcome(self.action, error, () if error else self.refused)
+
+
+def _create(actions: Sequence[CreateTopic], admin: TopicAdmin) -> list[Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    known: dict[tuple[str, str], str] = {}
+    attempts = [_Attempt(action, action.configs) for action in actions]
+    tries = 0
+    while attempts:
+        again: list[_Attempt] = []
+        tries += 1
+        for attempt, failure in _try_all(attempts, admin):
+            if failure is None:
+                outcomes[attempt.action.remote] = attempt.outcome(None)
+                continue
+            try:
+                better = _without_refused(attempt, failure, known, admin)
+            except ClusterError as interruption:
+                outcomes[attempt.action.remote] = attempt.outcome(interruption)
+                continue
+            if better is None:
+                outcomes[attempt.action.remote] = attempt.outcome(failure)
+            else:
+                again.append(better if tries < _TRIES else better.bare(str(failure)))
+        attempts = again
+    return [outcomes[action.remote] for action in actions]
+
+
+def _try_all(
+    attempts: Sequence[_Attempt], admin: TopicAdmin
+) -> list[tuple[_Attempt, ClusterError | None]]:
+    try:
+        results = admin.create_topics([attempt.topic() for attempt in attempts])
+    except ClusterError as error:
+        return [(attempt, error) for attempt in attempts]
+    tried: list[tuple[_Attempt, ClusterError | None]] = []
+    for attempt in attempts:
+        refusal = results.get(attempt.action.remote)
+        exists = refusal is not None and refusal.code == _TOPIC_ALREADY_EXISTS
+        tried.append((attempt, None if exists else refusal))
+    return tried
+
+
+def _without_refused(
+    attempt: _Attempt, error: ClusterError, known: dict[tuple[str, str], str], admin: TopicAdmin
+) -> _Attempt | None:
+    # The cheapest clue first: the broker's own words, then what other topics taught us,
+    # then asking. None means that no config is to blame.
+    if not isinstance(error, BrokerError) or error.code not in _CONFIG_CODES:
+        return None
+    if not attempt.configs:
+        return None
+    named = _named_in(str(error), attempt.configs)
+    remembered = [pair for pair in attempt.configs.items() if pair in known]
+    if named is None and remembered:
+        for name, value in remembered:
+            attempt = attempt.without(name, known[name, value])
+        return attempt
+    culprit = named or _find_culprit(attempt, admin)
+    if culprit is None:
+        return None
+    known[culprit, attempt.configs[culprit]] = str(error)
+    return attempt.without(culprit, str(error))
+
+
+def _named_in(sentence: str, configs: Mapping[str, str]) -> str | None:
+    """The config that a refusal names; the longest, as one name may be the end of another."""
+    for name in sorted(configs, key=len, reverse=True):
+        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence):
+            return name
+    return None
+
+
+def _find_culprit(attempt: _Attempt, admin: TopicAdmin) -> str | None:
+    """Halves the configs until one is left that turns a good topic into a refused one."""
+    pairs = list(attempt.configs.items())
+
+    def is_refused(length: int) -> bool:
+        topic = attempt.topic(dict(pairs[:length]))
+        error = admin.create_topics([topic], validate_only=True).get(topic.name)
+        return error is not None and error.code in _CONFIG_CODES
+
+    if is_refused(0):
+        return None
+    good, bad = 0, len(pairs)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if is_refused(middle):
+            bad = middle
+        else:
+            good = middle
+    return pairs[bad - 1][0]
+
+
+def _grow(actions: Sequence[GrowTopic], admin: TopicAdmin) -> list[Outcome]:
+    if not actions:
+        return []
+    try:
+        results = admin.create_partitions({action.remote: action.to for action in actions})
+    except ClusterError as error:
+        return [Outcome(action, error) for action in actions]
+    outcomes = []
+    for action in actions:
+        refusal = results.get(action.remote)
+        # Somebody else has grown the topic meanwhile; the next refresh sees by how much.
+        grown = refusal is None or refusal.code == _INVALID_PARTITIONS
+        outcomes.append(Outcome(action, None if grown else refusal))
+    return outcomes

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many replicas a new topic gets.
+
+A factor that was set is a promise: it is kept or refused by name. One that was not set follows
+MM2's default as far as the cluster has brokers, and each cluster where it falls short is named
+once. One object serves all flows of a process; any thread may ask it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from sparkmirror.errors import ReplicationFactorError
+
+if TYPE_CHECKING:
+    from sparkmirror.config.settings import TopicFactor
+
+BROKER_DEFAULT = -1
+
+log = logging.getLogger(__name__)
+
+
+def choose_factor(factor: TopicFactor, cluster: str, brokers: int) -> int:
+    """The factor to create a topic with; -1 leaves it to the brokers."""
+    if factor.value is None:
+        return max(1, min(factor.preferred, brokers))
+    if factor.value > brokers:
+        raise ReplicationFactorError(
+            f"The key '{factor.key}' asks for {factor.value} replicas, but cluster '{cluster}' "
+            f"has {_count(brokers)}. Set {factor.key} to {brokers} or less, or add brokers.",
+            cluster=cluster,
+            key=factor.key,
+        )
+    return factor.value
+
+
+class ReplicationFactors:
+    """`choose_factor` with a memory of the clusters that were already warned about."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+
+    def choose(self, factor: TopicFactor, cluster: str, brokers: int) -> int:
+        """The factor to create a topic with; warns once per cluster when it is a lesser one."""
+        chosen = choose_factor(factor, cluster, brokers)
+        if factor.value is None and chosen < factor.preferred and self._first_time(cluster):
+            log.warning(
+                f"Cluster '{cluster}' has {_count(brokers)}: topics are created there with "
+                f"{chosen} instead of {factor.preferred} replicas, because {factor.key} and its "
+                f"like are not set."
+            )
+        return chosen
+
+    def _first_time(self, cluster: str) -> bool:
+        with self._lock:
+            first = cluster not in self._warned
+            self._warned.add(cluster)
+            return first
+
+
+def _count(brokers: int) -> str:
+    return "1 broker" if brokers == 1 else f"{brokers} brokers"

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The internal topics that a pair of clusters needs, named and shaped as MM2 leaves them.
+
+`internal_topics` is the plan, `ensure_internal_topics` carries it out on one cluster. A topic that
+exists is never touched; Connect's storage topics are refused if their shape would lose state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from sparkmirror.errors import ClusterError, ReplicationFactorError
+from sparkmirror.kafka.descriptions import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sparkmirror.config.settings import FlowSettings, TopicFactor
+    from sparkmirror.errors import BrokerError
+    from sparkmirror.kafka.descriptions import (
+        Answers,
+        ClusterDescription,
+        ConfigEntry,
+        TopicDescription,
+    )
+    from sparkmirror.topology.factors import ReplicationFactors
+
+_TOPIC_ALREADY_EXISTS = 36
+_NEW_TOPIC_SECONDS = 30.0
+
+
+class Side(Enum):
+    """The cluster of a pair on which a topic lives."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """An internal topic as it is created; always compacted."""
+
+    side: Side
+    name: str
+    partitions: int
+    factor: TopicFactor
+    storage_key: str | None = None  # the key that names it, for Connect's three storage topics
+    single_partition: bool = False  # the config topic's order is its meaning
+    extra_configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class InternalState(Enum):
+    """What became of an internal topic."""
+
+    EXISTED = "existed"
+    CREATED = "created"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EnsuredTopic:
+    """An internal topic and how ensuring it went; `error` is set if it failed."""
+
+    topic: InternalTopic
+    state: InternalState
+    error: ClusterError | None = None
+
+
+class InternalNames(Protocol):
+    """The part of a replication policy that names internal topics."""
+
+    def heartbeats_topic(self) -> str:
+        """The heartbeats topic."""
+        ...
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        """The offset-syncs topic that belongs to the other cluster's alias."""
+        ...
+
+    def checkpoints_topic(self, alias: str) -> str:
+        """The checkpoints topic of a source alias."""
+        ...
+
+
+class InternalAdmin(Protocol):
+    """What `kafka.admin.ClusterAdmin` offers to this module."""
+
+    @property
+    def alias(self) -> str:
+        """The cluster's alias."""
+        ...
+
+    def cluster(self) -> ClusterDescription:
+        """The live brokers."""
+        ...
+
+    def topics(self, names: Sequence[str] | None = None) -> Answers[str, TopicDescription]:
+        """The named topics."""
+        ...
+
+    def topic_configs(self, names: Iterable[str]) -> Answers[str, tuple[ConfigEntry, ...]]:
+        """The configs of the named topics."""
+        ...
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """Creates topics; None for each that was created."""
+        ...
+
+    def await_topics(self, names: Sequence[str], timeout_seconds: float) -> None:
+        """Returns once every partition of the new topics is served."""
+        ...
+
+
+def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+    """Every internal topic of a pair, on both sides."""
+    flow, source = settings.flow, settings.source
+    topics = [*_storage_topics(settings)]
+    # MM2's heartbeat connector runs for disabled pairs too, and creates its topic even when
+    # it emits nothing.
+    topics.append(
+        InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor)
+    )
+    if settings.enabled and source.offset_syncs_enabled:
+        on_source = source.offset_syncs_location == "source"
+        topics.append(
+            InternalTopic(
+                Side.SOURCE if on_source else Side.TARGET,
+                names.offset_syncs_topic(flow.target if on_source else flow.source),
+                1,
+                source.offset_syncs_factor,
+            )
+        )
+    # Without offset syncs MM2 refuses the checkpoint connector, so its topic never appears.
+    if settings.enabled and settings.checkpoint.enabled and source.offset_syncs_enabled:
+        checkpoints = names.checkpoints_topic(flow.source)
+        topics.append(InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor))
+    return tuple(topics)
+
+
+def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
+    storage = settings.internal_topics
+    extra = storage.extra_configs
+    return (
+        InternalTopic(
+            Side.TARGET,
+            storage.offsets,
+            storage.offsets_partitions,
+            storage.offsets_factor,
+            storage_key="offset.storage.topic",
+            extra_configs=extra.get(storage.offsets, {}),
+        ),
+        InternalTopic(
+            Side.TARGET,
+            storage.status,
+            storage.status_partitions,
+            storage.status_factor,
+            storage_key="status.storage.topic",
+            extra_configs=extra.get(storage.status, {}),
+        ),
+        InternalTopic(
+            Side.TARGET,
+            storage.configs,
+            1,
+            storage.configs_factor,
+            storage_key="config.storage.topic",
+            single_partition=True,
+            extra_configs=extra.get(storage.configs, {}),
+        ),
+    )
+
+
+def ensure_internal_topics(
+    topics: Sequence[InternalTopic], admin: InternalAdmin, factors: ReplicationFactors
+) -> list[EnsuredTopic]:
+    """Creates what is missing on one cluster; `topics` are those of its side.
+
+    Returns when the new topics can be used. What goes wrong with a single topic is in its own
+    result; raised are UnreachableError, and BrokerError if new topics are not served in time.
+    """
+    existing = admin.topics([topic.name for topic in topics]).found
+    ensured = {
+        topic.name: EnsuredTopic(topic, InternalState.EXISTED)
+        for topic in topics
+        if topic.name in existing
+    }
+    ensured |= _misshapen(topics, existing, admin)
+    missing = [topic for topic in topics if topic.name not in existing]
+    if missing:
+        ensured |= _create(missing, admin, factors)
+    return [ensured[topic.name] for topic in topics]
+
+
+def _misshapen(
+    topics: Sequence[InternalTopic], existing: Mapping[str, TopicDescription], admin: InternalAdmin
+) -> dict[str, EnsuredTopic]:
+    storage = [topic for topic in topics if topic.storage_key and topic.name in existing]
+    configs = admin.topic_configs([topic.name for topic in storage]).found if storage else {}
+    failures = {}
+    for topic in storage:
+        policies = [e.value for e in configs.get(topic.name, ()) if e.name == "cleanup.policy"]
+        partitions = existing[topic.name].partitions
+        if topic.single_partition and partitions != 1:
+            complaint = f"{partitions} partitions, and it must have exactly one"
+        elif policies and policies != ["compact"]:
+            complaint = f"cleanup.policy={policies[0]}, and it must be exactly compact"
+        else:
+            continue
+        error = ClusterError(
+            f"Topic '{topic.name}' on cluster '{admin.alias}' has {complaint}, or stored state "
+            f"would be lost. Correct the topic, or name another one with {topic.storage_key}.",
+            cluster=admin.alias,
+        )
+        failures[topic.name] = EnsuredTopic(topic, InternalState.FAILED, error)
+    return failures
+
+
+def _create(
+    missing: Sequence[InternalTopic], admin: InternalAdmin, factors: ReplicationFactors
+) -> dict[str, EnsuredTopic]:
+    brokers = len(admin.cluster().brokers)
+    ensured: dict[str, EnsuredTopic] = {}
+    creations: list[NewTopic] = []
+    for topic in missing:
+        try:
+            factor = factors.choose(topic.factor, admin.alias, brokers)
+        except ReplicationFactorError as error:
+            ensured[topic.name] = EnsuredTopic(topic, InternalState.FAILED, error)
+        else:
+            configs = {**topic.extra_configs, "cleanup.policy": "compact"}
+            creations.append(NewTopic(topic.name, topic.partitions, factor, configs))
+    by_name = {topic.name: topic for topic in missing}
+    for name, refusal in admin.create_topics(creations).items():
+        if refusal is None:
+            ensured[name] = EnsuredTopic(by_name[name], InternalState.CREATED)
+        elif refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
+            ensured[name] = EnsuredTopic(by_name[name], InternalState.EXISTED)
+        else:
+            ensured[name] = EnsuredTopic(by_name[name], InternalState.FAILED, refusal)
+    new = [name for name, result in ensured.items() if result.state is not InternalState.FAILED]
+    admin.await_topics(new, _NEW_TOPIC_SECONDS)
+    return ensured

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which remote topics to create or grow: a pure plan from what both clusters show.
+
+A topic's configs are asked for only when it is to be created, so planning has two steps:
+`topics_to_create` names the source topics whose configs are needed, `plan_topics` decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkmirror.kafka.descriptions import ConfigSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Create a remote topic like its source topic."""
+
+    source: str
+    remote: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopic:
+    """Add partitions to a remote topic, as many as its source topic has."""
+
+    source: str
+    remote: str
+    from_: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMismatch:
+    """The remote topic has more partitions than its source; Kafka never shrinks a topic."""
+
+    source: str
+    remote: str
+    source_partitions: int
+    remote_partitions: int
+
+    def __str__(self) -> str:
+        return (
+            f"Remote topic '{self.remote}' has {self.remote_partitions} partitions, its source "
+            f"'{self.source}' has {self.source_partitions}: the surplus ones stay empty, and "
+            f"records with keys are spread differently on the two sides."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsUnknown:
+    """A topic is not created yet because its configs could not be read.
+
+    Without them a compacted topic would be created as one that deletes.
+    """
+
+    source: str
+    remote: str
+
+    def __str__(self) -> str:
+        return (
+            f"Topic '{self.source}' is not mirrored yet: its configs could not be read, and "
+            f"'{self.remote}' shall not be created with others. Grant DescribeConfigs on it."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NameCollision:
+    """Two source topics have the same remote name; only the first is looked at."""
+
+    remote: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return (
+            f"Topics '{self.first}' and '{self.second}' would both become '{self.remote}': check "
+            f"the replication policy."
+        )
+
+
+Action: TypeAlias = CreateTopic | GrowTopic
+Notice: TypeAlias = PartitionMismatch | ConfigsUnknown | NameCollision
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What to do on the target, and what a person should know."""
+
+    actions: tuple[Action, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """A flow's policy as the planner needs it; the defaults copy every config that is set."""
+
+    replicates: Callable[[str], bool]
+    remote_name: Callable[[str], str]
+    copies_config: Callable[[str], bool] = field(default=lambda _name: True)
+    copies_default: Callable[[str], bool] = field(default=lambda _name: False)
+
+
+def mirrored_topics(
+    source: Mapping[str, TopicDescription], rules: TopicRules
+) -> dict[str, TopicDescription]:
+    """The source topics that take part in the flow, by name and in order of names."""
+    return {
+        name: source[name]
+        for name in sorted(source)
+        if not source[name].is_internal and rules.replicates(name)
+    }
+
+
+def topics_to_create(
+    source: Mapping[str, TopicDescription],
+    target: Mapping[str, TopicDescription],
+    rules: TopicRules,
+) -> list[str]:
+    """The source topics that have no remote topic yet."""
+    return [
+        name for name in mirrored_topics(source, rules) if rules.remote_name(name) not in target
+    ]
+
+
+def plan_topics(
+    source: Mapping[str, TopicDescription],
+    target: Mapping[str, TopicDescription],
+    configs: Mapping[str, Sequence[ConfigEntry]],
+    rules: TopicRules,
+    replication_factor: int,
+) -> TopicPlan:
+    """Compares both sides; `configs` holds those of `topics_to_create`, by source name."""
+    actions: list[Action] = []
+    notices: list[Notice] = []
+    owners: dict[str, str] = {}
+    for name, topic in mirrored_topics(source, rules).items():
+        remote = rules.remote_name(name)
+        owner = owners.setdefault(remote, name)
+        existing = target.get(remote)
+        if owner != name:
+            notices.append(NameCollision(remote, owner, name))
+        elif existing is None and name in configs:
+            copied = copied_configs(configs[name], rules)
+            actions.append(CreateTopic(name, remote, topic.partitions, replication_factor, copied))
+        elif existing is None:
+            notices.append(ConfigsUnknown(name, remote))
+        elif existing.partitions < topic.partitions:
+            actions.append(GrowTopic(name, remote, existing.partitions, topic.partitions))
+        elif existing.partitions > topic.partitions:
+            mismatch = PartitionMismatch(name, remote, topic.partitions, existing.partitions)
+            notices.append(mismatch)
+    return TopicPlan(tuple(actions), tuple(notices))
+
+
+def copied_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[str, str]:
+    """The configs that a remote topic is created with, as MM2 chooses them."""
+    copied: dict[str, str] = {}
+    for entry in entries:
+        unwanted_default = entry.source is ConfigSource.DEFAULT_CONFIG and not rules.copies_default(
+            entry.name
+        )
+        not_ours_to_set = entry.read_only or entry.sensitive
+        from_broker_file = entry.source is ConfigSource.STATIC_BROKER
+        if unwanted_default or not_ours_to_set or from_broker_file:
+            continue
+        if entry.value is not None and rules.copies_config(entry.name):
+            copied[entry.name] = entry.value
+    return copied

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task knows of one cluster: its brokers, who leads what, and a connection to each.
+
+Metadata is asked for when somebody needs it (`refresh`), never more than once at a time, with a
+growing pause while nobody answers. Owned by the loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kafka.protocol.metadata import MetadataRequest
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.connection import Address, Connection, Dialer
+from sparkmirror.wire.loop import Loop, Timer
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+_METADATA_VERSION = 12
+
+
+class Leader(NamedTuple):
+    """The broker that leads a partition, and since when."""
+
+    node: int
+    leader_epoch: int
+
+
+class Cluster:
+    """A cluster as seen from one task."""
+
+    def __init__(self, loop: Loop, dialer: Dialer, bootstrap: Sequence[Address]) -> None:
+        self._loop = loop
+        self._dialer = dialer
+        self._bootstrap = list(bootstrap)
+        self._next_bootstrap = 0
+        self._addresses: dict[int, Address] = {}
+        self._connections: dict[int, Connection] = {}
+        self._seed: Connection | None = None
+        self._topics: set[str] = set()
+        self._asking = False
+        self._wanted = False
+        self._pause = 0.0
+        self._timer: Timer | None = None
+        self._asked_at = 0.0
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self.topic_names: dict[uuid.UUID, str] = {}
+        self.topic_errors: dict[str, int] = {}
+        self.partition_counts: dict[str, int] = {}
+        self.trouble: UnreachableError | None = None
+        self.on_metadata: list[Callable[[], None]] = []
+
+    @property
+    def alias(self) -> str:
+        """The cluster's name in the configuration."""
+        return self._dialer.cluster
+
+    # --- metadata
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Keep track of these topics from now on."""
+        self._topics.update(topics)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for metadata soon; many calls become one request."""
+        self._wanted = True
+        if self._asking or self._timer is not None:
+            return
+        since = time.monotonic() - self._asked_at
+        delay = max(0.0, self._pause - since)
+        self._timer = self._loop.call_later(delay, self._ask)
+
+    def _ask(self) -> None:
+        self._timer = None
+        self._wanted = False
+        self._asking = True
+        self._asked_at = time.monotonic()
+        try:
+            connection = self._any_connection()
+        except UnreachableError as error:
+            self._failed(error)
+            return
+        connection.when_ready(lambda: self._send_request(connection), self._failed)
+
+    def _send_request(self, connection: Connection) -> None:
+        names = sorted(self._topics)
+        message = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(topic_id=None, name=n) for n in names],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        connection.call(message, self._answered, self._failed, newest=_METADATA_VERSION)
+
+    def _any_connection(self) -> Connection:
+        for connection in self._connections.values():
+            if not connection.closed and connection.api_versions:
+                return connection
+        if self._seed is None or self._seed.closed:
+            choices = [*self._bootstrap, *self._addresses.values()]
+            address = choices[self._next_bootstrap % len(choices)]
+            self._next_bootstrap += 1
+            self._seed = Connection(self._loop, self._dialer, address)
+        return self._seed
+
+    def _failed(self, error: UnreachableError) -> None:
+        self._asking = False
+        self.trouble = error
+        self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self.refresh()
+
+    def _answered(self, answer: Any) -> None:
+        self._asking = False
+        self.trouble = None
+        self._pause = _FIRST_PAUSE
+        for broker in answer.brokers:
+            address = Address(broker.host, broker.port)
+            if self._addresses.get(broker.node_id) != address:
+                self._addresses[broker.node_id] = address
+                moved = self._connections.pop(broker.node_id, None)
+                if moved is not None:
+                    moved.close("the broker moved to another address")
+        for topic in answer.topics:
+            self._learn_topic(topic)
+        if self._seed is not None and self._addresses:
+            seed, self._seed = self._seed, None
+            seed.close("no longer needed")
+        for listener in self.on_metadata:
+            listener()
+        if self._wanted:
+            self.refresh()
+
+    def _learn_topic(self, topic: Any) -> None:
+        if topic.error_code:
+            self.topic_errors[topic.name] = topic.error_code
+            for tp in [tp for tp in self.leaders if tp.topic == topic.name]:
+                del self.leaders[tp]
+            return
+        self.topic_errors.pop(topic.name, None)
+        self.partition_counts[topic.name] = len(topic.partitions)
+        topic_id = getattr(topic, "topic_id", None)
+        if topic_id is not None:
+            old = self.topic_ids.get(topic.name)
+            if old is not None and old != topic_id:
+                self.topic_names.pop(old, None)
+            self.topic_ids[topic.name] = topic_id
+            self.topic_names[topic_id] = topic.name
+        for part in topic.partitions:
+            tp = TopicPartition(topic.name, part.partition_index)
+            if part.leader_id < 0:
+                self.leaders.pop(tp, None)
+            else:
+                self.leaders[tp] = Leader(part.leader_id, part.leader_epoch)
+
+    # --- brokers
+
+    def connection(self, node: int) -> Connection:
+        """The connection to a broker, opened if need be; raises UnreachableError at once."""
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            if node not in self._addresses:
+                raise UnreachableError(
+                    f"cluster {self.alias!r}: broker {node} is not in the metadata",
+                    cluster=self.alias,
+                )
+            connection = Connection(self._loop, self._dialer, self._addresses[node])
+            self._connections[node] = connection
+        return connection
+
+    def any_node(self) -> int | None:
+        """A broker that may be asked anything."""
+        return next(iter(self._addresses), None)
+
+    def leader_error(self, tp: TopicPartition) -> int:
+        """Why a partition has no known leader, as an error code."""
+        return self.topic_errors.get(tp.topic, error_codes.UNKNOWN_LEADER)
+
+    def check_deadlines(self) -> None:
+        """Close connections whose requests have waited too long; called about once a second."""
+        now = time.monotonic()
+        for connection in [*self._connections.values()]:
+            connection.check_deadlines(now)
+        if self._seed is not None:
+            self._seed.check_deadlines(now)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.on_metadata.clear()
+        for connection in [*self._connections.values(), *([self._seed] if self._seed else [])]:
+            connection.close("the task ended")
+        if self._timer is not None:
+            self._timer.cancel()

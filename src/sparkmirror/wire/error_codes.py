@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of Kafka error codes: what they are called and what we do about them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import kafka.errors
+
+
+class Remedy(Enum):
+    """What an error of one partition calls for."""
+
+    RETRY = "retry"  # the same request again, after a pause
+    REFRESH = "refresh"  # find the leader anew, then again
+    RESET_PRODUCER = "reset producer"  # a new producer id and sequence
+    OUT_OF_RANGE = "out of range"  # ask the leader where its log begins and ends
+    QUARANTINE = "quarantine"  # nothing we do helps: report, and look again much later
+
+
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+UNSUPPORTED_VERSION = 35
+DUPLICATE_SEQUENCE_NUMBER = 46
+CORRUPT_SOURCE = -1001  # ours: the source's record batch does not match its CRC
+LOST_CONNECTION = -1002  # ours: the socket closed or never answered
+SOURCE_TRUNCATED = -1003  # ours: our position is beyond the end of the source's log
+UNKNOWN_LEADER = -1004  # ours: no broker leads the partition at the moment
+GAP = -1006  # ours: retention deleted records before they were copied, and the policy is to stop
+TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
+
+_REMEDIES = {
+    OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
+    2: Remedy.RETRY,  # CORRUPT_MESSAGE: damaged on the way
+    3: Remedy.REFRESH,  # UNKNOWN_TOPIC_OR_PARTITION: being created, or deleted
+    5: Remedy.REFRESH,  # LEADER_NOT_AVAILABLE
+    6: Remedy.REFRESH,  # NOT_LEADER_OR_FOLLOWER
+    7: Remedy.RETRY,  # REQUEST_TIMED_OUT: it may be in the log; same sequence
+    8: Remedy.REFRESH,  # BROKER_NOT_AVAILABLE
+    9: Remedy.REFRESH,  # REPLICA_NOT_AVAILABLE
+    13: Remedy.RETRY,  # NETWORK_EXCEPTION
+    14: Remedy.RETRY,  # COORDINATOR_LOAD_IN_PROGRESS
+    15: Remedy.RETRY,  # COORDINATOR_NOT_AVAILABLE
+    19: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS
+    20: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the log; same sequence
+    45: Remedy.RESET_PRODUCER,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    47: Remedy.RESET_PRODUCER,  # INVALID_PRODUCER_EPOCH
+    56: Remedy.REFRESH,  # KAFKA_STORAGE_ERROR
+    59: Remedy.RESET_PRODUCER,  # UNKNOWN_PRODUCER_ID
+    74: Remedy.REFRESH,  # FENCED_LEADER_EPOCH
+    75: Remedy.REFRESH,  # UNKNOWN_LEADER_EPOCH
+    78: Remedy.RETRY,  # OFFSET_NOT_AVAILABLE
+    89: Remedy.RETRY,  # THROTTLING_QUOTA_EXCEEDED
+    100: Remedy.REFRESH,  # UNKNOWN_TOPIC_ID
+    103: Remedy.REFRESH,  # INCONSISTENT_TOPIC_ID
+    CORRUPT_SOURCE: Remedy.RETRY,
+    LOST_CONNECTION: Remedy.REFRESH,
+    UNKNOWN_LEADER: Remedy.REFRESH,
+}
+
+SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
+
+_OUR_NAMES = {
+    CORRUPT_SOURCE: "CORRUPT_SOURCE_BATCH",
+    LOST_CONNECTION: "CONNECTION_LOST",
+    SOURCE_TRUNCATED: "SOURCE_TRUNCATED",
+    UNKNOWN_LEADER: "NO_LEADER",
+    TOPIC_RECREATED: "TOPIC_RECREATED",
+    GAP: "GAP",
+}
+
+
+def remedy(code: int) -> Remedy:
+    """What to do about an error code; unknown ones are quarantined, never ignored."""
+    return _REMEDIES.get(code, Remedy.QUARANTINE)
+
+
+def is_retriable(code: int) -> bool:
+    """Whether the same request may succeed later by itself."""
+    return remedy(code) in (Remedy.RETRY, Remedy.REFRESH)
+
+
+def name(code: int) -> str:
+    """The name users know from Kafka's documentation."""
+    if code in _OUR_NAMES:
+        return _OUR_NAMES[code]
+    return str(kafka.errors.for_code(code).message or code)
+
+
+_ADVICE = {
+    OFFSET_OUT_OF_RANGE: "the position is outside the log",
+    3: "the topic or partition does not exist; was it deleted?",
+    7: "the brokers did not replicate the records in time",
+    10: "a record batch is larger than the topic's max.message.bytes; raise it on the target",
+    19: "fewer replicas are in sync than min.insync.replicas asks for",
+    29: "the principal may not use this topic; grant READ on the source, WRITE on the target",
+    31: "the principal lacks a right on the cluster",
+    32: "a timestamp is outside what the target topic allows (message.timestamp.*.max.ms)",
+    35: "the broker does not speak the version of the protocol that is needed",
+    87: "the broker found the record batch invalid",
+    CORRUPT_SOURCE: "a record batch on the source does not match its checksum; it is not copied",
+    LOST_CONNECTION: "the broker does not answer",
+    SOURCE_TRUNCATED: (
+        "the source's log ends before the stored position (unclean leader election, or the topic "
+        "was recreated); copying here waits until the log has grown past it or the stored offset "
+        "is changed"
+    ),
+    GAP: (
+        "records were deleted on the source before they were copied, and gap.policy is stop; set "
+        "it to continue, or change the stored offset"
+    ),
+    UNKNOWN_LEADER: "no broker leads the partition",
+    TOPIC_RECREATED: (
+        "the topic was deleted and created again while it was being copied; restart to go on"
+    ),
+}
+
+
+def advice(code: int) -> str:
+    """What a person can make of an error code."""
+    return _ADVICE.get(code, "see Kafka's documentation of this error")

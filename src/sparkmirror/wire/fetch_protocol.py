@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetch requests and responses, versions 12 (topic names) and 13 (topic ids).
+
+The response is read by hand, because record batches must stay where they were received:
+
+    header      correlation id i32, tags
+    body        throttle ms i32, error i16, session id i32, topics[]
+    topic       name (12) or 16-byte id (13), partitions[], tags
+    partition   index i32, error i16, high watermark i64, last stable offset i64,
+                log start offset i64, aborted[] (producer id i64, first offset i64, tags) or null,
+                preferred replica i32, records (length, bytes) or null, tags
+
+Lengths of arrays, strings and records are unsigned varints, one more than the length (0: null).
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import NamedTuple
+
+from sparkmirror.wire.outgoing import AbortedTransaction
+
+NAMES_VERSION = 12
+IDS_VERSION = 13
+FINAL_SESSION_EPOCH = -1
+_BODY = struct.Struct(">ihi")
+_PARTITION = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_EMPTY = memoryview(b"")
+
+
+class PartitionData(NamedTuple):
+    """One partition's part of a fetch response."""
+
+    topic: str | uuid.UUID
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    records: memoryview
+
+
+class FetchResponse(NamedTuple):
+    """A fetch response; the records are views into the frame."""
+
+    error: int
+    session_id: int
+    partitions: list[PartitionData]
+
+
+def parse_response(frame: memoryview, version: int) -> FetchResponse:
+    """Read a fetch response without copying payload."""
+    position = _skip_tags(frame, 4)
+    _throttle, error, session_id = _BODY.unpack_from(frame, position)
+    position += _BODY.size
+    topics, position = _uvarint(frame, position)
+    found: list[PartitionData] = []
+    for _ in range(topics - 1):
+        topic: str | uuid.UUID
+        if version >= IDS_VERSION:
+            topic = uuid.UUID(bytes=bytes(frame[position : position + 16]))
+            position += 16
+        else:
+            size, position = _uvarint(frame, position)
+            topic = bytes(frame[position : position + size - 1]).decode()
+            position += size - 1
+        partitions, position = _uvarint(frame, position)
+        for _ in range(partitions - 1):
+            one, position = _partition(frame, position, topic)
+            found.append(one)
+        position = _skip_tags(frame, position)
+    return FetchResponse(error, session_id, found)
+
+
+def _partition(
+    frame: memoryview, position: int, topic: str | uuid.UUID
+) -> tuple[PartitionData, int]:
+    index, error, high, stable, log_start = _PARTITION.unpack_from(frame, position)
+    position += _PARTITION.size
+    count, position = _uvarint(frame, position)
+    aborted: list[AbortedTransaction] = []
+    for _ in range(count - 1):
+        aborted.append(AbortedTransaction(*_ABORTED.unpack_from(frame, position)))
+        position = _skip_tags(frame, position + _ABORTED.size)
+    position += 4  # preferred read replica
+    size, position = _uvarint(frame, position)
+    records = _EMPTY
+    if size > 1:
+        records = frame[position : position + size - 1]
+        position += size - 1
+    position = _skip_tags(frame, position)
+    data = PartitionData(topic, index, error, high, stable, log_start, tuple(aborted), records)
+    return data, position
+
+
+def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    byte = frame[position]
+    position += 1
+    if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
+            return value, position
+        shift += 7
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    count, position = _uvarint(frame, position)
+    for _ in range(count):
+        _tag, position = _uvarint(frame, position)
+        size, position = _uvarint(frame, position)
+        position += size
+    return position

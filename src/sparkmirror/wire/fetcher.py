@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read raw record batches from the leaders of a task's partitions.
+
+One fetch session per broker, one request in flight per session: after the first, a request names
+only the partitions whose position changed, so idle partitions cost nothing. A partition that has
+enough waiting to be written is left out until it has drained. Owned by the loop's thread.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import FetchRequest
+
+from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.cluster import Cluster, Leader
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.error_codes import Remedy
+from sparkmirror.wire.fetch_protocol import (
+    FINAL_SESSION_EPOCH,
+    IDS_VERSION,
+    NAMES_VERSION,
+    PartitionData,
+    parse_response,
+)
+from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.outgoing import Admitted, admit
+
+_HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
+_SMALLEST_FETCH = 1 << 20
+_SESSION_EPOCH_MASK = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much and how long one fetch may take."""
+
+    read_committed: bool
+    max_bytes: int
+    max_partition_bytes: int
+    max_wait_ms: int
+    min_bytes: int
+    rack: str = ""
+
+
+class SourcePartition:
+    """Where reading one partition stands."""
+
+    __slots__ = (
+        "backoff",
+        "end_offset",
+        "leader",
+        "log_start",
+        "position",
+        "queued_bytes",
+        "session",
+        "stop_at",
+        "topic_id",
+        "tp",
+        "trouble",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        position: int,
+        *,
+        stop_at: int | None = None,
+        topic_id: uuid.UUID | None = None,
+    ) -> None:
+        self.tp = tp
+        self.position = position
+        self.stop_at = stop_at
+        self.topic_id = topic_id  # as planned: another id means a recreated topic
+        self.end_offset = -1  # of the log as this flow may read it
+        self.log_start = -1
+        self.queued_bytes = 0  # read and not yet acknowledged by the target
+        self.leader: Leader | None = None
+        self.session: _Session | None = None
+        self.trouble = error_codes.NONE
+        self.backoff = Backoff()
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more is wanted from here."""
+        return self.stop_at is not None and self.position >= self.stop_at
+
+
+class FetchSink(Protocol):
+    """Who takes what was read."""
+
+    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
+        """Record batches of one partition, in order; pin the buffer for each that is kept."""
+
+    def fetched(self) -> None:
+        """One response has been handed over completely."""
+
+    def fetch_trouble(self, part: SourcePartition, code: int) -> None:
+        """A partition cannot be read now; it is tried again with growing pauses."""
+
+    def fetch_recovered(self, part: SourcePartition) -> None:
+        """A partition in trouble can be read again."""
+
+    def out_of_range(self, part: SourcePartition) -> None:
+        """The position is outside the log; call `resume` with a new one, or never."""
+
+
+class _Session:
+    """A fetch session with one broker."""
+
+    __slots__ = (
+        "changed",
+        "forgotten",
+        "held_back",
+        "id",
+        "in_flight",
+        "members",
+        "node",
+        "session_epoch",
+    )
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.id = 0
+        self.session_epoch = 0
+        self.members: dict[TopicPartition, SourcePartition] = {}
+        self.changed: dict[TopicPartition, SourcePartition] = {}
+        self.forgotten: dict[TopicPartition, SourcePartition] = {}
+        self.held_back: set[TopicPartition] = set()
+        self.in_flight = False
+
+    def start_over(self) -> None:
+        """Name every partition again in the next request."""
+        self.id = 0
+        self.session_epoch = 0
+        self.changed = dict(self.members)
+        self.forgotten.clear()
+
+
+class Fetcher:
+    """All reading of one task."""
+
+    def __init__(
+        self, loop: Loop, cluster: Cluster, limits: FetchLimits, budget: Budget, sink: FetchSink
+    ) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._limits = limits
+        self._budget = budget
+        self._sink = sink
+        self._parts: dict[TopicPartition, SourcePartition] = {}
+        self._homeless: dict[TopicPartition, SourcePartition] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._enough = 2 * limits.max_partition_bytes
+        self._closing = False
+        cluster.on_metadata.append(self._settle)
+
+    # --- which partitions
+
+    def start(self, parts: Iterable[SourcePartition]) -> None:
+        """Begin to read these partitions."""
+        for part in parts:
+            self._parts[part.tp] = part
+            if not part.is_finished:
+                self._homeless[part.tp] = part
+        self._cluster.want({tp.topic for tp in self._parts})
+
+    def resume(self, part: SourcePartition, position: int) -> None:
+        """Go on with a partition from a position that its leader named."""
+        part.position = position
+        self._find_home(part)
+        self.pump()
+
+    def drained(self, part: SourcePartition) -> None:
+        """The target acknowledged some of what was queued."""
+        session = part.session
+        if session is None or part.tp not in session.held_back:
+            return
+        if part.queued_bytes < self._enough // 2:
+            session.held_back.discard(part.tp)
+            self._join(session, part)
+
+    def _find_home(self, part: SourcePartition) -> None:
+        leader = self._cluster.leaders.get(part.tp)
+        if leader is None:
+            self._homeless[part.tp] = part
+            self._complain(part, self._cluster.leader_error(part.tp))
+            return
+        now_id = self._cluster.topic_ids.get(part.tp.topic)
+        if part.topic_id is not None and now_id is not None and now_id != part.topic_id:
+            self._complain(part, error_codes.TOPIC_RECREATED)
+            return
+        part.leader = leader
+        session = self._sessions.get(leader.node)
+        if session is None:
+            session = self._sessions[leader.node] = _Session(leader.node)
+        part.session = session
+        self._join(session, part)
+
+    def _join(self, session: _Session, part: SourcePartition) -> None:
+        session.members[part.tp] = part
+        session.changed[part.tp] = part
+        session.forgotten.pop(part.tp, None)
+
+    def _settle(self) -> None:
+        """Metadata arrived: partitions without a leader look again."""
+        homeless, self._homeless = self._homeless, {}
+        for part in homeless.values():
+            self._find_home(part)
+        self.pump()
+
+    def _evict(self, part: SourcePartition) -> None:
+        session, part.session = part.session, None
+        if session is not None:
+            session.held_back.discard(part.tp)
+            self._leave(session, part)
+
+    def _leave(self, session: _Session, part: SourcePartition) -> None:
+        if session.members.pop(part.tp, None) is not None:
+            session.changed.pop(part.tp, None)
+            session.forgotten[part.tp] = part
+
+    # --- requests
+
+    def pump(self) -> None:
+        """Ask every broker that has nothing to answer, as far as the memory bound allows."""
+        for session in self._sessions.values():
+            if not session.in_flight:
+                self._pump(session)
+
+    def _pump(self, session: _Session) -> None:
+        if self._closing or session.in_flight or not session.members:
+            return
+        share = max(_SMALLEST_FETCH, self._budget.limit // (2 * max(1, len(self._sessions))))
+        wanted = min(self._limits.max_bytes, share)
+        if self._budget.held and self._budget.available < wanted:
+            return
+        if all(p.queued_bytes >= self._enough // 2 for p in session.changed.values()) and len(
+            session.changed
+        ) == len(session.members):
+            return  # everything has enough to do
+        try:
+            connection = self._cluster.connection(session.node)
+        except UnreachableError as error:
+            self._lost(session, error)
+            return
+        session.in_flight = True
+        self._budget.take(wanted)
+        connection.when_ready(
+            lambda: self._send(connection, session, wanted),
+            lambda error: self._lost(session, error, wanted),
+        )
+
+    def _send(self, connection: Connection, session: _Session, wanted: int) -> None:
+        full = session.id == 0
+        if full:
+            session.start_over()
+        changed, session.changed = session.changed, {}
+        forgotten, session.forgotten = session.forgotten, {}
+        newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION
+        try:
+            version = connection.version(FetchRequest.API_KEY, newest)
+        except WireError:
+            self._give_up(session, wanted)
+            return
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=_HELD_BACK_WAIT_MS if session.held_back else self._limits.max_wait_ms,
+            min_bytes=self._limits.min_bytes,
+            max_bytes=wanted,
+            isolation_level=1 if self._limits.read_committed else 0,
+            session_id=session.id,
+            session_epoch=session.session_epoch,
+            topics=self._topics(changed, version),
+            forgotten_topics_data=[] if full else self._forgotten(forgotten, version),
+            rack_id=self._limits.rack,
+        )
+        connection.exchange(
+            request,
+            lambda frame: self._answered(session, frame, version, wanted),
+            lambda error: self._lost(session, error, wanted),
+            newest=version,
+        )
+
+    def _all_have_ids(self, session: _Session) -> bool:
+        return all(tp.topic in self._cluster.topic_ids for tp in session.members)
+
+    def _topics(self, parts: dict[TopicPartition, SourcePartition], version: int) -> list[Any]:
+        by_topic: dict[str, list[Any]] = {}
+        for tp, part in parts.items():
+            leader_epoch = part.leader.leader_epoch if part.leader else -1
+            by_topic.setdefault(tp.topic, []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=leader_epoch,
+                    fetch_offset=part.position,
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=self._limits.max_partition_bytes,
+                )
+            )
+        return [
+            FetchRequest.FetchTopic(partitions=partitions, **self._named(topic, version))
+            for topic, partitions in by_topic.items()
+        ]
+
+    def _forgotten(self, parts: dict[TopicPartition, SourcePartition], version: int) -> list[Any]:
+        by_topic: dict[str, list[int]] = {}
+        for tp in parts:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        return [
+            FetchRequest.ForgottenTopic(partitions=partitions, **self._named(topic, version))
+            for topic, partitions in by_topic.items()
+            if version < IDS_VERSION or topic in self._cluster.topic_ids
+        ]
+
+    def _named(self, topic: str, version: int) -> dict[str, Any]:
+        if version >= IDS_VERSION:
+            return {"topic_id": self._cluster.topic_ids[topic]}
+        return {"topic": topic}
+
+    # --- answers
+
+    def _answered(self, session: _Session, frame: memoryview, version: int, wanted: int) -> None:
+        session.in_flight = False
+        self._budget.give_back(wanted)
+        if self._closing:
+            return
+        response = parse_response(frame, version)
+        if response.error:
+            session.start_over()
+            if response.error not in error_codes.SESSION_ERRORS:
+                for part in [*session.members.values()]:
+                    self._complain(part, response.error)
+            self._pump(session)
+            return
+        session.id = response.session_id
+        session.session_epoch = (session.session_epoch + 1) & _SESSION_EPOCH_MASK or 1
+        buffer = Buffer(self._budget, len(frame))
+        for data in response.partitions:
+            topic = data.topic
+            if isinstance(topic, uuid.UUID):
+                topic = self._cluster.topic_names.get(topic, "")
+            member = session.members.get(TopicPartition(topic, data.partition))
+            if member is not None:
+                self._take(session, member, data, buffer)
+        buffer.settle()
+        self._sink.fetched()
+        if not session.in_flight:
+            self._pump(session)
+
+    def _take(
+        self, session: _Session, part: SourcePartition, data: PartitionData, buffer: Buffer
+    ) -> None:
+        if data.error:
+            self._complain(part, data.error)
+            return
+        committed = self._limits.read_committed and data.last_stable_offset >= 0
+        part.end_offset = data.last_stable_offset if committed else data.high_watermark
+        part.log_start = data.log_start_offset
+        if data.records:
+            try:
+                batches = admit(
+                    data.records, part.position, data.aborted if self._limits.read_committed else ()
+                )
+            except CorruptRecordBatchError:
+                self._complain(part, error_codes.CORRUPT_SOURCE)
+                return
+            part.position = batches.position
+            session.changed[part.tp] = part
+            self._sink.admitted(part, batches, buffer)
+            if part.queued_bytes >= self._enough:
+                session.held_back.add(part.tp)
+                self._leave(session, part)
+        if part.trouble:
+            part.trouble = error_codes.NONE
+            part.backoff.reset()
+            self._sink.fetch_recovered(part)
+        if part.is_finished:
+            self._evict(part)
+
+    def _complain(self, part: SourcePartition, code: int) -> None:
+        """Take a partition out, report it, and see to it that it comes back."""
+        self._evict(part)
+        remedy = error_codes.remedy(code)
+        if remedy is Remedy.OUT_OF_RANGE:
+            self._sink.out_of_range(part)
+            return
+        part.trouble = code
+        self._sink.fetch_trouble(part, code)
+        if remedy is Remedy.REFRESH:
+            self._homeless[part.tp] = part
+            self._loop.call_later(part.backoff.next_pause(), self._cluster.refresh)
+            return
+        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
+        self._loop.call_later(pause, lambda: self._return(part))
+
+    def _return(self, part: SourcePartition) -> None:
+        if not self._closing and part.session is None:
+            self._find_home(part)
+            self.pump()
+
+    def _lost(self, session: _Session, error: UnreachableError, wanted: int = 0) -> None:
+        session.in_flight = False
+        self._budget.give_back(wanted)
+        self._cluster.trouble = error
+        session.start_over()
+        if not self._closing:
+            for part in [*session.members.values()]:
+                self._complain(part, error_codes.LOST_CONNECTION)
+
+    def _give_up(self, session: _Session, wanted: int) -> None:
+        session.in_flight = False
+        self._budget.give_back(wanted)
+        for part in [*session.members.values()]:
+            self._complain(part, error_codes.UNSUPPORTED_VERSION)
+
+    def close(self) -> None:
+        """Stop reading and tell the brokers that the sessions are over."""
+        self._closing = True
+        for session in self._sessions.values():
+            if session.id == 0:
+                continue
+            try:
+                connection = self._cluster.connection(session.node)
+            except UnreachableError:
+                continue  # the session is lost with the broker
+            if connection.api_versions:
+                goodbye = FetchRequest(
+                    replica_id=-1,
+                    max_wait_ms=0,
+                    min_bytes=0,
+                    max_bytes=0,
+                    isolation_level=0,
+                    session_id=session.id,
+                    session_epoch=FINAL_SESSION_EPOCH,
+                    topics=[],
+                    forgotten_topics_data=[],
+                    rack_id="",
+                )
+                connection.exchange(goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION)

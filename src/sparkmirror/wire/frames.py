@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cut a byte stream from a broker into frames (i32 length, then the body), without a socket.
+
+The caller fills the buffer that `space()` offers and says how much came in with `received()`.
+Small frames share one scratch buffer and are copied out of it; a large frame gets a buffer of its
+own, so that its payload goes from the kernel to where it stays in one step.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from sparkmirror.errors import WireError
+
+SCRATCH_BYTES = 64 * 1024
+MAX_FRAME_BYTES = 1 << 30
+_LENGTH = struct.Struct(">i")
+
+
+class FrameReader:
+    """The receiving half of a connection, as a pure state machine."""
+
+    __slots__ = ("_filled", "_frame", "_frame_filled", "_scratch", "_view")
+
+    def __init__(self) -> None:
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._view = memoryview(self._scratch)
+        self._filled = 0
+        self._frame: memoryview | None = None
+        self._frame_filled = 0
+
+    def space(self) -> memoryview:
+        """Where the next bytes from the socket belong."""
+        if self._frame is not None:
+            return self._frame[self._frame_filled :]
+        return self._view[self._filled :]
+
+    def received(self, size: int) -> list[memoryview]:
+        """Take note of `size` new bytes; the frames that are complete now."""
+        if self._frame is not None:
+            self._frame_filled += size
+            if self._frame_filled < len(self._frame):
+                return []
+            whole, self._frame = self._frame, None
+            return [whole]
+        self._filled += size
+        return self._cut()
+
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        start, filled = 0, self._filled
+        while filled - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._scratch, start)
+            if not 0 < length <= MAX_FRAME_BYTES:
+                raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
+            body = start + _LENGTH.size
+            if body + length <= filled:
+                frames.append(memoryview(bytearray(self._view[body : body + length])))
+                start = body + length
+            elif length > SCRATCH_BYTES // 2:
+                own = memoryview(bytearray(length))
+                own[: filled - body] = self._view[body:filled]
+                self._frame, self._frame_filled = own, filled - body
+                start = filled
+            else:
+                break
+        if start:
+            left = filled - start
+            self._view[:left] = bytes(self._view[start:filled])
+            self._filled = left
+        return frames

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write record batches to the leaders of the target, in order, several requests in flight.
+
+Per partition: `pending` has not been sent, `window` has been sent and not acknowledged. A record
+batch once sent keeps its cut and its sequence until it is answered, so a resend is recognised by
+the broker among the last five; hence at most five requests in flight per connection. After a
+failure nothing of that partition is sent before all its answers are in; then everything from the
+first unanswered one on goes out again. Owned by the loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka.protocol.producer import InitProducerIdRequest, ProduceResponse
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.budget import Budget
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.error_codes import Remedy
+from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.produce_protocol import VERSION, produce_request
+from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
+
+NO_PRODUCER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceLimits:
+    """How a produce request is made."""
+
+    acks: int
+    timeout_ms: int
+    max_request_bytes: int
+    max_in_flight: int
+
+
+class TargetPartition:
+    """Where writing one partition stands."""
+
+    __slots__ = (
+        "backoff",
+        "failure",
+        "failure_text",
+        "line",
+        "next_sequence",
+        "out_of_order_twice",
+        "pending",
+        "producer_epoch",
+        "producer_id",
+        "tp",
+        "unanswered",
+        "waiting_since",
+        "window",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        producer_id: int = NO_PRODUCER,
+        producer_epoch: int = -1,
+        next_sequence: int = 0,
+    ) -> None:
+        self.tp = tp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.next_sequence = next_sequence
+        self.pending: deque[Outgoing] = deque()
+        self.window: deque[Outgoing] = deque()
+        self.unanswered = 0
+        self.line: deque[TargetPartition] | None = None  # the queue it stands in
+        self.failure = error_codes.NONE
+        self.failure_text = ""
+        self.out_of_order_twice = False
+        self.backoff = Backoff()
+        self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was offered has been acknowledged."""
+        return not self.pending and not self.window
+
+
+class ProduceSink(Protocol):
+    """Who is told what became of the record batches."""
+
+    def acked(self, part: TargetPartition, out: Outgoing) -> None:
+        """A record batch is on the target at `out.base_offset` (-1: there, offset unknown)."""
+
+    def answered(self) -> None:
+        """One produce response has been handled completely."""
+
+    def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
+        """A partition cannot be written now; it is tried again with growing pauses."""
+
+    def produce_recovered(self, part: TargetPartition) -> None:
+        """A partition in trouble can be written again."""
+
+
+class Producer:
+    """All writing of one task."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        limits: ProduceLimits,
+        budget: Budget,
+        sink: ProduceSink,
+        client_id: str,
+    ) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._limits = limits
+        self._budget = budget
+        self._sink = sink
+        self._client_id = client_id.encode()
+        self._ready: dict[int, deque[TargetPartition]] = {}
+        self._in_flight: dict[int, int] = {}
+        self._opening: set[int] = set()
+        self._homeless: deque[TargetPartition] = deque()
+        self._closing = False
+        cluster.on_metadata.append(self._settle)
+
+    def start(self, topics: Iterable[str]) -> None:
+        """Find the leaders of these topics."""
+        self._cluster.want(topics)
+
+    def offer(self, part: TargetPartition, out: Outgoing) -> None:
+        """Queue a record batch; `pump` sends."""
+        part.pending.append(out)
+        if part.line is None and not part.failure:
+            self._line_up(part)
+
+    def pump(self) -> None:
+        """Send whatever may be sent now."""
+        for node, queue in self._ready.items():
+            if queue:
+                self._pump(node)
+
+    # --- sending
+
+    def _line_up(self, part: TargetPartition) -> None:
+        leader = self._cluster.leaders.get(part.tp)
+        if leader is None:
+            part.line = self._homeless
+            self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
+            self._loop.call_later(part.backoff.next_pause(), self._cluster.refresh)
+        else:
+            part.line = self._ready.setdefault(leader.node, deque())
+        part.line.append(part)
+
+    def _withdraw(self, part: TargetPartition) -> None:
+        if part.line is not None:
+            part.line.remove(part)
+            part.line = None
+
+    def _settle(self) -> None:
+        """Metadata arrived: partitions without a leader look again."""
+        homeless, self._homeless = self._homeless, deque()
+        for part in homeless:
+            part.line = None
+            self._line_up(part)
+        self.pump()
+
+    def _pump(self, node: int) -> None:
+        queue = self._ready[node]
+        if node in self._opening or self._closing:
+            return
+        try:
+            connection = self._cluster.connection(node)
+        except UnreachableError as error:
+            self._cannot_reach(node, error)
+            return
+        if not connection.api_versions:
+            self._opening.add(node)
+            connection.when_ready(
+                lambda: self._opened(node), lambda error: self._cannot_reach(node, error)
+            )
+            return
+        while queue and self._in_flight.get(node, 0) < self._limits.max_in_flight:
+            self._send(node, connection, queue)
+
+    def _opened(self, node: int) -> None:
+        self._opening.discard(node)
+        self._pump(node)
+
+    def _cannot_reach(self, node: int, error: UnreachableError) -> None:
+        self._opening.discard(node)
+        self._cluster.trouble = error
+        queue, self._ready[node] = self._ready.get(node, deque()), deque()
+        for part in queue:
+            part.line = None
+            self._fail(part, error_codes.LOST_CONNECTION, str(error))
+
+    def _send(self, node: int, connection: Connection, queue: deque[TargetPartition]) -> None:
+        """One request: the next record batch of every partition in line."""
+        chosen: list[tuple[TargetPartition, Outgoing]] = []
+        size = 0
+        for _ in range(len(queue)):
+            part = queue[0]
+            out = part.pending[0]
+            if chosen and size + out.size > self._limits.max_request_bytes:
+                break
+            queue.popleft()
+            part.pending.popleft()
+            self._seal(part, out)
+            if not part.window:
+                part.waiting_since = time.monotonic()
+            part.window.append(out)
+            part.unanswered += 1
+            size += out.size
+            chosen.append((part, out))
+            if part.pending:
+                queue.append(part)
+            else:
+                part.line = None
+        header, body = produce_request(
+            ((part.tp, out.view) for part, out in chosen),
+            client_id=self._client_id,
+            acks=self._limits.acks,
+            timeout_ms=self._limits.timeout_ms,
+        )
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        connection.send(
+            header,
+            body,
+            lambda frame: self._answered(node, chosen, frame),
+            lambda error: self._lost(node, chosen, error),
+        )
+
+    def _seal(self, part: TargetPartition, out: Outgoing) -> None:
+        if out.sequence >= 0:
+            return  # a resend: same bytes, same sequence
+        if part.producer_id == NO_PRODUCER:
+            stamp(out.view, -1, -1, -1)
+            return
+        out.sequence = part.next_sequence
+        stamp(out.view, part.producer_id, part.producer_epoch, out.sequence)
+        part.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
+
+    # --- answers
+
+    def _answered(
+        self, node: int, sent: list[tuple[TargetPartition, Outgoing]], frame: memoryview
+    ) -> None:
+        self._in_flight[node] -= 1
+        answer = ProduceResponse.decode(frame[5:], version=VERSION)
+        results = {
+            (topic.name, one.index): one
+            for topic in answer.responses
+            for one in topic.partition_responses
+        }
+        for part, out in sent:
+            part.unanswered -= 1
+            one = results[part.tp]
+            if one.error_code in (error_codes.NONE, error_codes.DUPLICATE_SEQUENCE_NUMBER):
+                self._succeed(part, out, one.base_offset)
+            else:
+                self._fail(part, one.error_code, one.error_message or "")
+                continue
+            if part.failure and not part.unanswered:
+                self._recover(part)
+        self._sink.answered()
+        self.pump()
+
+    def _succeed(self, part: TargetPartition, out: Outgoing, base_offset: int) -> None:
+        out.is_acked = True
+        out.base_offset = base_offset
+        window = part.window
+        while window and window[0].is_acked:
+            done = window.popleft()
+            done.let_go()
+            self._sink.acked(part, done)
+        part.waiting_since = time.monotonic() if window else 0.0
+        if part.backoff.is_growing and not part.failure:
+            part.out_of_order_twice = False
+            part.backoff.reset()
+            self._sink.produce_recovered(part)
+
+    def _lost(
+        self, node: int, sent: list[tuple[TargetPartition, Outgoing]], error: UnreachableError
+    ) -> None:
+        self._in_flight[node] -= 1
+        self._cluster.trouble = error
+        for part, _out in sent:
+            part.unanswered -= 1
+            self._fail(part, error_codes.LOST_CONNECTION, str(error))
+
+    def _fail(self, part: TargetPartition, code: int, text: str) -> None:
+        """Remember the first failure and send no more until all answers are in."""
+        if not part.failure:
+            part.failure, part.failure_text = code, text
+            self._withdraw(part)
+        if not part.unanswered:
+            self._recover(part)
+
+    def _recover(self, part: TargetPartition) -> None:
+        """All answers of a failed partition are in: put back what is not acknowledged."""
+        if self._closing:
+            return
+        code = part.failure
+        part.pending.extendleft(reversed(part.window))
+        part.window.clear()
+        for out in part.pending:
+            out.is_acked = False  # the broker recognises those it has
+            if out.buffer is not None:
+                out.detach(self._budget)
+        self._sink.produce_trouble(part, code, part.failure_text)
+        remedy = error_codes.remedy(code)
+        if remedy is Remedy.RESET_PRODUCER and part.producer_id != NO_PRODUCER:
+            if part.out_of_order_twice:
+                self._renew_producer(part)
+                return
+            part.out_of_order_twice = True  # resent once with the same sequences
+        if remedy is Remedy.REFRESH:
+            self._cluster.refresh()
+        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
+        self._loop.call_later(pause, lambda: self._again(part))
+
+    def _again(self, part: TargetPartition) -> None:
+        if self._closing:
+            return
+        part.failure = error_codes.NONE
+        if part.pending and part.line is None:
+            self._line_up(part)
+        self.pump()
+
+    # --- producer ids
+
+    def _renew_producer(self, part: TargetPartition) -> None:
+        """Our sequence no longer fits what the broker remembers: go on as a new producer."""
+
+        def renewed(producer_id: int, producer_epoch: int) -> None:
+            part.producer_id, part.producer_epoch, part.next_sequence = (
+                producer_id,
+                producer_epoch,
+                0,
+            )
+            for out in part.pending:
+                out.sequence = -1
+            part.out_of_order_twice = False
+            self._again(part)
+
+        def failed() -> None:
+            self._loop.call_later(part.backoff.next_pause(), lambda: self._renew_producer(part))
+
+        self.init_producer_id(renewed, failed)
+
+    def init_producer_id(
+        self, done: Callable[[int, int], None], failed: Callable[[], None]
+    ) -> None:
+        """Ask any broker of the target for a fresh producer id."""
+        node = self._cluster.any_node()
+        if node is None:
+            self._cluster.refresh()
+            failed()
+            return
+        try:
+            connection = self._cluster.connection(node)
+        except UnreachableError as error:
+            self._cluster.trouble = error
+            failed()
+            return
+
+        def answered(answer: Any) -> None:
+            if answer.error_code:
+                failed()
+            else:
+                done(answer.producer_id, answer.producer_epoch)
+
+        def send() -> None:
+            message = InitProducerIdRequest(
+                transactional_id=None,
+                transaction_timeout_ms=60_000,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            connection.call(message, answered, lambda _error: failed(), newest=4)
+
+        connection.when_ready(send, lambda _error: failed())
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closing = True

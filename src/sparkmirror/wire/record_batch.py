@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record batch (magic 2): what its header says, and the fields that may be rewritten.
+
+    offset  field                 type   written by us on the way to the target
+    0       baseOffset            i64    0, as a produce request must
+    8       batchLength           i32    bytes after this field
+    12      partitionLeaderEpoch  i32    -1
+    16      magic                 i8     2
+    17      crc                   u32    CRC-32C of everything from attributes on
+    21      attributes            i16    bits 0-2 codec, 3 LogAppendTime, 4 transactional,
+                                         5 control, 6 delete horizon
+    23      lastOffsetDelta       i32
+    27      baseTimestamp         i64    the delete horizon if bit 6 is set
+    35      maxTimestamp          i64    the append time if bit 3 is set
+    43      producerId            i64    ours
+    51      producerEpoch         i16    ours
+    53      baseSequence          i32    ours
+    57      count                 i32
+    61      records
+
+Fields before attributes are outside the CRC: free to change. The rest costs a new CRC. A record
+batch is a view into the buffer it was received in and is patched there: payload is never copied.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator
+
+from crc32c import crc32c
+
+from sparkmirror.errors import CorruptRecordBatchError
+
+HEADER = struct.Struct(
+    ">"
+    "q"  # baseOffset
+    "i"  # batchLength
+    "i"  # partitionLeaderEpoch
+    "b"  # magic
+    "I"  # crc
+    "h"  # attributes
+    "i"  # lastOffsetDelta
+    "q"  # baseTimestamp
+    "q"  # maxTimestamp
+    "q"  # producerId
+    "h"  # producerEpoch
+    "i"  # baseSequence
+    "i"  # count
+)
+HEADER_SIZE = HEADER.size
+LENGTH_OVERHEAD = 12  # baseOffset and batchLength are not counted in batchLength
+CRC_START = 21  # attributes
+_PREFIX = struct.Struct(">qi")
+_FREE = struct.Struct(">qi i")  # baseOffset, batchLength, partitionLeaderEpoch
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+MAGIC = 2
+SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap from 2^31 - 1 to 0
+_ABORT_MARKER = 0
+
+
+class RecordBatch:
+    """One record batch inside a receive buffer; only the header has been looked at."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_timestamp",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "leader_epoch",
+        "max_timestamp",
+        "producer_id",
+        "view",
+    )
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        (
+            self.base_offset,
+            _length,
+            self.leader_epoch,
+            magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            _producer_epoch,
+            _base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(view)
+        if magic != MAGIC:
+            raise CorruptRecordBatchError(
+                f"the record batch at offset {self.base_offset} has format version {magic}; "
+                "only version 2 (Kafka 0.11 and newer) is copied"
+            )
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last one this record batch covers."""
+        return int(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def is_control(self) -> bool:
+        """A transaction marker, written by a broker."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def has_holes(self) -> bool:
+        """Compaction removed records, so that offsets inside are no longer contiguous."""
+        return bool(self.last_offset_delta + 1 != self.count)
+
+    def verify(self) -> None:
+        """Raise if the bytes are not those the source's producer sealed with its CRC."""
+        if crc32c(self.view[CRC_START:]) != self.crc:
+            raise CorruptRecordBatchError(
+                f"the record batch at offset {self.base_offset} does not match its CRC"
+            )
+
+    def is_abort_marker(self) -> bool:
+        """Whether this control batch ends its producer's transaction with an abort."""
+        records = self.view[HEADER_SIZE:]
+        # length, attributes, timestamp delta, offset delta, key length: one byte each but the
+        # timestamp delta, which is a varint; then the key: version i16, type i16.
+        position = 2
+        while records[position] & 0x80:
+            position += 1
+        position += 3
+        return int.from_bytes(records[position + 2 : position + 4], "big") == _ABORT_MARKER
+
+
+def split(records: memoryview) -> Iterator[RecordBatch]:
+    """The whole record batches in a fetch response; a cut-off last one is left for later."""
+    position, end = 0, len(records)
+    while position + HEADER_SIZE <= end:
+        _base, length = _PREFIX.unpack_from(records, position)
+        following = position + LENGTH_OVERHEAD + length
+        if length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise CorruptRecordBatchError(f"a record batch claims a length of {length} bytes")
+        if following > end:
+            return
+        yield RecordBatch(records[position:following])
+        position = following
+
+
+def stamp(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    """Make a source's record batch ours, in place: producer fields, cleared bits, a new CRC.
+
+    The transactional bit means the source's transaction and the delete horizon its cleaner's
+    clock; neither holds on the target.
+    """
+    _FREE.pack_into(view, 0, 0, len(view) - LENGTH_OVERHEAD, -1)
+    view[22] = view[22] & ~(TRANSACTIONAL | DELETE_HORIZON)
+    _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
+    struct.pack_into(">I", view, 17, crc32c(view[CRC_START:]))
+
+
+def encode_varint(value: int) -> bytes:
+    """Kafka's zigzag varint (also of 64-bit values)."""
+    rest = (value << 1) ^ (value >> 63)
+    if rest < 0x80:  # noqa: PLR2004 - seven bits a byte
+        return bytes((rest,))
+    out = bytearray()
+    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def seal(
+    body: bytes, *, attributes: int, count: int, base_timestamp: int, max_timestamp: int
+) -> bytearray:
+    """A record batch around already encoded records; `stamp` later adds producer and CRC."""
+    out = bytearray(HEADER_SIZE + len(body))
+    HEADER.pack_into(
+        out,
+        0,
+        0,
+        HEADER_SIZE - LENGTH_OVERHEAD + len(body),
+        -1,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        -1,
+        -1,
+        -1,
+        count,
+    )
+    out[HEADER_SIZE:] = body
+    return out
+
+
+def build(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:
+    """A small uncompressed record batch of our own (positions), stamped with the clock's time."""
+    now = int(time.time() * 1000)
+    body = bytearray()
+    count = 0
+    for key, value in records:
+        frame = bytearray(b"\x00\x00")  # attributes, timestamp delta
+        frame += encode_varint(count)
+        for part in (key, value):
+            frame += encode_varint(-1 if part is None else len(part))
+            frame += part or b""
+        frame += b"\x00"  # no headers
+        body += encode_varint(len(frame)) + frame
+        count += 1
+    return seal(bytes(body), attributes=0, count=count, base_timestamp=now, max_timestamp=now)

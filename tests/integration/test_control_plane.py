@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admin calls and topic plans against a real broker, with confluent-kafka as the witness."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sparkmirror.config.settings import ConnectionSettings, TopicFactor
+from sparkmirror.errors import BrokerError, UnreachableError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource, NewTopic
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import TopicPartition
+from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import (
+    InternalState,
+    InternalTopic,
+    Side,
+    ensure_internal_topics,
+)
+from sparkmirror.topology.topics import (
+    ConfigsUnknown,
+    TopicRules,
+    plan_topics,
+    topics_to_create,
+)
+from support.names import unique_name
+from support.waiting import eventually
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
+    """One broker of our own, which these tests fill with topics."""
+    directory = tmp_path_factory.mktemp("control")
+    with LocalCluster(
+        "b", directory, version=kafka_version, config={"log.retention.bytes": "123456789"}
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def connection(cluster: LocalCluster) -> ConnectionSettings:
+    """How to reach the broker, impatiently."""
+    return ConnectionSettings(
+        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
+    )
+
+
+@pytest.fixture
+def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
+    """The thing under test, connected to the broker."""
+    with ClusterAdmin(connection) as opened:
+        yield opened
+
+
+@pytest.fixture
+def witness(cluster: LocalCluster) -> AdminClient:
+    """Another implementation's view of the broker."""
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
+    """Creates topics that tests need and waits until they are served."""
+    assert set(admin.create_topics(topics).values()) == {None}
+    admin.await_topics([topic.name for topic in topics], PATIENCE_SECONDS)
+
+
+def witnessed_configs(witness: AdminClient, topic: str) -> dict[str, str]:
+    """The configs that were set on a topic."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    (future,) = witness.describe_configs([resource]).values()
+    dynamic_topic_config = 1
+    return {
+        name: entry.value
+        for name, entry in future.result().items()
+        if entry.source == dynamic_topic_config
+    }
+
+
+def test_a_plan_makes_the_target_follow_the_source(
+    admin: ClusterAdmin, witness: AdminClient
+) -> None:
+    """Topics are created with configs, grown with their source, and a refused config left out."""
+    orders, odd = unique_name("orders"), unique_name("odd")
+    make(
+        admin,
+        NewTopic(orders, 2, 1, {"cleanup.policy": "compact", "retention.ms": "1234567"}),
+        NewTopic(odd, 1, 1, {"segment.ms": "7654321"}),
+    )
+    rules = TopicRules(
+        replicates=lambda name: name in (orders, odd),
+        remote_name="a.{}".format,
+        copies_config=lambda name: name != "min.insync.replicas",  # Kafka 4 sets it by itself
+    )
+
+    def refresh(extra: dict[str, str]) -> list[str]:
+        known = admin.topics().found
+        missing = topics_to_create(known, known, rules)
+        configs = dict(admin.topic_configs(missing).found)
+        if odd in configs:  # as if the source knew a config that the target does not
+            configs[odd] += tuple(
+                ConfigEntry(name, value, ConfigSource.DYNAMIC_TOPIC)
+                for name, value in extra.items()
+            )
+        plan = plan_topics(known, known, configs, rules, 1)
+        outcomes = apply_plan(plan.actions, admin)
+        assert [outcome.error for outcome in outcomes] == [None] * len(plan.actions)
+        return refusals(outcomes)
+
+    (complaint,) = refresh({"no.such.config": "1", "max.message.bytes": "2000"})
+    assert "no.such.config=1" in complaint
+    admin.await_topics([f"a.{orders}", f"a.{odd}"], PATIENCE_SECONDS)
+    assert witnessed_configs(witness, f"a.{orders}") == {
+        "cleanup.policy": "compact",
+        "retention.ms": "1234567",
+    }
+    assert witnessed_configs(witness, f"a.{odd}") == {
+        "segment.ms": "7654321",
+        "max.message.bytes": "2000",
+    }
+
+    assert admin.create_partitions({orders: 5}) == {orders: None}
+    eventually(
+        lambda: admin.topics([orders]).found[orders].partitions == 5,
+        PATIENCE_SECONDS,
+        "growth is visible",
+    )
+    assert refresh({}) == []
+    eventually(
+        lambda: len(witness.list_topics(f"a.{orders}").topics[f"a.{orders}"].partitions) == 5,
+        PATIENCE_SECONDS,
+        "the remote topic has grown",
+    )
+
+
+def test_config_sources_are_told_apart(admin: ClusterAdmin) -> None:
+    """What is copied to the target depends on where a value was set."""
+    topic = unique_name("sources")
+    make(admin, NewTopic(topic, 1, 1, {"retention.ms": "1000"}))
+    sources = {entry.name: entry.source for entry in admin.topic_configs([topic]).found[topic]}
+    assert sources["retention.ms"] is ConfigSource.DYNAMIC_TOPIC
+    assert sources["retention.bytes"] is ConfigSource.STATIC_BROKER
+    assert sources["segment.ms"] is ConfigSource.DEFAULT_CONFIG
+
+
+def test_answers_about_good_topics_survive_bad_ones(admin: ClusterAdmin) -> None:
+    """A topic that does not exist is reported next to the ones that do."""
+    topic, missing = unique_name("good"), unique_name("missing")
+    make(admin, NewTopic(topic, 2, 1))
+    described = admin.topics([topic, missing])
+    assert described.found[topic].partitions == 2
+    assert described.found[topic].topic_id is not None
+    assert described.failed[missing].code == 3
+    configs = admin.topic_configs([topic, missing])
+    assert (set(configs.found), set(configs.failed)) == ({topic}, {missing})
+    ends = admin.end_offsets([TopicPartition(topic, 1), TopicPartition(missing, 0)])
+    assert ends.found == {TopicPartition(topic, 1): 0}
+    assert f"topic '{missing}'" in str(ends.failed[TopicPartition(missing, 0)])
+
+
+def test_each_refused_creation_says_why(admin: ClusterAdmin) -> None:
+    """One request, four results, each with its own code and sentence."""
+    good, many, bad = unique_name("good"), unique_name("many"), unique_name("bad")
+    results = admin.create_topics(
+        [
+            NewTopic(good, 1, 1),
+            NewTopic(many, 1, 3),
+            NewTopic(bad, 1, 1, {"retention.ms": "soon"}),
+            NewTopic("not a name", 1, 1),
+        ]
+    )
+    codes = {name: error.code if error else 0 for name, error in results.items()}
+    assert codes == {good: 0, many: 38, bad: 40, "not a name": 17}
+    assert "Cluster 'b' refused creating a topic" in str(results[bad])
+    assert "retention.ms" in str(results[bad])
+
+
+def test_an_unreachable_cluster_is_named_with_its_address() -> None:
+    """Nobody listens there: the error comes at once and says where we looked."""
+    connection = ConnectionSettings("nowhere", ("127.0.0.1:1",), "test")
+    started = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"'nowhere' cannot be reached at 127\.0\.0\.1:1 "):
+        ClusterAdmin(connection).cluster()
+    assert time.monotonic() - started < 5
+
+
+def test_an_advertised_address_that_cannot_be_reached_is_named_as_such(
+    tmp_path: Path, kafka_version: str
+) -> None:
+    """The bootstrap address answers, so the fault lies with advertised.listeners."""
+    config = {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}
+    with LocalCluster("adv", tmp_path, version=kafka_version, config=config) as cluster:
+        connection = ConnectionSettings(
+            "adv", (cluster.bootstrap_servers,), "test", connect_timeout_seconds=1.0
+        )
+        expected = r"brokers advertise \(127\.0\.0\.1:1; .* advertised\.listeners"
+        with pytest.raises(UnreachableError, match=expected), ClusterAdmin(connection) as admin:
+            admin.cluster()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, kafka_version: str) -> Iterator[tuple[ConnectionSettings, AdminClient]]:
+    """A cluster with an authorizer that allows what no rule forbids."""
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with LocalCluster("guarded", tmp_path, version=kafka_version, config=config) as cluster:
+        address = cluster.bootstrap_servers
+        yield (
+            ConnectionSettings("guarded", (address,), "control-plane-test"),
+            AdminClient({"bootstrap.servers": address}),
+        )
+
+
+def forbid(witness: AdminClient, operation: AclOperation, kind: ResourceType, name: str) -> None:
+    """A rule against us; the operations that it does not name stay allowed."""
+    rules = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", what, permission)
+        for what, permission in (
+            (AclOperation.ALL, AclPermissionType.ALLOW),
+            (operation, AclPermissionType.DENY),
+        )
+    ]
+    for future in witness.create_acls(rules).values():
+        future.result()
+
+
+def test_a_refused_permission_concerns_its_own_topic_only(
+    guarded: tuple[ConnectionSettings, AdminClient],
+) -> None:
+    """Whatever is forbidden on one topic is reported, and the other topics are mirrored."""
+    connection, witness = guarded
+    rules = TopicRules(
+        replicates=lambda name: name in ("open", "closed", "secret"), remote_name="a.{}".format
+    )
+    with ClusterAdmin(connection) as admin:
+        make(admin, *(NewTopic(name, 1, 1) for name in ("open", "closed", "secret", "heartbeats")))
+        forbid(witness, AclOperation.CREATE, ResourceType.BROKER, "kafka-cluster")
+        forbid(witness, AclOperation.CREATE, ResourceType.TOPIC, "a.closed")
+        forbid(witness, AclOperation.CREATE, ResourceType.TOPIC, "heartbeats")
+        forbid(witness, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "secret")
+        eventually(
+            lambda: "secret" in admin.topic_configs(["secret"]).failed,
+            PATIENCE_SECONDS,
+            "rules hold",
+        )
+        known = admin.topics().found
+        configs = admin.topic_configs(["open", "closed", "secret"])
+        assert configs.failed["secret"].code == 29
+        assert "lacks a permission" in str(configs.failed["secret"])
+        plan = plan_topics(known, known, configs.found, rules, 1)
+        assert plan.notices == (ConfigsUnknown("secret", "a.secret"),)
+        outcomes = {o.action.remote: o.error for o in apply_plan(plan.actions, admin)}
+        assert outcomes.pop("a.open") is None
+        refused = outcomes.pop("a.closed")
+        assert isinstance(refused, BrokerError)
+        assert (refused.code, refused.topic, refused.retriable) == (29, "a.closed", False)
+        heartbeats = InternalTopic(Side.TARGET, "heartbeats", 1, TopicFactor("factor", 1, 1))
+        (ensured,) = ensure_internal_topics([heartbeats], admin, ReplicationFactors())
+        assert ensured.state is InternalState.EXISTED
+
+
+def test_two_thousand_topics_take_few_requests(
+    admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discovery is one request, however many topics there are; configs are asked for in bulk."""
+    names = [unique_name(f"many-{number}") for number in range(2000)]
+    make(admin, *(NewTopic(name, 1, 1) for name in names))
+    asked: list[object] = []
+    original = ClusterClient.ask
+
+    def counting(self: ClusterClient, request: object, node_id: int | None = None) -> object:
+        asked.append(request)
+        return original(self, request, node_id)
+
+    monkeypatch.setattr(ClusterClient, "ask", counting)
+    described = admin.topics()
+    assert set(names) <= set(described.found)
+    assert len(asked) == 1
+    asked.clear()
+    assert set(admin.topic_configs(names).found) == set(names)
+    assert len(asked) == 8

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heartbeats on a real broker, also while it is away."""
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as WitnessPartition
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.connectors.heartbeat import HeartbeatState, MirrorHeartbeatConnector
+from sparkmirror.errors import UnreachableError
+from sparkmirror.formats.heartbeat import Heartbeat
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import Flow
+from support.names import unique_name
+from support.waiting import eventually
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
+    """A broker that a test may kill."""
+    directory = tmp_path_factory.mktemp("heartbeats")
+    with LocalCluster("b", directory, version=kafka_version) as running:
+        yield running
+
+
+@pytest.fixture
+def connection(cluster: LocalCluster) -> ConnectionSettings:
+    """How to reach the broker, impatiently."""
+    return ConnectionSettings(
+        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
+    )
+
+
+@pytest.fixture
+def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
+    """The thing under test, connected to the broker."""
+    with ClusterAdmin(connection) as opened:
+        yield opened
+
+
+def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
+    """Creates topics that tests need and waits until they are served."""
+    assert set(admin.create_topics(topics).values()) == {None}
+    admin.await_topics([topic.name for topic in topics], PATIENCE_SECONDS)
+
+
+class Heard:
+    """What an independent consumer sees in the heartbeats topic."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.assign([WitnessPartition(topic, 0, 0)])
+
+    def beats(self, count: int) -> list[tuple[Heartbeat, int]]:
+        """That many heartbeats with their record timestamps."""
+        messages = self._consumer.consume(count, timeout=30)
+        self._consumer.close()
+        beats = []
+        for message in messages:
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            beats.append((Heartbeat.from_record(key, value), message.timestamp()[1]))
+        return beats
+
+
+def test_heartbeats_are_those_of_mm2(
+    admin: ClusterAdmin,
+    cluster: LocalCluster,
+    connection: ConnectionSettings,
+) -> None:
+    """One record an interval, after waiting first; the record's time is the value's."""
+    topic = unique_name("heartbeats")
+    make(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
+    flow = Flow("a", "b")
+    started = time.time_ns() // 1_000_000
+    connector = MirrorHeartbeatConnector(flow, connection, topic=topic, interval_seconds=0.3)
+    connector.start()
+    eventually(lambda: connector.status.count >= 3, PATIENCE_SECONDS, "three heartbeats are out")
+    connector.stop()
+    assert connector.status.state is HeartbeatState.STOPPED
+    beats = Heard(cluster, topic).beats(3)
+    times = [beat.timestamp_ms for beat, _ in beats]
+    assert {beat.flow for beat, _ in beats} == {flow}
+    assert times == [timestamp for _, timestamp in beats]
+    assert times[0] - started >= 300
+    assert all(later - earlier >= 290 for earlier, later in pairwise(times))
+
+
+def test_stopping_takes_less_than_a_second_even_when_nobody_answers() -> None:
+    """A target that is down must not delay the end of the program."""
+    nowhere = ConnectionSettings("nowhere", ("127.0.0.1:1",), "test")
+    connector = MirrorHeartbeatConnector(
+        Flow("a", "nowhere"), nowhere, topic="heartbeats", interval_seconds=0.05
+    )
+    connector.start()
+    eventually(
+        lambda: connector.status.state is HeartbeatState.RETRYING,
+        PATIENCE_SECONDS,
+        "the target is missed",
+    )
+    assert "127.0.0.1:1" in str(connector.status.error)
+    started = time.monotonic()
+    connector.stop()
+    assert time.monotonic() - started < 1.5
+
+
+def test_an_unforeseen_error_shows_in_the_status(caplog: pytest.LogCaptureFixture) -> None:
+    """The thread may not end unnoticed."""
+    nowhere = ConnectionSettings("nowhere", ("127.0.0.1:1",), "test")
+
+    def broken_clock() -> int:
+        raise ZeroDivisionError
+
+    connector = MirrorHeartbeatConnector(
+        Flow("a", "nowhere"),
+        nowhere,
+        topic="heartbeats",
+        interval_seconds=0.01,
+        clock_ms=broken_clock,
+    )
+    connector.start()
+    eventually(
+        lambda: connector.status.state is HeartbeatState.FAILED,
+        PATIENCE_SECONDS,
+        "the failure shows",
+    )
+    assert "ZeroDivisionError" in str(connector.status.error)
+    assert "heartbeats have ended" in caplog.text
+    connector.stop()
+
+
+def test_a_broker_that_dies_and_returns_is_survived(
+    admin: ClusterAdmin,
+    cluster: LocalCluster,
+    connection: ConnectionSettings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The admin reconnects, heartbeats come back, and the log tells of the two changes only."""
+    topic = unique_name("heartbeats")
+    make(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
+    connector = MirrorHeartbeatConnector(
+        Flow("a", "b"), connection, topic=topic, interval_seconds=0.2
+    )
+    connector.start()
+    try:
+        eventually(lambda: connector.status.count >= 1, PATIENCE_SECONDS, "heartbeats are out")
+        cluster.brokers[0].kill()
+        with pytest.raises(UnreachableError):
+            admin.cluster()
+        eventually(
+            lambda: connector.status.state is HeartbeatState.RETRYING,
+            PATIENCE_SECONDS,
+            "the broker is missed",
+        )
+        before = connector.status.count
+        cluster.brokers[0].start()
+        assert len(admin.cluster().brokers) == 1
+        eventually(
+            lambda: (
+                connector.status.state is HeartbeatState.RUNNING and connector.status.count > before
+            ),
+            PATIENCE_SECONDS,
+            "heartbeats are back",
+        )
+    finally:
+        connector.stop()
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("sparkmirror.connectors")]
+    assert len(lines) == 2
+    assert "no heartbeat" in lines[0]
+    assert "again" in lines[1]

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror check` without brokers: what it prints, what it hides, how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from sparkmirror.cli.check import check, examine
+from sparkmirror.cli.check_report import CheckReport, ClusterReport, plain_lines, print_tables
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe, probe_cluster
+
+app = typer.Typer()
+app.command()(check)
+
+FILE = """\
+clusters = a, b
+a.bootstrap.servers = a1:9092
+b.bootstrap.servers = b1:9092
+a->b.enabled = true
+topics = x.*
+a->b.topics = orders
+b.producer.linger.ms = 5
+topcs = y
+spark.master = local[2,4]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An ordinary file with a misspelt key."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(FILE)
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, output and error output of the command."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_each_value_is_printed_with_where_it_came_from(file: Path) -> None:
+    """One line per value, the losers behind it."""
+    code, out, _ = run(file)
+    lines = [line.strip() for line in out.splitlines()]
+    assert code == 0
+    assert "topics = orders   from line 6 'a->b.topics', over line 5 'topics'" in lines
+    assert "bootstrap.servers = b1:9092   from line 3 'b.bootstrap.servers'" in lines
+    assert "isolation.level = read_committed   from default" in lines
+    assert "replication.factor = 2, or what the cluster can hold   from default" in lines
+    assert "spark.master = local[2,4]" in lines
+    assert "flow b->a (heartbeats only)" in lines
+    assert "connector.class" not in out  # nobody set it and it changes nothing
+
+
+def test_remarks_are_printed_and_do_not_fail(file: Path) -> None:
+    """Unknown keys with the nearest name, ignored client keys with the reason."""
+    code, out, _ = run(file)
+    assert code == 0
+    assert "warning: line 8: topcs is unknown and does nothing; did you mean topics?" in out
+    assert "info: line 7: b.producer.linger.ms is ignored: record batches" in out
+    assert out.splitlines()[-1] == f"{file}: enabled flows: 1, errors: 0, warnings: 1"
+
+
+def test_errors_end_with_exit_code_one(file: Path) -> None:
+    """All of them are printed."""
+    file.write_text(FILE + "tasks.max=0\na->c.enabled=true\n")
+    code, out, _ = run(file)
+    assert code == 1
+    assert "error: line 10: tasks.max must be at least 1, not 0." in out
+    assert "error: line 11: a->c.enabled: clusters does not name 'c'" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [(None, "There is no file"), ("a=\\uzzzz", "line 1"), ("", "clusters is missing")],
+)
+def test_an_unusable_file_is_one_sentence(tmp_path: Path, content: str | None, part: str) -> None:
+    """Missing, malformed, empty."""
+    path = tmp_path / "x.properties"
+    if content is not None:
+        path.write_text(content)
+    code, out, err = run(path)
+    assert code == 1
+    assert part in out + err
+
+
+def test_secrets_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords, JAAS lines, and whatever came through a provider; in text and in JSON."""
+    monkeypatch.setenv("TOPICS", "hush1")
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        FILE
+        + 'a.sasl.jaas.config = Login required password="hush2";\n'
+        + "ssl.key.password = hush3\n"
+        + "a->b.topics = ${env:TOPICS}\n"
+        + "b.producer.ssl.keystore.password = hush4\n"
+        + "spark.hadoop.fs.s3a.secret.key = hush5\n"
+        + 'a -> b.sasl.jaas.config = "hush6"\n'
+    )
+    for arguments in ((path,), (path, "--json")):
+        _, out, err = run(*arguments)
+        assert "hush" not in out + err
+        assert "[hidden]" in out
+
+
+def test_json_holds_the_same(file: Path) -> None:
+    """For programs: values with their lines, notices, the verdict."""
+    code, out, _ = run(file, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["ok"] is True
+    assert [flow["flow"] for flow in found["flows"]] == ["a->b", "b->a"]
+    (topics,) = [v for v in found["flows"][0]["values"] if v["key"] == "topics"]
+    assert topics["value"] == "orders"
+    assert topics["from"] == {"line": 6, "key": "a->b.topics"}
+    assert topics["over"] == [{"line": 5, "key": "topics"}]
+    assert {n["level"] for n in found["notices"]} == {"warning", "info"}
+    assert found["spark"] == {"spark.master": "local[2,4]"}
+
+
+def test_clusters_narrow_what_is_shown(file: Path) -> None:
+    """Repeated or with commas; unknown names are an error."""
+    _, out, _ = run(file, "--clusters", "b")
+    assert "flow a->b" in out
+    assert "flow b->a" not in out
+    _, both, _ = run(file, "--clusters", "a,b")
+    assert "flow b->a" in both
+    code, out, _ = run(file, "--clusters", "c")
+    assert code == 1
+    assert "--clusters names c" in out
+
+
+def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
+    """Square brackets in values are no markup."""
+    report = examine(MirrorConfig.load(file), [], connect=False)
+    screen = io.StringIO()
+    print_tables(report, Console(file=screen, width=200, force_terminal=False))
+    text = screen.getvalue()
+    assert "line 6 'a->b.topics'" in text
+    assert "line 5 'topics'" in text
+    assert "local[2,4]" in text
+    assert "did you mean topics?" in text
+
+
+def test_connecting_waits_for_a_file_without_errors(file: Path) -> None:
+    """No broker is asked while the file itself is wrong."""
+    file.write_text(FILE + "tasks.max=0\n")
+    assert examine(MirrorConfig.load(file), [], connect=True).clusters == ()
+
+
+def test_what_was_reached_is_printed() -> None:
+    """Address, version, security; what cannot be reached, what is missing."""
+    good = ClusterReport(ClusterProbe("a", brokers=(BrokerProbe(1, "h:1", version="4.3"),)))
+    bad = ClusterReport(
+        ClusterProbe(
+            "b",
+            brokers=(BrokerProbe(2, "inner:9092", error="it cannot be reached"),),
+            silent_bootstrap=("x:1",),
+        )
+    )
+    denied = ClusterReport(good.probe, missing=("READ on topic 't' is not granted.",))
+    lines = list(plain_lines(CheckReport("f", (), (), (), (good, bad, denied))))
+    assert lines == [
+        "cluster a (PLAINTEXT)",
+        "    broker 1 at h:1: Kafka 4.3",
+        "    permissions: nothing is missing",
+        "cluster b (PLAINTEXT)",
+        "    warning: bootstrap address x:1 does not answer.",
+        "    broker 2 at inner:9092: error: it cannot be reached.",
+        "cluster a (PLAINTEXT)",
+        "    broker 1 at h:1: Kafka 4.3",
+        "    missing permission: READ on topic 't' is not granted.",
+        "f: enabled flows: 0, errors: 0, warnings: 0; not all is well with b, a",
+    ]
+    assert not CheckReport("f", (), (), (), (bad,)).ok
+    assert not CheckReport("f", (), (), (), (denied,)).ok
+    assert CheckReport("f", (), (), (), (good,)).ok
+
+
+def test_a_cluster_that_is_not_there_is_named(file: Path) -> None:
+    """Port 1 of the loopback refuses at once."""
+    file.write_text(FILE.replace("a1:9092", "127.0.0.1:1").replace("b1:9092", "127.0.0.1:1"))
+    code, out, _ = run(file, "--connect")
+    assert code == 1
+    assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "check a.bootstrap.servers" in out
+
+
+def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
+    """It accepts connections and stays silent, as a TLS listener would."""
+    config = MirrorConfig.load(file)
+    connection = config.flow_settings(config.pairs()[0]).source_admin
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        silent = replace(connection, bootstrap_servers=("127.0.0.1:1", address))
+        probe = probe_cluster(silent, timeout_seconds=0.5)
+    assert not probe.reachable
+    assert probe.error.startswith(f"{address} accepts connections but does not answer")

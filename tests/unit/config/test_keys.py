@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key table is complete, agrees with itself and with the reference page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkmirror.config.key import Key
+from sparkmirror.config.keys import (
+    CLIENT,
+    CONNECTOR,
+    GLOBAL_CONNECTOR_NAMES,
+    IGNORED,
+    SECURITY,
+    WORKER,
+    all_keys,
+    differing_defaults,
+    is_secret,
+    nearest,
+)
+from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.mirror_config import MirrorConfig
+
+ROOT = Path(__file__).parents[3]
+# What the four tables of MM2's own documentation name, defaults included (4.4).
+MM2 = {
+    "replication.policy.separator": ".",
+    "topics": ".*",
+    "topics.exclude": r"mm2.*\.internal, .*\.replica, __.*",
+    "refresh.topics.interval.seconds": "600",
+    "sync.topic.configs.interval.seconds": "600",
+    "sync.topic.acls.interval.seconds": "600",
+    "replication.factor": "2",
+    "offset-syncs.topic.replication.factor": "3",
+    "offset-syncs.topic.location": "source",
+    "offset.lag.max": "100",
+    "groups.exclude": "console-consumer-.*, connect-.*, __.*",
+    "refresh.groups.interval.seconds": "600",
+    "emit.checkpoints.interval.seconds": "60",
+    "sync.group.offsets.enabled": "false",
+    "sync.group.offsets.interval.seconds": "60",
+    "checkpoints.topic.replication.factor": "3",
+    "emit.heartbeats.interval.seconds": "1",
+    "heartbeats.topic.replication.factor": "3",
+    "admin.timeout.ms": "60000",
+    "tasks.max": "1",
+    "offset.storage.partitions": "25",
+    "status.storage.partitions": "5",
+    "offset.storage.replication.factor": "3",
+    "offset.flush.interval.ms": "60000",
+    "exactly.once.source.support": "disabled",
+}
+
+
+@pytest.mark.parametrize("key", list(all_keys()), ids=lambda key: key.name)
+def test_a_key_has_a_doc_sentence_and_a_valid_default(key: Key) -> None:
+    """A sentence ends with a full stop; a differing default has its reason."""
+    assert key.doc.endswith(".")
+    assert len(key.doc) > 15
+    assert (key.mm2_default is None) == (key.reason == "")
+    if key.default is not None:
+        key.default_value()
+
+
+@pytest.mark.parametrize("name", MM2)
+def test_a_default_is_mm2s_or_says_what_mm2s_is(name: str) -> None:
+    """No default differs in silence."""
+    key = (CONNECTOR | WORKER)[name]
+    assert MM2[name] == (key.default if key.mm2_default is None else key.mm2_default)
+
+
+def test_the_defaults_that_differ_are_these() -> None:
+    """A new difference must be meant."""
+    assert {key.name for key in differing_defaults()} == {
+        "refresh.topics.interval.seconds",
+        "sync.topic.configs.interval.seconds",
+        "sync.topic.acls.interval.seconds",
+        "refresh.groups.interval.seconds",
+        "emit.checkpoints.interval.seconds",
+        "sync.group.offsets.interval.seconds",
+        "replication.factor",
+        "offset-syncs.topic.replication.factor",
+        "checkpoints.topic.replication.factor",
+        "heartbeats.topic.replication.factor",
+        "offset.storage.replication.factor",
+        "status.storage.replication.factor",
+        "config.storage.replication.factor",
+        "offset.flush.interval.ms",
+        "send.buffer.bytes",
+        "receive.buffer.bytes",
+        "isolation.level",
+        "max.request.size",
+        "max.in.flight.requests.per.connection",
+    }
+
+
+def test_the_client_set_has_mm2s_68_names() -> None:
+    """19 ssl keys, 47 sasl keys, the addresses and the protocol."""
+    assert len(CLIENT_NAMES) == 68
+    assert sum(name.startswith("ssl.") for name in CLIENT_NAMES) == 19
+    assert sum(name.startswith("sasl.") for name in CLIENT_NAMES) == 47
+    assert set(SECURITY) == CLIENT_NAMES
+
+
+def test_no_name_is_both_used_and_ignored() -> None:
+    """Each client key has one meaning per role."""
+    for role, names in IGNORED.items():
+        assert not names.keys() & CLIENT[role].keys()
+
+
+def test_names_that_mm2_drops_globally_are_dropped() -> None:
+    """They are known, but only for one flow."""
+    for name in ("use.defaults.from", "exactly.once.support", "bootstrap.servers"):
+        assert name not in GLOBAL_CONNECTOR_NAMES
+    assert {"consumer.poll.timeout.ms", "admin.timeout.ms", "ssl.protocol"} < GLOBAL_CONNECTOR_NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("sasl.jaas.config", True),
+        ("primary.sasl.jaas.config", True),
+        ("a->b.source.consumer.ssl.keystore.password", True),
+        ("sasl.oauthbearer.client.credentials.client.secret", True),
+        ("ssl.truststore.location", False),
+        ("bootstrap.servers", False),
+        ("topics", False),
+    ],
+)
+def test_secrets_are_known_by_the_type_of_their_key(name: str, secret: bool) -> None:
+    """Under any prefix."""
+    assert secret == is_secret(name)
+
+
+def test_the_nearest_name_is_near() -> None:
+    """Nothing is suggested for names that resemble none."""
+    assert nearest("topcs", CONNECTOR) == "topics"
+    assert nearest("completely.different.words", CONNECTOR) is None
+
+
+def test_the_reference_page_is_not_stale() -> None:
+    """`make docs` writes it anew."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    written = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert reference.page() == written
+    for key in all_keys():
+        assert f"`{key.name}`" in written
+
+
+def test_the_examples_of_the_page_work() -> None:
+    """The file has no problem and the policy does what its comment says."""
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
+    assert MirrorConfig.parse(example).problems() == []
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(source, scope)  # noqa: S102 - our own page
+    policy = scope["SuffixPolicy"]()
+    assert policy.format_remote_topic("source", "orders") == "orders.source"
+    assert policy.topic_source("orders.source") == "source"
+    assert policy.original_topic("orders.west.east") == "orders"

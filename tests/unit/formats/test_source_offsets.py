@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and values of the offsets topic: exact when written, tolerant when read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.errors import WireError
+from sparkmirror.formats.source_offsets import SourceOffset, SourcePartition
+from sparkmirror.model import TopicPartition
+
+names = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=80)
+source_partitions = st.builds(
+    SourcePartition, names, names, st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+)
+
+
+@given(source_partitions)
+def test_a_key_comes_back(partition: SourcePartition) -> None:
+    """Decoding undoes encoding, for any connector, alias and topic."""
+    assert SourcePartition.from_key(partition.key()) == partition
+
+
+@given(st.builds(SourceOffset, st.integers(-1), st.none() | st.integers(0)))
+def test_a_value_comes_back(offset: SourceOffset) -> None:
+    """Decoding undoes encoding, with and without a downstream offset."""
+    assert SourceOffset.from_value(offset.value()) == offset
+
+
+def test_other_alphabets_are_written_as_they_are() -> None:
+    """Java does not escape what is not ASCII, and keys are compared as bytes."""
+    key = SourcePartition("Spiegel-ü", "köln", TopicPartition("t", 0)).key()
+    assert key == '["Spiegel-ü",{"cluster":"köln","partition":0,"topic":"t"}]'.encode()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'["c",{"partition":0,"cluster":"a","topic":"t"}]',
+        b'["c", {"cluster":"a","partition":0,"topic":"t"}]',
+        b'["c",{"cluster":"a","partition":0,"topic":"t","more":1}]',
+        b'["c",{"cluster":"a","partition":0.0,"topic":"t"}]',
+        b'["c",{"cluster":"a","partition":true,"topic":"t"}]',
+        b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"a","targetClusterAlias":"b"}]',
+        b'["MirrorCheckpointConnector",{"partition":0,"topic":"a.t","group":"g"}]',
+        b'["c",{"cluster":"a","partition":0,"topic":"t"},1]',
+        b'{"cluster":"a"}',
+        b"[1,2]",
+        b"no json",
+        b"\xff",
+        b"",
+    ],
+)
+def test_a_key_that_java_would_not_find_is_not_ours(key: bytes) -> None:
+    """Look-ups compare bytes, so a key in another order or spelling belongs to nobody."""
+    assert SourcePartition.from_key(key) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b'{"offset":41}', SourceOffset(41)),
+        (b'{"offset":41,"downstream":777}', SourceOffset(41, 777)),
+        (b'{"downstream":777,"offset":41}', SourceOffset(41, 777)),
+        (b'{ "offset": 41, "someday": {"a": [1]} }', SourceOffset(41)),
+        (b'{"offset":41,"downstream":null}', SourceOffset(41)),
+        (b'{"offset":41,"downstream":"soon"}', SourceOffset(41)),
+    ],
+)
+def test_a_value_with_other_fields_is_understood(value: bytes, expected: SourceOffset) -> None:
+    """Only the offset must be there; what else a value holds may change."""
+    assert SourceOffset.from_value(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [b"{}", b'{"offset":"41"}', b'{"offset":4.5}', b'{"offset":true}', b"41", b"nonsense"]
+)
+def test_a_value_without_an_offset_is_an_error(value: bytes) -> None:
+    """A position that cannot be read is not taken for none, which would copy everything again."""
+    with pytest.raises(WireError, match="A stored offset"):
+        SourceOffset.from_value(value)

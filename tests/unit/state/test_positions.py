@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions as records: what a task writes is what the next run reads."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.errors import WireError
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.positions import (
+    PositionRecord,
+    StoredPosition,
+    position_record,
+    positions_from,
+)
+
+CONNECTOR = "MirrorSourceConnector"
+ORDERS = TopicPartition("orders", 3)
+
+
+def read(records: list[PositionRecord], partitions: int = 25) -> dict[TopicPartition, object]:
+    """The positions of source cluster a."""
+    return dict(positions_from(records, CONNECTOR, "a", partitions))
+
+
+def write(position: StoredPosition | None, cluster: str = "a") -> PositionRecord:
+    """A record for partition 3 of orders."""
+    return position_record(CONNECTOR, cluster, ORDERS, position, 25)
+
+
+@given(
+    st.dictionaries(
+        st.builds(TopicPartition, st.text("abc.-", min_size=1), st.integers(0, 9)),
+        st.builds(StoredPosition, st.integers(0), st.none() | st.integers(0)),
+    ),
+    st.integers(1, 50),
+)
+def test_written_positions_are_read_back(
+    positions: dict[TopicPartition, StoredPosition], partitions: int
+) -> None:
+    """Every position comes back as it was written."""
+    records = [
+        position_record(CONNECTOR, "a", tp, position, partitions)
+        for tp, position in positions.items()
+    ]
+    assert read(records, partitions) == positions
+
+
+def test_the_latest_record_of_a_key_counts() -> None:
+    """An uncompacted log holds older positions in front of the latest."""
+    assert read([write(StoredPosition(1)), write(StoredPosition(9, 90))]) == {
+        ORDERS: StoredPosition(9, 90)
+    }
+
+
+def test_a_tombstone_deletes_a_position() -> None:
+    """After a deletion the partition has no stored position."""
+    assert read([write(StoredPosition(1)), write(None)]) == {}
+
+
+def test_a_position_after_a_tombstone_counts() -> None:
+    """A deletion holds only until the next record."""
+    assert read([write(None), write(StoredPosition(2))]) == {ORDERS: StoredPosition(2)}
+
+
+def test_other_clusters_and_connectors_are_passed_over() -> None:
+    """A shared offsets topic holds positions of flows that are none of our business."""
+    others = [
+        write(StoredPosition(5), cluster="b"),
+        position_record("Another", "a", ORDERS, StoredPosition(6), 25),
+        PositionRecord(b"not json", b"{}", 0),
+        PositionRecord(b'["Another",{"file":"x"}]', b"not even json", 0),
+    ]
+    assert read([write(StoredPosition(1)), *others]) == {ORDERS: StoredPosition(1)}
+
+
+def test_the_copy_in_its_own_partition_wins() -> None:
+    """After the topic was grown an old copy stays where Java no longer writes."""
+    stale = write(StoredPosition(1))._replace(partition=(write(None).partition + 1) % 25)
+    assert read([write(StoredPosition(8)), stale]) == {ORDERS: StoredPosition(8)}
+    assert read([stale]) == {ORDERS: StoredPosition(1)}
+
+
+def test_an_unreadable_position_stops_the_flow() -> None:
+    """Guessing would lose or repeat records, so the sentence names the partition."""
+    broken = write(StoredPosition(1))._replace(value=b"{}")
+    with pytest.raises(WireError, match="orders-3 of cluster 'a'"):
+        read([broken])
+
+
+def test_executors_import_no_client_and_no_spark() -> None:
+    """Tasks encode positions themselves; their start must not pay for other libraries."""
+    code = (
+        "import sys, sparkmirror.state.positions;"
+        "sys.exit(any(m.split('.')[0] in ('kafka', 'pyspark') for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which internal topics a pair gets on which side, from the property file on."""
+
+import pytest
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.model import Flow
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.topology.internal_topics import InternalTopic, internal_topics
+
+FILE = """
+clusters = a, b
+a.bootstrap.servers = 127.0.0.1:1
+b.bootstrap.servers = 127.0.0.1:2
+a->b.enabled = true
+"""
+STORAGE = {
+    ("target", "mm2-configs.a.internal", 1),
+    ("target", "mm2-offsets.a.internal", 25),
+    ("target", "mm2-status.a.internal", 5),
+}
+HEARTBEATS = ("target", "heartbeats", 1)
+CHECKPOINTS = ("target", "a.checkpoints.internal", 1)
+SYNCS_ON_SOURCE = ("source", "mm2-offset-syncs.b.internal", 1)
+SYNCS_ON_TARGET = ("target", "mm2-offset-syncs.a.internal", 1)
+
+
+def planned(extra: str = "", flow: Flow | None = None) -> tuple[InternalTopic, ...]:
+    """The internal topics of a flow, a->b by default, under the file with a few lines more."""
+    flow = flow or Flow("a", "b")
+    settings = MirrorConfig.parse(FILE + extra).flow_settings(flow)
+    return internal_topics(settings, load_policy(settings.policy, flow).replication)
+
+
+def shapes(topics: tuple[InternalTopic, ...]) -> set[tuple[str, str, int]]:
+    """Side, name and partitions of each topic."""
+    return {(topic.side.value, topic.name, topic.partitions) for topic in topics}
+
+
+def test_an_enabled_pair_gets_all_topics() -> None:
+    """Offset syncs live on the source and are named after the other cluster."""
+    assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE}
+
+
+def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
+    """MM2 runs the heartbeat connector for every pair."""
+    expected = {(side, name.replace(".a.", ".b."), count) for side, name, count in STORAGE}
+    assert shapes(planned(flow=Flow("b", "a"))) == expected | {HEARTBEATS}
+
+
+@pytest.mark.parametrize(
+    ("line", "gone", "added"),
+    [
+        ("a->b.emit.heartbeats.enabled = false", set(), set()),
+        ("a->b.emit.checkpoints.enabled = false", {CHECKPOINTS}, set()),
+        ("a->b.emit.offset-syncs.enabled = false", {CHECKPOINTS, SYNCS_ON_SOURCE}, set()),
+        ("a->b.offset-syncs.topic.location = target", {SYNCS_ON_SOURCE}, {SYNCS_ON_TARGET}),
+        (
+            "offset.storage.partitions = 7",
+            {("target", "mm2-offsets.a.internal", 25)},
+            {("target", "mm2-offsets.a.internal", 7)},
+        ),
+        (
+            "b.status.storage.topic = st",
+            {("target", "mm2-status.a.internal", 5)},
+            {("target", "st", 5)},
+        ),
+    ],
+)
+def test_the_file_decides(
+    line: str, gone: set[tuple[str, str, int]], added: set[tuple[str, str, int]]
+) -> None:
+    """Keys that move, resize or drop internal topics do so as in MM2."""
+    everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE}
+    assert shapes(planned(line)) == (everything - gone) | added
+
+
+def test_storage_topics_know_the_keys_that_name_them() -> None:
+    """Error sentences tell the user which key to change."""
+    keys = {topic.name: topic.storage_key for topic in planned()}
+    assert keys["mm2-offsets.a.internal"] == "offset.storage.topic"
+    assert keys["mm2-status.a.internal"] == "status.storage.topic"
+    assert keys["mm2-configs.a.internal"] == "config.storage.topic"
+    assert keys["heartbeats"] is None
+
+
+def test_unset_factors_prefer_mm2s_defaults() -> None:
+    """All internal topics have three replicas in MM2."""
+    assert {topic.factor.preferred for topic in planned()} == {3}
+    assert {topic.factor.value for topic in planned()} == {None}
