@@ -17,7 +17,7 @@ demo: setup ## two real clusters, orders flowing between them, for a minute
 
 test: setup lint ## lint, then the unit, Spark and integration suites
 	@$(BIN)/sparkmirror local fetch
-	@$(BIN)/python -m pytest tests/unit tests/spark tests/integration
+	@$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/integration
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .
@@ -26,7 +26,7 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/lint-imports
 
 unit: setup ## fast tests, no JVM
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest tests/unit tests/contract
 
 spark: setup ## tests that start Spark
 	@$(BIN)/python -m pytest tests/spark

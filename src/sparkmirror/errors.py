@@ -3,14 +3,14 @@
 
 SparkmirrorError
 ├── ConfigError            the file, a key or a value is wrong; fixing it needs a person
-├── SetupError             the machine lacks something (Java, a free port, a writable directory, a registry)
+├── SetupError             the machine lacks something (Java, a port, a directory, a registry)
 ├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
-│   └── ReplicationFactorError a configured replication factor that the cluster cannot hold
+│   └── ReplicationFactorError a replication factor that the cluster cannot hold
 ├── WireError              bytes that are not what the protocol says
-│   └── CorruptRecordBatchError    a record batch whose CRC or framing is wrong (retriable: fetch again)
-└── LeaseLostError         a task has not heard from its driver in time (retriable: Spark runs it again)
+│   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
+└── LeaseLostError         a task has not heard from its driver in time (retriable)
 
 `retriable` on the class (or the instance) is the only thing retry code may ask.
 """

@@ -84,6 +84,19 @@ def test_source_offset_values_are_those_of_connect() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "partition"),
+    [
+        (b'["MirrorSourceConnector",{"cluster":"a","partition":0,"topic":"orders"}]', 20),
+        (b'["MirrorSourceConnector",{"cluster":"a","partition":1,"topic":"orders"}]', 5),
+        (b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"a","targetClusterAlias":"b"}]', 23),
+    ],
+)
+def test_keys_lie_where_java_put_them(key: bytes, partition: int) -> None:
+    """Keys and their partitions of 25 as found in mm2-offsets.a.internal after Java MM2 4.3.1."""
+    assert partition_for(key, 25) == partition
+
+
+@pytest.mark.parametrize(
     ("key", "expected"),
     [
         (b"21", -973932308),

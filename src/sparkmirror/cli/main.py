@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sparkmirror import __version__
+from sparkmirror.cli.check import check
+from sparkmirror.cli.local import app as local_app
 
 app = typer.Typer(
     name="sparkmirror",
@@ -60,9 +63,49 @@ def run(
     raise typer.Exit(run_file(file, clusters=tuple(clusters or ()), once=once, master=master))
 
 
+@app.command(
+    epilog="Examples:  sparkmirror demo  |  sparkmirror demo --duration 20  |  "
+    "sparkmirror demo --keep"
+)
+def demo(
+    *,
+    duration: Annotated[float, typer.Option(min=1, help="Seconds of made-up orders.")] = 60,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the clusters running afterwards.")
+    ] = False,
+) -> None:
+    """Watch made-up orders flow between two real Kafka clusters on this machine."""
+    from sparkmirror.cli.demo import demo as show  # noqa: PLC0415 - as above
+
+    raise typer.Exit(show(duration=duration, keep=keep))
+
+
+app.command(
+    epilog="Examples:  sparkmirror check mm2.properties  |  "
+    "sparkmirror check mm2.properties --connect  |  sparkmirror check mm2.properties --json"
+)(check)
+app.add_typer(local_app, name="local")
+
+
+def _as_typed(arguments: list[str]) -> list[str]:
+    """MM2's spelling `--clusters a b` (after the file) as the option repeated."""
+    if "--clusters" not in arguments:
+        return arguments
+    at = arguments.index("--clusters")
+    if len([word for word in arguments[:at] if not word.startswith("-")]) < 2:  # noqa: PLR2004
+        return arguments  # the file is still to come: the next word alone is the cluster
+    spelled: list[str] = []
+    rest = iter(arguments[at + 1 :])
+    for word in rest:
+        if word.startswith("-"):
+            return [*arguments[:at], *spelled, word, *rest]
+        spelled += ["--clusters", word]
+    return [*arguments[:at], *spelled]
+
+
 def main() -> None:
     """The console script."""
-    app()
+    app(args=_as_typed(sys.argv[1:]))
 
 
 if __name__ == "__main__":

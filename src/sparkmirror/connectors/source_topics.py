@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -153,7 +152,10 @@ class SourceTopics:
             if outcome.error is None:
                 made.add(topic)
             self._mark(topic, str(outcome.error) if outcome.error else "")
-        return remote | _wait_for(target, made) if made else remote
+        if made:
+            target.await_topics(sorted(made), _NEW_TOPIC_SECONDS)
+            remote |= target.topics(sorted(made)).found
+        return remote
 
     def _report_refused(self, failed: Mapping[str, BrokerError]) -> None:
         for topic, error in failed.items():
@@ -188,13 +190,3 @@ class SourceTopics:
         before, self.current = self.current, tuple(partitions)
         if before is not None and before != self.current:
             self._on_change()
-
-
-def _wait_for(target: ClusterAdmin, topics: set[str]) -> dict[str, TopicDescription]:
-    """New topics as soon as the brokers serve them: creation answers a little earlier."""
-    deadline = time.monotonic() + _NEW_TOPIC_SECONDS
-    while True:
-        found = target.topics(sorted(topics)).found
-        if len(found) == len(topics) or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)

@@ -84,6 +84,11 @@ class LocalBroker:
         self._end_watch()
         return False
 
+    @property
+    def stopped_on_request(self) -> bool:
+        """Whether it has ended, and cleanly, because somebody asked it to."""
+        return self._process is not None and self._process.returncode in _CLEAN_ENDS
+
     def hold_ports(self, *, others: bool = False) -> None:
         """Take both ports; `others` gives up free-choice ports for different ones."""
         for port in (self._port, self._controller_port):

@@ -37,6 +37,11 @@ class BrokerEntry:
     log: str
 
     @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
     def process(self) -> ProcessIdentity:
         """The broker's process, alive or not."""
         return ProcessIdentity(self.pid, self.started)
@@ -60,7 +65,7 @@ class ClusterEntry:
     @property
     def bootstrap_servers(self) -> str:
         """Every broker's host:port, comma-separated."""
-        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
+        return ",".join(broker.address for broker in self.brokers)
 
     @property
     def alive(self) -> bool:
@@ -90,8 +95,9 @@ class Fleet:
         with self._locked():
             for entry in self.clusters():
                 if entry.name in names and entry.alive:
+                    where = entry.bootstrap_servers
                     raise SetupError(
-                        f"The local cluster {entry.name} already runs at {entry.bootstrap_servers}.",
+                        f"The local cluster {entry.name} already runs at {where}.",
                         remedy="Use it, stop it with `sparkmirror local down`, or choose --data.",
                     )
             clusters = [
@@ -111,24 +117,20 @@ class Fleet:
         return clusters
 
     def stop(self, names: Iterable[str] | None = None) -> list[str]:
-        """Stop the named clusters (all without names) and forget them; the names of those stopped."""
-        if not self._state.exists() and names is None:
-            return []
-        entries = self.clusters()
-        wanted = [self.find(name) for name in names] if names is not None else entries
+        """Stop the named clusters, or all of them, and forget them; the names of those."""
+        wanted = self.clusters() if names is None else [self.find(name) for name in names]
         stop_processes(
             (broker.process for entry in wanted for broker in entry.brokers),
             timeout_seconds=_STOP_SECONDS,
         )
-        stopped = [entry.name for entry in wanted]
-        self.forget(stopped)
-        return stopped
+        self.forget(wanted)
+        return [entry.name for entry in wanted]
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Take clusters out of the state file."""
-        gone = set(names)
-        with self._locked():
-            self._write([entry for entry in self.clusters() if entry.name not in gone])
+    def forget(self, entries: Sequence[ClusterEntry]) -> None:
+        """Take clusters out of the state file, unless other brokers bear their names by now."""
+        if entries:
+            with self._locked():
+                self._write([entry for entry in self.clusters() if entry not in entries])
 
     def clusters(self) -> list[ClusterEntry]:
         """What the state file says, by name."""

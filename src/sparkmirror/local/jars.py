@@ -102,9 +102,10 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
     what = f"Kafka {version} ({jar_set} jars)"
     console = Console(stderr=True)
+    announcement = f"Fetching {what} from Maven Central, once; this takes about a minute ..."
     if not console.is_terminal:
-        log.info(f"Fetching {what} from Maven Central into {directory}")
-    with console.status(f"Fetching {what} from Maven Central, once; this takes about a minute"):
+        console.print(announcement, soft_wrap=True)
+    with console.status(announcement):
         for attempt in range(1, _TRIES + 1):
             complaint = _fetch_once(java, version, jar_set, directory)
             if complaint is None:

@@ -133,8 +133,9 @@ class KafkaTools:
                 known = membership(host, int(port), topic=topic)
                 if known is not None:
                     return known
+        whose = "" if self.name == self.bootstrap_servers else f"of {self.name} "
         raise UnreachableError(
-            f"No broker of {self.name} answers at {self.bootstrap_servers}; "
+            f"No broker {whose}answers at {self.bootstrap_servers}; "
             "check the address and that the cluster is up.",
             cluster=self.name,
         )
@@ -162,21 +163,19 @@ class KafkaTools:
         )
 
     def attach(self, tool: str, *arguments: str) -> None:
-        """Run a tool on this process's own streams until it ends or Ctrl-C; what it reports counts."""
+        """Run a tool on this process's own input and output until it ends or Ctrl-C."""
         self.answer()
         process = subprocess.Popen(
             self.command(tool, *arguments), stderr=subprocess.PIPE, text=True
         )
-        reported: list[str] = []
+        text = ""
         with process:
             try:
-                for line in process.stderr or ():
-                    reported.append(line)
+                _, text = process.communicate()
             except KeyboardInterrupt:
                 # The tool may have had it from the terminal already; a second one does no harm.
                 process.send_signal(signal.SIGINT)
                 raise
-        text = "".join(reported)
         if process.returncode != 0 or " ERROR " in text:
             raise self._failure(tool, text)
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror demo`: two real clusters, made-up orders, a flow between them, and a look at it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from sparkmirror.app import Application
+from sparkmirror.class_archive import build
+from sparkmirror.cli.orders import OrderProducer
+from sparkmirror.cli.run import set_up_logging
+from sparkmirror.cli.view import View, choose_view, human
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.local.cache import cache_directory, writable
+from sparkmirror.local.fleet import Fleet
+from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
+from sparkmirror.model import TopicPartition
+
+TOPIC, REMOTE, PARTITIONS = "orders", "source.orders", 4
+_PER_SECOND = 200
+_CATCH_UP_SECONDS = 30.0
+_LOOK_SECONDS = 0.25
+
+
+def demo(*, duration: float, keep: bool) -> int:
+    """Run the demo; 0 if both sides hold the same number of orders in the end."""
+    console = Console()
+    set_up_logging(console)
+    try:
+        data = Path(tempfile.mkdtemp(dir=writable(cache_directory() / "demo")))
+    except SparkmirrorError as error:
+        console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
+        return 1
+    fleet = Fleet(data)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    started = time.monotonic()
+    try:
+        source, target = _clusters(console, fleet, keep=keep)
+        matches = _flow(console, data, source, target, duration, stop)
+    except SparkmirrorError as error:
+        console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
+        return 1
+    finally:
+        if not keep:
+            fleet.stop()
+            shutil.rmtree(data, ignore_errors=True)
+    console.print(f"Done in {time.monotonic() - started:.0f} s.", highlight=False)
+    if keep:
+        console.print(
+            f"The clusters go on running. Stop them with: sparkmirror local down --data {data}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return 0 if matches else 1
+
+
+def _clusters(console: Console, fleet: Fleet, *, keep: bool) -> tuple[str, str]:
+    with console.status("Kafka's jars ..."):
+        kafka_classpath()
+    with console.status("Spark's class-data archive (once) ..."):
+        build()
+    with console.status("Two Kafka clusters ..."):
+        clusters = fleet.start(
+            ["source", "target"], brokers=1, version=DEFAULT_KAFKA, first_port=None, detached=keep
+        )
+    for cluster in clusters:
+        console.print(
+            f"Cluster {cluster.name:<7} Kafka {DEFAULT_KAFKA} at {cluster.bootstrap_servers}",
+            highlight=False,
+        )
+    return clusters[0].bootstrap_servers, clusters[1].bootstrap_servers
+
+
+def _flow(
+    console: Console, data: Path, source: str, target: str, duration: float, stop: threading.Event
+) -> bool:
+    with _admin("source", source) as admin:
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
+        admin.await_topics([TOPIC], 10)
+    file = data / "mm2.properties"
+    file.write_text(
+        "clusters = source, target\n"
+        f"source.bootstrap.servers = {source}\n"
+        f"target.bootstrap.servers = {target}\n"
+        "source->target.enabled = true\n"
+        f"source->target.topics = {TOPIC}\n"
+    )
+    console.print(f"The flow:  sparkmirror run {file}", highlight=False, soft_wrap=True)
+    console.print(
+        f"Look at the copy in another terminal:  sparkmirror local consume {target} {REMOTE}\n"
+        f"and at the topics:                     sparkmirror local topics {target}\n",
+        highlight=False,
+        soft_wrap=True,
+    )
+    orders = OrderProducer(source, TOPIC, _PER_SECOND, seed=1)
+    application = Application(MirrorConfig.load(file))
+    view = choose_view(console)
+    orders.start()
+    application.start()
+    with view:
+        _watch(application, view, stop, duration)
+        orders.stop()
+        deadline = time.monotonic() + _CATCH_UP_SECONDS
+        while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
+            view.show(application.snapshots())
+            time.sleep(_LOOK_SECONDS)
+        view.show(application.snapshots())
+    latency = next(one for one in application.snapshots() if one.topics)
+    application.stop()
+    there, here = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
+    _summarise(console, there, here, latency.latency_p50_ms, latency.latency_p99_ms)
+    return there == here
+
+
+def _watch(application: Application, view: View, stop: threading.Event, duration: float) -> None:
+    end = time.monotonic() + duration
+    while time.monotonic() < end and not stop.wait(_LOOK_SECONDS):
+        view.show(application.snapshots())
+        failure = application.failure()
+        if failure is not None:
+            raise SparkmirrorError(f"Spark did not start: {failure}")
+
+
+def _admin(alias: str, servers: str) -> ClusterAdmin:
+    return ClusterAdmin(ConnectionSettings(alias, tuple(servers.split(",")), "demo"))
+
+
+def _count(servers: str, alias: str, topic: str) -> int:
+    partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    with _admin(alias, servers) as admin:
+        return sum(admin.end_offsets(partitions, "read_uncommitted").found.values())
+
+
+def _summarise(
+    console: Console, there: int, here: int, p50: float | None, p99: float | None
+) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("cluster", "topic"):
+        table.add_column(name)
+    table.add_column("records", justify="right")
+    table.add_row("source", TOPIC, human(there))
+    table.add_row("target", REMOTE, human(here))
+    console.print()
+    console.print(table)
+    if there == here:
+        console.print("Every order arrived.", style="green")
+    else:
+        console.print(f"{there - here} orders are missing on the target.", style="red")
+    if p50 is not None and p99 is not None:
+        console.print(
+            f"From an order's timestamp to the target's acknowledgement, last ten seconds: "
+            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
+            highlight=False,
+        )

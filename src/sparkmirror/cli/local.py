@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror local`: real Kafka clusters on this machine, and a look into them or any others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from sparkmirror.errors import SetupError, SparkmirrorError
+from sparkmirror.local.cache import cache_directory
+from sparkmirror.local.cluster import MOST_BROKERS, LocalCluster
+from sparkmirror.local.fleet import ClusterEntry, Fleet
+from sparkmirror.local.jars import DEFAULT_KAFKA, TRIED_KAFKA, JarSet, kafka_classpath
+from sparkmirror.local.tools import (
+    CONSOLE_CONSUMER,
+    CONSOLE_PRODUCER,
+    KafkaTools,
+    consume_arguments,
+    produce_arguments,
+)
+
+_LOOK_SECONDS = 0.5
+_FAILED = 1
+
+
+class _Root(TyperGroup):
+    """The one place where an error of ours becomes a sentence and an exit code."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override] # click's own type
+        try:
+            return super().invoke(ctx)
+        except SparkmirrorError as error:
+            typer.echo(f"sparkmirror local: {error}", err=True)
+            raise typer.Exit(_FAILED) from error
+
+
+app = typer.Typer(
+    cls=_Root,
+    name="local",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Real Kafka clusters on this machine: start, stop and look into them.",
+    epilog="Examples:  sparkmirror local up  |  sparkmirror local up --clusters a,b --brokers 3 "
+    "--detach  |  sparkmirror local topics source  |  sparkmirror local down",
+)
+
+_Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Directory of the clusters' data, logs and state.", show_default="the cache"
+    ),
+]
+_Cluster = Annotated[
+    str, typer.Argument(metavar="CLUSTER", help="A running local cluster, or host:port.")
+]
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+_Keys = Annotated[bool, typer.Option("--keys", help="Lines are key, tab, value.")]
+
+
+@app.command(epilog="Example:  sparkmirror local fetch --kafka 4.3.1 --kafka 3.9.2")
+def fetch(
+    *,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option("--kafka", metavar="VERSION", help=f"Version; default {DEFAULT_KAFKA}."),
+    ] = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also Kafka Connect and Java's MirrorMaker 2.")
+    ] = False,
+) -> None:
+    """Make sure that Kafka's jars are in the cache."""
+    for version in kafka or [DEFAULT_KAFKA]:
+        for jar_set in JarSet if connect else [JarSet.BROKER]:
+            jars = kafka_classpath(version, jar_set)
+            typer.echo(f"Kafka {version} ({jar_set}): {len(jars)} jars in {jars[0].parent}")
+
+
+@app.command(
+    epilog="Examples:  sparkmirror local up  |  sparkmirror local up --port 19092  |  "
+    "sparkmirror local up --clusters a,b,c --brokers 3 --detach"
+)
+def up(
+    *,
+    clusters: Annotated[
+        str, typer.Option(metavar="NAMES", help="Names, with commas between.")
+    ] = "source,target",
+    brokers: Annotated[
+        int, typer.Option(min=1, max=MOST_BROKERS, help="Brokers of each cluster.")
+    ] = 1,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port of the first broker; the others follow. Default: free ports.",
+        ),
+    ] = None,
+    kafka: Annotated[
+        str, typer.Option(metavar="VERSION", help=f"Tried: {', '.join(TRIED_KAFKA)}.")
+    ] = DEFAULT_KAFKA,
+    data: _Data = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave them running; `down` stops them.")
+    ] = False,
+) -> None:
+    """Start clusters; without --detach they run until Ctrl-C."""
+    fleet = _fleet(data)
+    names = [name.strip() for name in clusters.split(",")]
+    with _interruptible():
+        started = fleet.start(
+            names, brokers=brokers, version=kafka, first_port=port, detached=detach
+        )
+        entries = [fleet.find(name) for name in names]
+        _show(entries)
+        if detach:
+            typer.echo("Left running; `sparkmirror local down` stops them.", err=True)
+            return
+        try:
+            typer.echo("Running; Ctrl-C stops them.", err=True)
+            _watch(started)
+        finally:
+            typer.echo("Stopping.", err=True)
+            for cluster in started:
+                cluster.stop()
+            fleet.forget(entries)
+
+
+@app.command(epilog="Examples:  sparkmirror local down  |  sparkmirror local down source")
+def down(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Default: all of them.")
+    ] = None,
+    *,
+    data: _Data = None,
+) -> None:
+    """Stop clusters; their data and logs stay."""
+    stopped = _fleet(data).stop(names or None)
+    typer.echo(f"Stopped {', '.join(stopped)}." if stopped else "No local cluster runs.")
+
+
+@app.command(epilog="Example:  sparkmirror local status --json")
+def status(
+    *,
+    data: _Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show clusters, brokers, ports and logs."""
+    entries = _fleet(data).clusters()
+    if as_json:
+        typer.echo(json.dumps([_described(entry) for entry in entries], indent=2))
+    elif entries:
+        _show(entries)
+    else:
+        typer.echo("No local cluster runs.")
+
+
+@app.command(epilog="Examples:  sparkmirror local topics source  |  ... topics localhost:9092")
+def topics(cluster: _Cluster, *, data: _Data = None) -> None:
+    """List the topics of a cluster."""
+    for name in _tools(cluster, data).topics():
+        typer.echo(name)
+
+
+@app.command(epilog="Example:  sparkmirror local describe target source.orders")
+def describe(
+    cluster: _Cluster,
+    topic: Annotated[str | None, typer.Argument(help="Default: all topics.")] = None,
+    *,
+    data: _Data = None,
+) -> None:
+    """Show partitions, leaders, replicas and configs of topics."""
+    tools = _tools(cluster, data)
+    if topic is not None:
+        tools.require_topic(topic)
+    typer.echo(tools.describe(topic), nl=False)
+
+
+@app.command(
+    epilog="Examples:  echo hello | sparkmirror local produce source orders  |  "
+    "sparkmirror local produce source orders --records 100000 --size 1000"
+)
+def produce(
+    cluster: _Cluster,
+    topic: _Topic,
+    *,
+    records: Annotated[
+        int | None, typer.Option(min=1, help="Send so many random records instead.")
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, help="Bytes of each random record.")] = 100,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of the topic, if it has to be created.")
+    ] = 1,
+    keys: _Keys = False,
+    data: _Data = None,
+) -> None:
+    """Send one record for each line of standard input; a topic that is missing is created."""
+    tools = _tools(cluster, data)
+    if not tools.has_topic(topic):
+        tools.create_topic(topic, partitions=partitions)
+        typer.echo(f"Created topic {topic}.", err=True)
+    if records is not None:
+        summary = tools.load(topic, records=records, record_size=size)
+        typer.echo(f"{summary.records} records, {summary.records_per_second:.0f} records/s")
+        return
+    if sys.stdin.isatty():
+        typer.echo("One record a line; Ctrl-D ends.", err=True)
+    _attach(lambda: tools.attach(CONSOLE_PRODUCER, *produce_arguments(topic, keyed=keys)))
+
+
+@app.command(epilog="Example:  sparkmirror local consume target source.orders --from-beginning")
+def consume(
+    cluster: _Cluster,
+    topic: _Topic,
+    *,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="All records, not only new ones.")
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--max", min=1, help="Stop after so many records.")
+    ] = None,
+    keys: _Keys = False,
+    data: _Data = None,
+) -> None:
+    """Print records, one a line, until Ctrl-C."""
+    tools = _tools(cluster, data)
+    tools.require_topic(topic)
+    arguments = consume_arguments(topic, from_beginning=from_beginning, records=most, keys=keys)
+    _attach(lambda: tools.attach(CONSOLE_CONSUMER, *arguments))
+
+
+def _fleet(data: Path | None) -> Fleet:
+    return Fleet(data if data is not None else cache_directory() / "local")
+
+
+def _tools(cluster: str, data: Path | None) -> KafkaTools:
+    if ":" in cluster:
+        return KafkaTools(cluster)
+    entry = _fleet(data).find(cluster)
+    if not entry.alive:
+        raise SetupError(
+            f"The local cluster {cluster} has stopped.",
+            remedy=f"Start it with `sparkmirror local up --clusters {cluster}`.",
+        )
+    return KafkaTools(entry.bootstrap_servers, name=cluster)
+
+
+def _watch(clusters: list[LocalCluster]) -> None:
+    """Return on Ctrl-C or once somebody (`down`) has stopped all brokers; report failures."""
+    running = [broker for cluster in clusters for broker in cluster.brokers]
+    failed = False
+    try:
+        while running:
+            time.sleep(_LOOK_SECONDS)
+            for broker in [broker for broker in running if not broker.running]:
+                running.remove(broker)
+                if not broker.stopped_on_request:
+                    failed = True
+                    typer.echo(str(broker.failure("ended by itself")), err=True)
+    except KeyboardInterrupt:
+        return
+    if failed:
+        raise SetupError("No broker is left.", remedy="The logs above say why.")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does, so that brokers are stopped whoever ends us."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _attach(run: Callable[[], None]) -> None:
+    with _interruptible():
+        try:
+            run()
+        except KeyboardInterrupt:
+            # Ctrl-C is how one leaves these commands.
+            return
+
+
+def _described(entry: ClusterEntry) -> dict[str, object]:
+    brokers = [{**asdict(broker), "state": broker.condition()} for broker in entry.brokers]
+    return {**asdict(entry), "bootstrap_servers": entry.bootstrap_servers, "brokers": brokers}
+
+
+def _show(entries: list[ClusterEntry]) -> None:
+    rows = [
+        (
+            entry.name,
+            str(broker.node_id),
+            broker.condition(),
+            broker.address,
+            str(broker.pid),
+            entry.version,
+            broker.log,
+        )
+        for entry in entries
+        for broker in entry.brokers
+    ]
+    console = Console()
+    if not console.is_terminal:
+        for row in rows:
+            typer.echo("\t".join(row))
+        return
+    table = Table("cluster", "broker", "state", "address", "pid", "Kafka", "log", box=None)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def main() -> None:
+    """Run this part of the command alone."""
+    app(prog_name="sparkmirror local")
+
+
+if __name__ == "__main__":
+    main()

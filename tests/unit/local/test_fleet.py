@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state file and the cluster record: what is written is found, what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkmirror.cli.local import app
+from sparkmirror.errors import SetupError
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.cluster_record import ClusterRecord
+from sparkmirror.local.fleet import Fleet
+from sparkmirror.local.process import ProcessIdentity
+from sparkmirror.local.server_properties import server_properties
+
+
+@pytest.fixture
+def sleeper() -> Iterator[ProcessIdentity]:
+    """A process that stands for a broker."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = ProcessIdentity.of(process.pid)
+        assert found is not None
+        yield found
+        process.kill()
+
+
+def state(data: Path, process: ProcessIdentity, *, started: str | None = None) -> None:
+    """A state file with cluster `a` of one broker."""
+    broker = {"node_id": 1, "port": 1, "pid": process.pid, "log": "log"}
+    broker["started"] = started or process.started
+    cluster = {"name": "a", "version": "4.3.1", "directory": "d", "brokers": [broker]}
+    (data / "state.json").write_text(json.dumps([cluster]))
+
+
+def test_a_running_cluster_is_not_started_again(tmp_path: Path, sleeper: ProcessIdentity) -> None:
+    """The name is taken as long as its broker lives."""
+    state(tmp_path, sleeper)
+    with pytest.raises(SetupError, match=r"a already runs at 127\.0\.0\.1:1"):
+        Fleet(tmp_path).start(["a"], brokers=1, version="4.3.1", first_port=None, detached=False)
+
+
+def test_down_stops_and_forgets(tmp_path: Path, sleeper: ProcessIdentity) -> None:
+    """The process is gone, and so is the entry."""
+    state(tmp_path, sleeper)
+    assert Fleet(tmp_path).stop() == ["a"]
+    assert not sleeper.alive
+    assert Fleet(tmp_path).clusters() == []
+
+
+def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
+    """A state file that outlived its brokers must not hurt anybody."""
+    state(tmp_path, sleeper, started="long ago")
+    assert Fleet(tmp_path).clusters()[0].brokers[0].condition() == "stopped"
+    Fleet(tmp_path).stop()
+    assert sleeper.alive
+
+
+def test_a_process_that_does_not_answer_is_told_apart(
+    tmp_path: Path, sleeper: ProcessIdentity
+) -> None:
+    """Alive is not the same as running."""
+    state(tmp_path, sleeper)
+    assert Fleet(tmp_path).find("a").brokers[0].condition() == "not answering"
+
+
+@pytest.mark.parametrize("names", [["a", "a"], [""], ["../a"], ["a b"]])
+def test_names_that_cannot_be_directories_are_refused(tmp_path: Path, names: list[str]) -> None:
+    """Names become directories and must differ."""
+    with pytest.raises(SetupError, match=r"name"):
+        Fleet(tmp_path).start(names, brokers=1, version="4.3.1", first_port=None, detached=False)
+
+
+def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
+    """Half a file is an error with a remedy, not a stack trace."""
+    (tmp_path / "state.json").write_text("[{")
+    with pytest.raises(SetupError, match=r"state\.json cannot be read"):
+        Fleet(tmp_path).clusters()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["topics", "nobody"], 1, "There is no local cluster 'nobody'"),
+        (["topics", "127.0.0.1:1"], 1, "No broker answers at 127.0.0.1:1"),
+        (["down", "nobody"], 1, "There is no local cluster 'nobody'"),
+        (["up", "--clusters", "a,,b"], 1, "cannot be the name of a cluster"),
+        (["up", "--brokers", "4"], 2, "4"),
+        (["nonsense"], 2, "nonsense"),
+        (["status"], 0, "No local cluster runs."),
+    ],
+)
+def test_commands_answer_in_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    exit_code: int,
+    said: str,
+) -> None:
+    """Exit code 1 is ours, 2 is bad usage, and nobody sees a stack trace."""
+    monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path))
+    result = CliRunner().invoke(app, arguments)
+    assert exit_code == result.exit_code
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_cluster_needs_a_port_for_each_broker(tmp_path: Path) -> None:
+    """Two ports for three brokers is a mistake to report, not to fill up."""
+    with pytest.raises(SetupError, match=r"3 broker\(s\) but 2 port\(s\)"):
+        LocalCluster("a", tmp_path, brokers=3, ports=[1, 2])
+
+
+def test_addresses_are_unknown_before_the_start(tmp_path: Path) -> None:
+    """Port 0 must not reach anybody's configuration."""
+    with pytest.raises(SetupError, match=r"a has not been started yet"):
+        _ = LocalCluster("a", tmp_path).bootstrap_servers
+
+
+def test_record_keeps_the_cluster_id(tmp_path: Path) -> None:
+    """The same data is the same cluster, also after an upgrade."""
+    first = ClusterRecord.open(tmp_path, brokers=1, version="3.9.2")
+    second = ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+    assert first.cluster_id == second.cluster_id
+
+
+@pytest.mark.parametrize(
+    ("brokers", "version", "said"),
+    [(3, "4.3.1", "a cluster of 1 broker"), (1, "3.9.2", "was written by Kafka 4.3.1")],
+)
+def test_data_that_does_not_fit_is_refused(
+    tmp_path: Path, brokers: int, version: str, said: str
+) -> None:
+    """Another number of brokers, an older version: one sentence before any JVM starts."""
+    ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+    with pytest.raises(SetupError, match=said):
+        ClusterRecord.open(tmp_path, brokers=brokers, version=version)
+
+
+def test_extra_settings_override_ours(tmp_path: Path) -> None:
+    """A test that needs auto-creation says so."""
+    text = server_properties(
+        node_id=2,
+        port=1000,
+        controllers={1: 2001, 2: 2002},
+        data=tmp_path,
+        extra={"auto.create.topics.enable": "true"},
+    )
+    lines = text.splitlines()
+    assert "auto.create.topics.enable=true" in lines
+    assert "auto.create.topics.enable=false" not in lines
+    assert "listeners=PLAINTEXT://127.0.0.1:1000,CONTROLLER://127.0.0.1:2002" in lines
+    assert "controller.quorum.voters=1@127.0.0.1:2001,2@127.0.0.1:2002" in lines
+    assert "offsets.topic.replication.factor=2" in lines

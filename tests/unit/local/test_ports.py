@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Held ports: ours alone, yet usable by the broker."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sparkmirror.errors import SetupError
+from sparkmirror.local.ports import HOST, HeldPort
+
+
+@pytest.fixture
+def port() -> Iterator[HeldPort]:
+    """A free port, held."""
+    port = HeldPort()
+    port.hold()
+    yield port
+    port.release()
+
+
+def test_the_broker_can_listen_on_a_held_port(port: HeldPort) -> None:
+    """What every Java server does succeeds while we hold the port."""
+    port.make_way()
+    with closing(socket.create_server((HOST, port.number))) as server:
+        with closing(socket.create_connection((HOST, port.number), timeout=5)):
+            accepted, _ = server.accept()
+            accepted.close()
+
+
+def test_nobody_else_is_given_a_held_port(port: HeldPort) -> None:
+    """Free ports are never the held one, however many are asked for."""
+    others = [HeldPort() for _ in range(200)]
+    for other in others:
+        other.hold()
+    assert port.number not in [other.number for other in others]
+    for other in others:
+        other.release()
+
+
+def test_a_port_in_use_is_named() -> None:
+    """The user chose it, so the user has to know."""
+    with closing(socket.create_server((HOST, 0))) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(SetupError, match=rf"Port {taken} is in use by another program"):
+            HeldPort(taken).hold()
+
+
+@pytest.mark.parametrize("number", [-1, 65536])
+def test_an_impossible_port_is_named(number: int) -> None:
+    """No stack trace for a typing mistake."""
+    with pytest.raises(SetupError, match=rf"Port {number} cannot be used"):
+        HeldPort(number).hold()
+
+
+def test_change_takes_another_free_port(port: HeldPort) -> None:
+    """Free choice means that any other will do."""
+    before = port.number
+    with closing(socket.create_server((HOST, before))):
+        port.change()
+    assert port.number != before
+
+
+def test_change_keeps_a_chosen_port(port: HeldPort) -> None:
+    """What the user chose is not replaced behind their back."""
+    number = port.number
+    port.release()
+    chosen = HeldPort(number)
+    chosen.change()
+    assert number == chosen.number
+    chosen.release()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process is its pid and its start time; nothing else is ever signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from sparkmirror.local.process import ProcessIdentity, stop_processes
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing for a minute."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def identity(process: subprocess.Popen[bytes]) -> ProcessIdentity:
+    """The identity of a process that must be alive."""
+    found = ProcessIdentity.of(process.pid)
+    assert found is not None
+    return found
+
+
+def test_a_living_process_is_alive(sleeper: subprocess.Popen[bytes]) -> None:
+    """Also when it is found a second time."""
+    assert identity(sleeper).alive
+    assert identity(sleeper) == identity(sleeper)
+
+
+def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process that has ended but was not reaped holds its pid and nothing else."""
+    known = identity(sleeper)
+    os.kill(sleeper.pid, signal.SIGKILL)
+    stop_processes([known], timeout_seconds=5)
+    assert sleeper.returncode is None
+    assert not known.alive
+
+
+def test_a_reused_pid_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> None:
+    """The same pid with another start time is another program."""
+    stranger = replace(identity(sleeper), started="long ago")
+    assert not stranger.alive
+    stop_processes([stranger], timeout_seconds=1)
+    assert sleeper.poll() is None
+
+
+def test_a_suspended_process_is_stopped(sleeper: subprocess.Popen[bytes]) -> None:
+    """SIGTERM alone would wait for the SIGCONT."""
+    known = identity(sleeper)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    stop_processes([known], timeout_seconds=5)
+    assert -signal.SIGTERM == sleeper.wait(5)
+
+
+def test_a_stubborn_process_is_killed() -> None:
+    """Who ignores SIGTERM gets SIGKILL after the time is up."""
+    script = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        stop_processes([identity(process)], timeout_seconds=0.5)
+        assert -signal.SIGKILL == process.wait(5)
