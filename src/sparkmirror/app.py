@@ -25,7 +25,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.connectors.source import MirrorSourceConnector
-from sparkmirror.errors import SetupError
+from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.local.cache import cache_directory, writable
 from sparkmirror.model import Flow
 from sparkmirror.pipeline.control_server import ControlServer
@@ -128,8 +128,12 @@ class Application:
                     f"Spark runs {context.defaultParallelism} tasks at once, fewer than tasks.max "
                     f"asks for: {', '.join(short)} get fewer and larger splits."
                 )
-        except BaseException as error:  # noqa: BLE001 - a thread's root: every waiting flow hears it
+        except SparkmirrorError as error:
             self._spark.set_exception(error)
+            return
+        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow hears it
+            remedy = f"What Java printed is in {self._spark_log()}."
+            self._spark.set_exception(SetupError(f"Spark did not start: {error}.", remedy=remedy))
             return
         self._spark.set_result(spark)
         if archive is None and self._master.startswith("local"):

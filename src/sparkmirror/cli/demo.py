@@ -132,7 +132,7 @@ def _watch(application: Application, view: View, stop: threading.Event, duration
         view.show(application.snapshots())
         failure = application.failure()
         if failure is not None:
-            raise SparkmirrorError(f"Spark did not start: {failure}")
+            raise SparkmirrorError(str(failure))
 
 
 def _admin(alias: str, servers: str) -> ClusterAdmin:

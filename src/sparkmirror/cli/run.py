@@ -83,7 +83,7 @@ def run_application(
             view.show(application.snapshots())
             failure = application.failure()
             if failure is not None:
-                view.say(f"sparkmirror: Spark did not start: {failure}")
+                view.say(f"sparkmirror: {failure}")
                 code = START_FAILED
                 break
             if once and application.is_done():

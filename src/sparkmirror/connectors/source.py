@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition, SourceTopics
-from sparkmirror.errors import ClusterError, WireError
+from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, TaskSettings
@@ -89,6 +89,8 @@ class MirrorSourceConnector:
     def _run(self) -> None:
         try:
             self._copy()
+        except SparkmirrorError as error:
+            self._status.enter(FlowState.FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the source connector failed", self._flow)
             self._status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
@@ -105,6 +107,9 @@ class MirrorSourceConnector:
         pause = _FIRST_PAUSE
         while not self._stop.is_set():
             self._changed.clear()
+            self._epochs.arm()
+            if self._stop.is_set():
+                break  # asked between the two: nobody would end the epoch
             starts = self._until_it_works(lambda: self._starts(positions))
             if starts is None:
                 return

@@ -164,6 +164,7 @@ class CopyTask:
         }
         self._latency: Counter[int] = Counter()
         self._notices: list[str] = []
+        self._state_trouble = ""
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
@@ -359,12 +360,19 @@ class CopyTask:
         mine = self._by_target.get(part.tp)
         if mine is not None:
             self._trouble(mine, code, self._target.alias, text)
+        else:
+            self._state_trouble = (
+                f"{self._target.alias}: {part.tp}: positions cannot be written: "
+                f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
+            )
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """Forget it again."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
             self._trouble(mine, error_codes.NONE, self._target.alias, "")
+        else:
+            self._state_trouble = ""
 
     # --- accounts
 
@@ -390,6 +398,7 @@ class CopyTask:
             part.notable = False
         waiting = [part.target.waiting_since for part in self._parts if part.target.window]
         troubles = [str(c.trouble) for c in (self._source, self._target) if c.trouble is not None]
+        troubles += [self._state_trouble] if self._state_trouble else []
         self._control.report(
             Progress(
                 split=self._split.index,

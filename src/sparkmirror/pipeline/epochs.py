@@ -73,12 +73,18 @@ class Epochs:
         self._end_early = False
         self.number = 0
 
-    def end(self) -> None:
-        """Make the running epoch (or, if none runs, the next one) finish now."""
+    def arm(self) -> None:
+        """Planning begins: an `end` from now on counts for the epoch that is being planned."""
         with self._lock:
-            self._end_early = True
+            self._end_early = False
+
+    def end(self) -> None:
+        """Make the running epoch, or the one being planned, finish now."""
+        with self._lock:
             if self._line is not None:
                 self._control.end(self._line)
+            else:
+                self._end_early = True
 
     def run(self, splits: tuple[Split, ...], settings: TaskSettings) -> EpochResult:
         """Run one epoch to its end; blocks. Spark's failures come back as a value."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -13,9 +14,11 @@ from enum import Enum
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.contract import PartitionProgress, Progress
+from sparkmirror.wire.error_codes import is_retriable
 
 _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
+_log = logging.getLogger(__name__)
 
 
 class FlowState(Enum):
@@ -50,6 +53,7 @@ class FlowSnapshot:
     latency_p99_ms: float | None
     held_bytes: int
     task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
+    notices: int  # things that happened once and were logged, such as gaps
     troubles: tuple[str, ...]
     retriable_only: bool  # every trouble may go away by itself
 
@@ -96,6 +100,7 @@ class FlowStatus:
         self._parts: dict[TopicPartition, _Partition] = {}
         self._tasks: dict[int, _Task] = {}
         self._notes: dict[str, str] = {}
+        self._notices = 0
         self._totals = _Totals()
 
     def enter(self, state: FlowState, reason: str = "") -> None:
@@ -132,7 +137,10 @@ class FlowStatus:
     def progressed(self, progress: Progress) -> None:
         """Take a task's report."""
         now = time.monotonic()
+        for sentence in progress.notices:
+            _log.warning("%s: %s", self._flow, sentence)
         with self._lock:
+            self._notices += len(progress.notices)
             for one in progress.partitions:
                 self._count(one)
             self._tasks[progress.split] = _Task(
@@ -167,8 +175,6 @@ class FlowStatus:
 
     def snapshot(self) -> FlowSnapshot:
         """The figures now."""
-        from sparkmirror.wire.error_codes import is_retriable  # noqa: PLC0415 - the driver starts without it
-
         now = time.monotonic()
         with self._lock:
             parts = list(self._parts.values())
@@ -202,6 +208,7 @@ class FlowStatus:
                 latency_p99_ms=latency.percentile(totals.latency, 0.99),
                 held_bytes=sum(task.held_bytes for task in self._tasks.values()),
                 task_cpu_seconds={i: task.cpu_seconds for i, task in self._tasks.items()},
+                notices=self._notices,
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
             )

@@ -69,13 +69,17 @@ class Cluster:
         self._topics.update(topics)
         self.refresh()
 
-    def refresh(self) -> None:
-        """Ask for metadata soon; many calls become one request."""
+    def refresh(self, after: float = 0.0) -> None:
+        """Ask for metadata soon, or after a pause; many calls become one request."""
         self._wanted = True
-        if self._asking or self._timer is not None:
+        if self._asking:
             return
-        since = time.monotonic() - self._asked_at
-        delay = max(0.0, self._pause - since)
+        now = time.monotonic()
+        delay = max(after, self._asked_at + self._pause - now, 0.0)
+        if self._timer is not None:
+            if self._timer.due <= now + delay:
+                return
+            self._timer.cancel()
         self._timer = self._loop.call_later(delay, self._ask)
 
     def _ask(self) -> None:

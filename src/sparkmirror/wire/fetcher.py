@@ -190,7 +190,6 @@ class Fetcher:
     def _find_home(self, part: SourcePartition) -> None:
         leader = self._cluster.leaders.get(part.tp)
         if leader is None:
-            self._homeless[part.tp] = part
             self._complain(part, self._cluster.leader_error(part.tp))
             return
         now_id = self._cluster.topic_ids.get(part.tp.topic)
@@ -397,15 +396,15 @@ class Fetcher:
         self._sink.fetch_trouble(part, code)
         if remedy is Remedy.REFRESH:
             self._homeless[part.tp] = part
-            self._loop.call_later(part.backoff.next_pause(), self._cluster.refresh)
+            self._cluster.refresh(after=part.backoff.next_pause())
             return
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
         self._loop.call_later(pause, lambda: self._return(part))
 
     def _return(self, part: SourcePartition) -> None:
         if not self._closing and part.session is None:
-            self._find_home(part)
-            self.pump()
+            self._homeless[part.tp] = part
+            self._cluster.refresh()
 
     def _lost(self, session: _Session, error: UnreachableError, wanted: int = 0) -> None:
         session.in_flight = False

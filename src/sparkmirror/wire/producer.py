@@ -154,7 +154,7 @@ class Producer:
         if leader is None:
             part.line = self._homeless
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
-            self._loop.call_later(part.backoff.next_pause(), self._cluster.refresh)
+            self._cluster.refresh(after=part.backoff.next_pause())
         else:
             part.line = self._ready.setdefault(leader.node, deque())
         part.line.append(part)

@@ -23,7 +23,7 @@ from sparkmirror.local.server_properties import server_properties
 @pytest.fixture
 def sleeper() -> Iterator[ProcessIdentity]:
     """A process that stands for a broker."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
         found = ProcessIdentity.of(process.pid)
         assert found is not None
         yield found
@@ -90,7 +90,7 @@ def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
         (["topics", "127.0.0.1:1"], 1, "No broker answers at 127.0.0.1:1"),
         (["down", "nobody"], 1, "There is no local cluster 'nobody'"),
         (["up", "--clusters", "a,,b"], 1, "cannot be the name of a cluster"),
-        (["up", "--brokers", "4"], 2, "4"),
+        (["up", "--brokers", "4"], 2, "--brokers"),
         (["nonsense"], 2, "nonsense"),
         (["status"], 0, "No local cluster runs."),
     ],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jar cache: complete or absent, fetched once, retried, and never fetched twice at a time.
 
-A shell script plays Java: it answers `-version`, counts Ivy's starts and brings the jars it is told to.
+A shell script plays Java: it answers `-version`, counts Ivy's starts and brings a few jars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ echo half > "$jars/kafka_2.13-4.3.1.jar"
 if [ "$count" -le {failures} ]; then
   echo ':: UNRESOLVED DEPENDENCIES'; echo 'java.net.UnknownHostException: registry'; exit 1
 fi
-for name in kafka-tools connect-runtime connect-mirror; do echo "$name" > "$jars/$name-4.3.1.jar"; done
+for name in kafka-tools connect-runtime connect-mirror; do
+  echo "$name" > "$jars/$name-4.3.1.jar"
+done
 """
 
 

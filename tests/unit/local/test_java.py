@@ -15,7 +15,7 @@ def java_saying(directory: Path, answer: str, exit_code: int = 0) -> Path:
     """An executable `java` that prints `answer` on standard error, as Java does."""
     binary = directory / "bin" / "java"
     binary.parent.mkdir(parents=True)
-    binary.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{answer}\nEND\nexit {exit_code}\n")
+    binary.write_text(f"#!/bin/sh\n/bin/cat >&2 <<'END'\n{answer}\nEND\nexit {exit_code}\n")
     binary.chmod(0o755)
     return binary
 

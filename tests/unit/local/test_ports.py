@@ -25,10 +25,12 @@ def port() -> Iterator[HeldPort]:
 def test_the_broker_can_listen_on_a_held_port(port: HeldPort) -> None:
     """What every Java server does succeeds while we hold the port."""
     port.make_way()
-    with closing(socket.create_server((HOST, port.number))) as server:
-        with closing(socket.create_connection((HOST, port.number), timeout=5)):
-            accepted, _ = server.accept()
-            accepted.close()
+    with (
+        closing(socket.create_server((HOST, port.number))) as server,
+        closing(socket.create_connection((HOST, port.number), timeout=5)),
+    ):
+        accepted, _ = server.accept()
+        accepted.close()
 
 
 def test_nobody_else_is_given_a_held_port(port: HeldPort) -> None:

@@ -17,7 +17,7 @@ from sparkmirror.local.process import ProcessIdentity, stop_processes
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process that does nothing for a minute."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
         yield process
         process.kill()
 
@@ -57,7 +57,7 @@ def test_a_suspended_process_is_stopped(sleeper: subprocess.Popen[bytes]) -> Non
     known = identity(sleeper)
     os.kill(sleeper.pid, signal.SIGSTOP)
     stop_processes([known], timeout_seconds=5)
-    assert -signal.SIGTERM == sleeper.wait(5)
+    assert sleeper.wait(5) == -signal.SIGTERM
 
 
 def test_a_stubborn_process_is_killed() -> None:
@@ -67,4 +67,4 @@ def test_a_stubborn_process_is_killed() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         stop_processes([identity(process)], timeout_seconds=0.5)
-        assert -signal.SIGKILL == process.wait(5)
+        assert process.wait(5) == -signal.SIGKILL

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `sparkmirror run --once` copies arrives byte for byte, from where the stored state says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.tools import KafkaTools
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.witness import compare_topics, create_topics
+
+RUN_SECONDS = 120.0
+MILLION = 1_000_000
+
+
+def test_a_million_records_arrive_unchanged(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    unique_topic: Callable[..., str],
+    record_property: pytest.RecordProperty,
+) -> None:
+    """1,000,000 random records of 1 KB in lz4 over 4 partitions, compared one by one."""
+    topic = unique_topic("million")
+    create_topics(source_cluster, {topic: 4})
+    began = time.monotonic()
+    loaded = KafkaTools(source_cluster.bootstrap_servers).load(
+        topic,
+        records=MILLION,
+        record_size=1000,
+        properties={
+            "compression.type": "lz4",
+            "batch.size": "131072",
+            "linger.ms": "20",
+            "acks": "1",
+            "buffer.memory": "67108864",
+        },
+    )
+    assert loaded.records == MILLION
+    print(f"load: {time.monotonic() - began:.1f} s")
+    clusters = {"big": source_cluster, "heap": target_cluster}
+    file = mirror_file(tmp_path, clusters, "big->heap.enabled = true", f"big->heap.topics = {topic}")
+    began = time.monotonic()
+    with MirrorProcess(file, "--once") as mirror:
+        assert mirror.wait(RUN_SECONDS) == 0
+        copied_in = time.monotonic() - began
+    print(f"copy: {copied_in:.1f} s from start to exit, {MILLION / copied_in:,.0f} records/s")
+    record_property("records_per_second", round(MILLION / copied_in))
+    began = time.monotonic()
+    compared = compare_topics(source_cluster, topic, target_cluster, f"big.{topic}")
+    print(f"compare: {time.monotonic() - began:.1f} s")
+    assert compared == MILLION

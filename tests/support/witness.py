@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An independent client (librdkafka) that writes, reads and compares what sparkmirror copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from itertools import zip_longest
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from support.names import unique_name
+from support.waiting import eventually
+
+PATIENCE_SECONDS = 30.0
+_CHUNK = 10_000
+
+
+class Cluster(Protocol):
+    """Anything that can be connected to."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, comma-separated."""
+
+
+class Record(NamedTuple):
+    """What must come through unchanged."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = -1
+
+
+def admin(cluster: Cluster) -> AdminClient:
+    """An admin client."""
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+def create_topics(
+    cluster: Cluster,
+    partitions: Mapping[str, int],
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create topics and wait until they are served."""
+    client = admin(cluster)
+    wanted = [
+        NewTopic(name, count, replication_factor=1, config=dict(config or {}))
+        for name, count in partitions.items()
+    ]
+    for future in client.create_topics(wanted).values():
+        future.result(PATIENCE_SECONDS)
+    eventually(
+        lambda: all(topic_partitions(cluster, name) == n for name, n in partitions.items()),
+        PATIENCE_SECONDS,
+        f"{len(partitions)} topics are served",
+    )
+
+
+def grow_topic(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Add partitions up to a total."""
+    for future in admin(cluster).create_partitions([NewPartitions(topic, partitions)]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def delete_topic(cluster: Cluster, topic: str) -> None:
+    """Delete a topic."""
+    for future in admin(cluster).delete_topics([topic]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def topics(cluster: Cluster) -> dict[str, int]:
+    """Every topic with its number of partitions."""
+    found = admin(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def topic_partitions(cluster: Cluster, topic: str) -> int:
+    """How many partitions a topic has; 0 if it does not exist."""
+    return topics(cluster).get(topic, 0)
+
+
+def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]], **config: object) -> None:
+    """Write records to the partitions given with them and wait for all acknowledgements."""
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5}
+    producer = Producer(settings | {key.replace("_", "."): value for key, value in config.items()})
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    for partition, record in records:
+        send(producer, topic, partition, record, delivered)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert refused == []
+
+
+def send(
+    producer: Producer, topic: str, partition: int, record: Record, delivered: object = None
+) -> None:
+    """Hand one record to a producer, waiting while its queue is full."""
+    while True:
+        try:
+            producer.produce(
+                topic,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+                partition=partition,
+                timestamp=max(record.timestamp_ms, 0),
+                on_delivery=delivered,
+            )
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def numbered(count: int, partitions: int = 1, *, first: int = 0) -> list[tuple[int, Record]]:
+    """Records that can be told apart, spread over partitions."""
+    return [
+        (
+            number % partitions,
+            Record(
+                b"key-%d" % number,
+                b"value-%d" % number,
+                (("number", b"%d" % number),),
+                1_700_000_000_000 + number,
+            ),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
+    """The end offset of every partition, open transactions included."""
+    partitions = [TopicPartition(topic, index) for index in range(topic_partitions(cluster, topic))]
+    wanted = {one: OffsetSpec.latest() for one in partitions}
+    answers = admin(cluster).list_offsets(
+        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=PATIENCE_SECONDS
+    )
+    return {one.partition: answers[one].result().offset for one in partitions}
+
+
+def chunks(cluster: Cluster, topic: str, partition: int) -> Iterator[list[Record]]:
+    """The committed records of a partition from its beginning to its present end, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": unique_name("witness"),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 10,
+            "queued.max.messages.kbytes": 32_768,
+        }
+    )
+    with closing(consumer):
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            messages = consumer.consume(_CHUNK, timeout=PATIENCE_SECONDS)
+            assert messages, f"{topic}-{partition}: nothing for {PATIENCE_SECONDS:g} s"
+            records = [record_of(message) for message in messages if message.error() is None]
+            yield records
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    return
+                if error is not None:
+                    raise KafkaException(error)
+
+
+def record_of(message: Message) -> Record:
+    """What matters of a message."""
+    return Record(
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+        message.timestamp()[1],
+    )
+
+
+def read_partition(cluster: Cluster, topic: str, partition: int) -> list[Record]:
+    """All committed records of a partition."""
+    return [record for chunk in chunks(cluster, topic, partition) for record in chunk]
+
+
+def read_topic(cluster: Cluster, topic: str) -> dict[int, list[Record]]:
+    """All committed records of a topic, by partition."""
+    return {
+        partition: read_partition(cluster, topic, partition)
+        for partition in range(topic_partitions(cluster, topic))
+    }
+
+
+def compare_topics(
+    source: Cluster, source_topic: str, target: Cluster, target_topic: str
+) -> int:
+    """Compare record by record (key, value, headers, timestamp, order); how many there are.
+
+    Both sides are read at the same time, so that a topic need not fit into memory.
+    """
+    partitions = topic_partitions(source, source_topic)
+    assert topic_partitions(target, target_topic) == partitions
+    compared = 0
+    for partition in range(partitions):
+        sides = [
+            (record for chunk in chunks(cluster, topic, partition) for record in chunk)
+            for cluster, topic in ((source, source_topic), (target, target_topic))
+        ]
+        for index, (original, copy) in enumerate(zip_longest(*sides)):
+            if original != copy:
+                raise AssertionError(
+                    f"{target_topic}-{partition}, record {index}: {original} became {copy}"
+                )
+            compared += 1
+    return compared
+
+
+def await_copy(
+    source: Cluster, source_topic: str, target: Cluster, target_topic: str, timeout: float
+) -> None:
+    """Wait until the target's end offsets equal the source's (topics without holes or markers)."""
+
+    def arrived() -> bool:
+        here, there = end_offsets(source, source_topic), end_offsets(target, target_topic)
+        assert there == here
+        return True
+
+    eventually(arrived, timeout, f"all of {source_topic} is in {target_topic}")
+
+
+def duplicates(original: list[Record], copy: list[Record]) -> int:
+    """How many records of a copy are repetitions; fails if one is missing or out of order."""
+    first_seen = list(dict.fromkeys(copy))
+    assert len(set(original)) == len(original), "the originals must be distinguishable"
+    assert first_seen == original, _difference(original, first_seen)
+    return len(copy) - len(original)
+
+
+def _difference(original: list[Record], copy: list[Record]) -> str:
+    missing = set(original) - set(copy)
+    if missing:
+        return f"{len(missing)} of {len(original)} records are missing, one is {min(missing)}"
+    for index, (one, other) in enumerate(zip(original, copy, strict=False)):
+        if one != other:
+            return f"record {index} should be {one}, not {other}"
+    return f"{len(copy) - len(original)} records too many"
