@@ -25,7 +25,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.connectors.source import MirrorSourceConnector
-from sparkmirror.errors import SetupError, SparkmirrorError
+from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
 from sparkmirror.local.cache import cache_directory, writable
 from sparkmirror.model import Flow
 from sparkmirror.pipeline.control_server import ControlServer
@@ -34,8 +34,10 @@ from sparkmirror.pipeline.plan import allot_slots
 from sparkmirror.pipeline.session import (
     LOOPBACK,
     choose_master,
+    jvm_exit_code,
     session_options,
     start_session,
+    stop_session,
 )
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 8.0
+CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
+_LAST_PORT = 65535
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +74,8 @@ class Application:
         self._allotted: dict[Flow, int] = {}
         self._once = once
         self._spark: Future[SparkSession] = Future()
-        self._control = ControlServer(*self._control_hosts())
+        self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
+        self._control = ControlServer(*self._control_hosts(), self._control_port())
         self._factors = ReplicationFactors()
         self.herders = [self._herder(one) for one in self._settings]
 
@@ -79,6 +84,15 @@ class Application:
             return LOOPBACK, LOOPBACK
         host = self._user_options.get("spark.driver.host", socket.getfqdn())
         return host, self._user_options.get("spark.driver.bindAddress", host)
+
+    def _control_port(self) -> int:
+        text = self._user_options.get(CONTROL_PORT_KEY, "0")
+        if not text.isdecimal() or int(text) > _LAST_PORT:
+            raise ConfigError(
+                f"{CONTROL_PORT_KEY} is {text!r}; write a port number, or leave it out for any.",
+                key=CONTROL_PORT_KEY,
+            )
+        return int(text)
 
     def _herder(self, settings: FlowSettings) -> Herder:
         flow = settings.flow
@@ -117,7 +131,8 @@ class Application:
         try:
             archive = existing_archive()
             options = session_options(self._master, self._user_options, archive=archive)
-            spark = start_session(options, self._spark_log())
+            writable(self._log_file.parent)
+            spark = start_session(options, self._log_file)
             context = spark.sparkContext
             if not self._master.startswith("local"):
                 context.addPyFile(str(_package_archive()))
@@ -132,20 +147,24 @@ class Application:
             self._spark.set_exception(error)
             return
         except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow hears it
-            remedy = f"What Java printed is in {self._spark_log()}."
+            remedy = f"What Java printed is in {self._log_file}."
             self._spark.set_exception(SetupError(f"Spark did not start: {error}.", remedy=remedy))
             return
         self._spark.set_result(spark)
         if archive is None and self._master.startswith("local"):
             build_in_background()
 
-    def _spark_log(self) -> Path:
-        folder = writable(cache_directory() / "logs")
-        return folder / f"spark-{os.getpid()}.log"
-
     def failure(self) -> BaseException | None:
-        """Why Spark did not start, if it did not."""
-        return self._spark.exception() if self._spark.done() else None
+        """Why there is no Spark, if it did not start or its JVM died."""
+        if not self._spark.done():
+            return None
+        if self._spark.exception() is not None:
+            return self._spark.exception()
+        code = jvm_exit_code(self._spark.result())
+        if code is None:
+            return None
+        remedy = f"What Java printed is in {self._log_file}. Start again: nothing is lost."
+        return SetupError(f"Spark's JVM ended by itself with code {code}.", remedy=remedy)
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Every pair, as it stands now."""
@@ -163,11 +182,11 @@ class Application:
             herder.stop()
         clean = [herder.join(max(0.1, deadline - time.monotonic())) for herder in self.herders]
         self._control.stop()
-        if self._spark.done() and self._spark.exception() is None:
-            self._spark.result().stop()
-        log = self._spark_log()
-        if all(clean) and log.exists():
-            log.unlink()
+        ended_well = self._spark.done() and self._spark.exception() is None
+        if ended_well:
+            ended_well = stop_session(self._spark.result())
+        if ended_well and all(clean):
+            self._log_file.unlink(missing_ok=True)
         return all(clean)
 
 

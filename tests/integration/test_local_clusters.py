@@ -88,12 +88,13 @@ def test_suspended_broker_is_silent_until_resumed(cluster: LocalCluster) -> None
 
 
 def test_whole_cluster_restarts_on_its_data(cluster: LocalCluster) -> None:
-    """Stop and start keep the cluster id, the address and the topics."""
+    """Stop and start keep the cluster id, the address and the topics; starting twice is once."""
     tools = KafkaTools(cluster.bootstrap_servers)
     tools.create_topic("kept")
     before = (cluster.cluster_id, cluster.bootstrap_servers)
     cluster.stop()
-    cluster.start()
+    pid = cluster.start().brokers[0].pid
+    assert cluster.start().brokers[0].pid == pid
     assert before == (cluster.cluster_id, cluster.bootstrap_servers)
     assert tools.has_topic("kept")
 
@@ -114,11 +115,13 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
         KafkaTools(others[0].address).produce("three", ["still here"])
         victim.start()
         assert KafkaTools(victim.address).consume("three", records=1) == ["still here"]
+        # Three brokers that leave together wait for each other, and nobody wants this data.
+        trio.kill()
 
 
-@pytest.mark.parametrize("version", TRIED_KAFKA)
-def test_every_listed_version_works(tmp_path: Path, version: str) -> None:
-    """Start, produce and consume on each version we name."""
+def test_other_listed_version_works(tmp_path: Path, kafka_version: str) -> None:
+    """Start, produce and consume on the version that this run is not about."""
+    version = next(version for version in TRIED_KAFKA if version != kafka_version)
     with LocalCluster("versions", tmp_path, version=version) as cluster:
         tools = KafkaTools(cluster.bootstrap_servers)
         tools.create_topic("orders", partitions=2, config={"retention.ms": "1234567"})
@@ -189,12 +192,25 @@ def test_chosen_port_lost_at_the_last_moment_is_named(
     assert [port] == squatted
 
 
-def test_failed_start_shows_the_end_of_the_log(tmp_path: Path, kafka_version: str) -> None:
-    """A setting that the broker refuses is in the sentence, with the log's place."""
+def test_refused_setting_is_in_the_sentence(tmp_path: Path, kafka_version: str) -> None:
+    """A setting that Kafka refuses is quoted with Kafka's own reason."""
     config = {"num.network.threads": "0"}
     cluster = LocalCluster("odd", tmp_path, version=kafka_version, config=config)
-    with pytest.raises(SetupError, match=r"num\.network\.threads"):
+    with pytest.raises(
+        SetupError, match=r"Invalid value 0 for configuration num\.network\.threads"
+    ):
         cluster.start()
+
+
+def test_failed_start_shows_the_end_of_the_log(cluster: LocalCluster) -> None:
+    """A broker that ends during its start says why, and where to read more."""
+    broker = cluster.brokers[0]
+    broker.stop()
+    (broker.data / "meta.properties").write_text("version=1\ncluster.id=another\nnode.id=7\n")
+    with pytest.raises(SetupError, match=r"(?s)Broker 1 of the local cluster hurt ended") as raised:
+        broker.start()
+    assert str(broker.log_file) in str(raised.value)
+    assert "7" in str(raised.value).partition("says:")[2]
 
 
 def test_brokers_die_with_the_process_that_started_them(tmp_path: Path, kafka_version: str) -> None:
@@ -228,7 +244,7 @@ def test_clean_stop_leaves_a_class_archive_that_later_starts_use(
     with LocalCluster("archive", tmp_path / "data") as cluster:
         assert list(home.glob("*.jsa")) == []
     (archive,) = home.glob("*.jsa")
-    with cluster.start():
+    with cluster:
         maps = Path(f"/proc/{cluster.brokers[0].pid}/maps").read_text()
     assert str(archive) in maps
 
@@ -254,7 +270,7 @@ def test_detached_clusters_live_until_down(tmp_path: Path, kafka_version: str) -
         assert (got.returncode, got.stdout) == (0, "first\nsecond\n")
         assert cli("topics", "b", "--data", data).stdout == ""
         by_address = cli("topics", known[0]["bootstrap_servers"])
-        assert by_address.stdout.splitlines() == ["orders"]
+        assert "orders" in by_address.stdout.splitlines()
         described = cli("describe", "a", "orders", "--data", data)
         assert "PartitionCount: 1" in described.stdout
         missing = cli("consume", "a", "nothing", "--data", data)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import zip_longest
@@ -23,7 +24,9 @@ from support.names import unique_name
 from support.waiting import eventually
 
 PATIENCE_SECONDS = 30.0
-_CHUNK = 10_000
+Place = tuple[str, int]  # topic, partition
+_CHUNK = 5_000
+_LOOK_SECONDS = 0.1
 
 
 class Cluster(Protocol):
@@ -155,8 +158,9 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
     return {one.partition: answers[one].result().offset for one in partitions}
 
 
-def chunks(cluster: Cluster, topic: str, partition: int) -> Iterator[list[Record]]:
-    """The committed records of a partition from its beginning to its present end, in order."""
+def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[Place, Record]]]:
+    """The committed records of partitions from the beginning to the present end, in order each."""
+    unfinished = set(partitions)
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -170,18 +174,24 @@ def chunks(cluster: Cluster, topic: str, partition: int) -> Iterator[list[Record
         }
     )
     with closing(consumer):
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while True:
-            messages = consumer.consume(_CHUNK, timeout=PATIENCE_SECONDS)
-            assert messages, f"{topic}-{partition}: nothing for {PATIENCE_SECONDS:g} s"
-            records = [record_of(message) for message in messages if message.error() is None]
-            yield records
+        consumer.assign([TopicPartition(topic, index, 0) for topic, index in unfinished])
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while unfinished:
+            assert time.monotonic() < deadline, f"no more of {min(unfinished)} could be read"
+            # Waits for the whole chunk: the end of the log must not cost the whole patience.
+            messages = consumer.consume(_CHUNK, timeout=_LOOK_SECONDS)
+            records = []
             for message in messages:
-                error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return
-                if error is not None:
+                place, error = (message.topic(), message.partition()), message.error()
+                if error is None:
+                    records.append((place, record_of(message)))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(place)
+                else:
                     raise KafkaException(error)
+            if messages:
+                deadline = time.monotonic() + PATIENCE_SECONDS
+            yield records
 
 
 def record_of(message: Message) -> Record:
@@ -194,17 +204,20 @@ def record_of(message: Message) -> Record:
     )
 
 
-def read_partition(cluster: Cluster, topic: str, partition: int) -> list[Record]:
-    """All committed records of a partition."""
-    return [record for chunk in chunks(cluster, topic, partition) for record in chunk]
+def read_topics(cluster: Cluster, names: Mapping[str, int]) -> dict[Place, list[Record]]:
+    """All committed records of topics, given with their number of partitions."""
+    places = [(name, index) for name, partitions in names.items() for index in range(partitions)]
+    found: dict[Place, list[Record]] = {place: [] for place in places}
+    for chunk in read(cluster, places):
+        for place, record in chunk:
+            found[place].append(record)
+    return found
 
 
 def read_topic(cluster: Cluster, topic: str) -> dict[int, list[Record]]:
     """All committed records of a topic, by partition."""
-    return {
-        partition: read_partition(cluster, topic, partition)
-        for partition in range(topic_partitions(cluster, topic))
-    }
+    found = read_topics(cluster, {topic: topic_partitions(cluster, topic)})
+    return {index: records for (_, index), records in found.items()}
 
 
 def compare_topics(
@@ -219,7 +232,7 @@ def compare_topics(
     compared = 0
     for partition in range(partitions):
         sides = [
-            (record for chunk in chunks(cluster, topic, partition) for record in chunk)
+            (record for chunk in read(cluster, [(topic, partition)]) for _, record in chunk)
             for cluster, topic in ((source, source_topic), (target, target_topic))
         ]
         for index, (original, copy) in enumerate(zip_longest(*sides)):

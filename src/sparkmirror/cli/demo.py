@@ -30,6 +30,15 @@ from sparkmirror.model import TopicPartition
 
 TOPIC, REMOTE, PARTITIONS = "orders", "source.orders", 4
 _PER_SECOND = 200
+_FACTORS = (
+    "replication.factor",
+    "offset-syncs.topic.replication.factor",
+    "checkpoints.topic.replication.factor",
+    "heartbeats.topic.replication.factor",
+    "offset.storage.replication.factor",
+    "status.storage.replication.factor",
+    "config.storage.replication.factor",
+)
 _CATCH_UP_SECONDS = 30.0
 _LOOK_SECONDS = 0.25
 
@@ -97,7 +106,8 @@ def _flow(
         f"source.bootstrap.servers = {source}\n"
         f"target.bootstrap.servers = {target}\n"
         "source->target.enabled = true\n"
-        f"source->target.topics = {TOPIC}\n"
+        f"source->target.topics = {TOPIC}\n" + "".join(f"{key} = 1\n" for key in _FACTORS)
+        # One broker each: say so, or the log warns about lesser replication factors.
     )
     console.print(f"The flow:  sparkmirror run {file}", highlight=False, soft_wrap=True)
     console.print(

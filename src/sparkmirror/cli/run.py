@@ -77,6 +77,7 @@ def run_application(
         view.say(f"sparkmirror: {error}")
         return START_FAILED
     code = OK
+    ran = False
     hopeless_since: float | None = None
     with view:
         while not stop.wait(_LOOK_SECONDS):
@@ -84,8 +85,9 @@ def run_application(
             failure = application.failure()
             if failure is not None:
                 view.say(f"sparkmirror: {failure}")
-                code = START_FAILED
+                code = START_FAILED if not ran else FATAL
                 break
+            ran = ran or any(one.epoch for one in application.snapshots())
             if once and application.is_done():
                 break
             if once and _is_hopeless(application):

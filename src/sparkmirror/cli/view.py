@@ -26,6 +26,7 @@ _COLOURS = {
     FlowState.DONE: "blue",
     FlowState.STOPPED: "dim",
 }
+_WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is a trouble
 _log = logging.getLogger("sparkmirror.run")
 
 
@@ -102,7 +103,7 @@ class LiveView:
         """Draw the table, the troubles and the bars."""
         parts: list[Table | Text | Progress] = [flow_table(flows)]
         troubles = [f"{one.flow}: {text}" for one in flows for text in one.troubles]
-        troubles += [f"{one.flow}: {one.reason}" for one in flows if one.reason]
+        troubles += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
         parts += [Text(line, style="yellow") for line in troubles[:_MANY_TROUBLES]]
         if len(troubles) > _MANY_TROUBLES:
             parts.append(Text(f"... and {len(troubles) - _MANY_TROUBLES} more", style="yellow"))
@@ -144,7 +145,7 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
     for one in flows:
         table.add_row(
             one.flow,
-            Text(one.state.value, style=_COLOURS[one.state]),
+            _state(one),
             human(one.topics),
             human(one.partitions),
             human(one.records),
@@ -155,6 +156,13 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
             milliseconds(one.latency_p99_ms),
         )
     return table
+
+
+def _state(one: FlowSnapshot) -> Text:
+    text = Text(one.state.value, style=_COLOURS[one.state])
+    if one.reason and one.state not in _WAITING:
+        text.append(f" ({one.reason})", style="dim")
+    return text
 
 
 class LineView:
@@ -179,7 +187,8 @@ class LineView:
             state = (one.state, one.reason)
             if self._states.get(one.flow) != state:
                 self._states[one.flow] = state
-                _log.info(f"{one.flow}: {one.state.value} {one.reason}".rstrip())
+                level = logging.WARNING if one.state in _WAITING else logging.INFO
+                _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
             before = self._troubles.get(one.flow, set())
             for trouble in one.troubles:
                 if trouble not in before:

@@ -99,7 +99,6 @@ class Herder:
             except ClusterError as error:
                 state = FlowState.RETRYING if error.retriable else FlowState.FAILED
                 self.status.enter(state, str(error))
-                _log.warning("%s: %s", self._flow, error)
                 self._stop.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue

@@ -123,8 +123,7 @@ class MirrorSourceConnector:
                 continue
             result = self._run_epoch(starts, settings)
             if result.failure and not self._stop.is_set():
-                self._status.enter(FlowState.RETRYING, result.failure)
-                _log.warning("%s: the epoch failed: %s", self._flow, result.failure)
+                self._status.enter(FlowState.RETRYING, f"the epoch failed: {result.failure}")
                 self._stop.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
@@ -150,7 +149,6 @@ class MirrorSourceConnector:
             except (ClusterError, WireError) as error:
                 state = FlowState.RETRYING if error.retriable else FlowState.FAILED
                 self._status.enter(state, str(error))
-                _log.warning("%s: %s", self._flow, error)
             self._stop.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         return None

@@ -115,8 +115,8 @@ class SourceTopics:
         if self.current is None:
             state = FlowState.RETRYING if error.retriable else FlowState.FAILED
             self._status.enter(state, str(error))
-        self._status.note("topics", str(error))
-        self._say(logging.WARNING, str(error))
+        else:
+            self._status.note("topics", str(error))
 
     def _say(self, level: int, sentence: str) -> None:
         """Log a sentence once."""

@@ -22,7 +22,7 @@ from sparkmirror.local.broker import LocalBroker
 from sparkmirror.local.cache import writable
 from sparkmirror.local.cluster_record import ClusterRecord
 from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
-from sparkmirror.local.jvm import QUICK_START, KafkaJvm
+from sparkmirror.local.jvm import QUICK_START, KafkaJvm, reason_in
 from sparkmirror.local.ports import in_use
 from sparkmirror.local.readiness import await_ready
 from sparkmirror.local.server_properties import server_properties
@@ -89,7 +89,11 @@ class LocalCluster:
         return self._started().cluster_id
 
     def start(self) -> Self:
-        """Start every broker and wait until all of them serve."""
+        """Start every broker that does not run, and wait until all of them serve."""
+        if any(broker.running for broker in self.brokers):
+            for broker in self.brokers:
+                broker.start()
+            return self
         jvm = KafkaJvm.of(self.version, heap=self._heap, options=self._jvm_options)
         writable(self.directory, remedy=_DATA_REMEDY)
         self._record = ClusterRecord.open(
@@ -110,6 +114,11 @@ class LocalCluster:
         for broker in self.brokers:
             broker.stop()
             broker.release_ports()
+
+    def kill(self) -> None:
+        """End every broker at once, without care for the data; `stop()` is still to follow."""
+        for broker in self.brokers:
+            broker.kill()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -147,8 +156,7 @@ class LocalCluster:
                 for broker in losers:
                     if broker.port_chosen:
                         raise in_use(broker.port) from None
-                for broker in self.brokers:
-                    broker.kill()
+                self.kill()
             else:
                 return
 
@@ -185,10 +193,9 @@ class LocalCluster:
                 command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False
             )
             if done.returncode != 0:
-                said = (done.stderr or done.stdout).strip().splitlines()
                 raise SetupError(
                     f"{broker.data} could not be formatted for the local cluster {self.name}: "
-                    f"{said[-1] if said else 'no reason given'}"
+                    f"{reason_in(done.stderr, done.stdout)}"
                 )
 
 

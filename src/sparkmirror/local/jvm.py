@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _FIRST_KAFKA_WITH_LOG4J2 = 4
 
+# Logging must outlive the JVM's other shutdown hooks: the console producer sends, fails and reports
+# its last records in one.
 _LOG4J2 = """\
 status = error
+shutdownHook = disable
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
@@ -94,3 +98,15 @@ class KafkaJvm:
     @property
     def _logging_property(self) -> str:
         return "log4j2.configurationFile" if self._has_log4j2 else "log4j.configuration"
+
+
+def reason_in(*outputs: str) -> str:
+    """The reason in what a program of Kafka printed when it failed, stack traces and all."""
+    lines = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
+    for line in lines:
+        # The time, the logger and the Java class before the reason say nothing to a user.
+        named = re.search(r"\b[\w.]+(?:Exception|Error): (.+)", line)
+        if named:
+            return named[1]
+    telling = [line for line in lines if "rror" in line]
+    return (telling or lines or ["it gave no reason"])[0]

@@ -17,7 +17,7 @@ from pathlib import Path
 from sparkmirror.errors import ClusterError, UnreachableError
 from sparkmirror.local.cache import cache_directory, writable
 from sparkmirror.local.jars import DEFAULT_KAFKA
-from sparkmirror.local.jvm import KafkaJvm
+from sparkmirror.local.jvm import KafkaJvm, reason_in
 from sparkmirror.local.probe import Membership, membership
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -221,7 +221,7 @@ class KafkaTools:
     def _failure(self, tool: str, *outputs: str) -> ClusterError:
         name = tool.rpartition(".")[2]
         return ClusterError(
-            f"Kafka's {name} failed on {self.name}: {_reason(*outputs)}", cluster=self.name
+            f"Kafka's {name} failed on {self.name}: {reason_in(*outputs)}", cluster=self.name
         )
 
 
@@ -243,12 +243,3 @@ def consume_arguments(
     if keys:
         arguments.append("--formatter-property=print.key=true")
     return arguments
-
-
-def _reason(*outputs: str) -> str:
-    """The first line that names an error; Kafka's tools print stack traces around it."""
-    lines = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or "xception" in line]
-    reason = (telling or lines or ["it gave no reason"])[0]
-    # The time, the logger and the Java class say nothing to a user.
-    return re.sub(r"^.*?\b[\w.]+(?:Exception|Error): ", "", reason)

@@ -84,12 +84,35 @@ def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
 
     conf = SparkConf(loadDefaults=False).setAll([*options.items()])
     with log_file.open("ab") as log:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+        # A session of its own: a signal to our process group is for us to handle, in order.
+        gateway = launch_gateway(
+            conf, popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True}
+        )
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
     builder = SparkSession.builder
     for key, value in options.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def stop_session(spark: SparkSession) -> bool:
+    """Stop Spark; whether it was still there to be stopped."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
+
+    if jvm_exit_code(spark) is not None:
+        return False
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        return False  # it ended while we asked it to
+    return True
+
+
+def jvm_exit_code(spark: SparkSession) -> int | None:
+    """The exit code of Spark's JVM, None while it runs."""
+    process = spark.sparkContext._gateway.proc  # noqa: SLF001 - the only way to the process
+    code: int | None = process.poll()
+    return code
 
 
 def archive_name(java_version: str) -> str:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A producer that keeps writing numbered records while a test hurts something, and an observer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from support.names import unique_name
+from support.witness import Cluster, Record, send
+
+_FLUSH_SECONDS = 60.0
+
+
+class Load:
+    """Writes records at a steady rate from a thread of its own; none is lost, none is twice."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, *, per_second: int, partitions: int = 1, size: int = 100
+    ) -> None:
+        self._topic = topic
+        self._per_second = per_second
+        self._partitions = partitions
+        self._padding = b"." * size
+        self._stop = threading.Event()
+        self._refused: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "delivery.timeout.ms": 120_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,  # a broker that is killed on purpose is not worth a line
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=f"load/{topic}", daemon=True)
+        self.sent = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(_FLUSH_SECONDS)
+        if kind is None:
+            assert left == 0
+            assert self._refused == []
+
+    def _run(self) -> None:
+        began, before = time.monotonic(), self.sent
+        while not self._stop.wait(0.01):
+            due = before + int((time.monotonic() - began) * self._per_second)
+            while self.sent < due and not self._stop.is_set():
+                number = self.sent
+                record = Record(
+                    b"%d" % number,
+                    b"%d" % number + self._padding,
+                    timestamp_ms=time.time_ns() // 1_000_000,
+                )
+                partition = number % self._partitions
+                send(self._producer, self._topic, partition, record, self._delivered)
+                self.sent += 1
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+
+
+class Gaps:
+    """How long a topic partition was silent at most while it was observed."""
+
+    longest_seconds: float = 0.0
+    records: int = 0
+
+
+@contextmanager
+def observed(cluster: Cluster, topic: str) -> Iterator[Gaps]:
+    """Watch new records arrive in partition 0 of a topic."""
+    gaps = Gaps()
+    stop = threading.Event()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": unique_name("observer"),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+
+    def watch() -> None:
+        last = None
+        while not stop.is_set():
+            message = consumer.poll(0.1)
+            now = time.monotonic()
+            if message is not None and message.error() is None:
+                gaps.records += 1
+            if last is not None:
+                gaps.longest_seconds = max(gaps.longest_seconds, now - last)
+            if message is not None or last is None:
+                last = now
+
+    consumer.assign([TopicPartition(topic, 0)])
+    thread = threading.Thread(target=watch, name=f"observer/{topic}", daemon=True)
+    thread.start()
+    with closing(consumer):
+        try:
+            yield gaps
+        finally:
+            stop.set()
+            thread.join()

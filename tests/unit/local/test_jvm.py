@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is quoted from the output of Kafka's programs, and how their JVM is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.local.class_archive import ClassArchive
+from sparkmirror.local.jvm import KafkaJvm, reason_in
+
+_TRACE = """\
+Error while executing topic command : Topic 'x' is odd
+2026-01-01T00:00:00,000 ERROR o.a.k.TopicCommand: org.apache.kafka.OddException: Topic 'x' is odd
+\tat a.b(C)
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (_TRACE, "Topic 'x' is odd"),
+        ("Some words\nError: no such file\n", "Error: no such file"),
+        ("It only said this\n", "It only said this"),
+        ("", "it gave no reason"),
+    ],
+)
+def test_the_reason_is_found_between_stack_traces(output: str, expected: str) -> None:
+    """One line without time, logger or Java class."""
+    assert expected == reason_in("", output)
+
+
+def jvm(tmp_path: Path, version: str) -> KafkaJvm:
+    """A JVM that is only looked at."""
+    return KafkaJvm(
+        java=Path("/java"),
+        jars=(tmp_path / "a.jar", tmp_path / "b.jar"),
+        version=version,
+        options=("-Xmx1m",),
+        archive=ClassArchive(tmp_path / "classes.jsa"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("4.3.1", "-Dlog4j2.configurationFile="), ("3.9.2", "-Dlog4j.configuration=")],
+)
+def test_logging_is_named_as_the_version_wants_it(
+    tmp_path: Path, version: str, expected: str
+) -> None:
+    """Kafka 4 logs by log4j2, Kafka 3 by its predecessor."""
+    command = jvm(tmp_path, version).command("Main", "one", logging=tmp_path / "logging")
+    assert [f"{expected}file://{tmp_path}/logging"] == [o for o in command if "-Dlog4j" in o]
+    assert command[-4:] == ["-cp", f"{tmp_path}/a.jar:{tmp_path}/b.jar", "Main", "one"]
+
+
+def test_archive_is_used_only_when_it_is_there(tmp_path: Path) -> None:
+    """A missing archive is recorded on request, a present one is read."""
+    kafka = jvm(tmp_path, "4.3.1")
+    assert kafka.archive.wanted
+    assert kafka.archive.use() == ()
+    scratch = tmp_path / "scratch"
+    scratch.write_text("classes")
+    kafka.archive.publish(scratch)
+    assert not scratch.exists()
+    assert not kafka.archive.wanted
+    assert f"-XX:SharedArchiveFile={tmp_path}/classes.jsa" in kafka.archive.use()
