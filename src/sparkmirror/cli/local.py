@@ -321,7 +321,10 @@ def _show(entries: list[ClusterEntry]) -> None:
         for row in rows:
             typer.echo("\t".join(row))
         return
-    table = Table("cluster", "broker", "state", "address", "pid", "Kafka", "log", box=None)
+    table = Table(box=None)
+    for heading in ("cluster", "broker", "state", "address", "pid", "Kafka"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("log", overflow="fold")
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -34,6 +35,7 @@ DEFAULT_KAFKA = "4.3.1"
 TRIED_KAFKA = ("4.3.1", "3.9.2")
 
 _TRIES = 3
+_PAUSE_SECONDS = 2.0
 _FETCH_SECONDS = 600.0
 _LISTING = "jars.txt"
 _SCALA = "2.13"
@@ -107,13 +109,14 @@ def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
         console.print(announcement, soft_wrap=True)
     with console.status(announcement):
         for attempt in range(1, _TRIES + 1):
+            time.sleep(_PAUSE_SECONDS * (attempt - 1))
             complaint = _fetch_once(java, version, jar_set, directory)
             if complaint is None:
                 return
             log.info(f"Fetching {what}: try {attempt} of {_TRIES} failed ({complaint})")
     raise SetupError(
         f"{what} could not be fetched from Maven Central in {_TRIES} tries ({complaint}).",
-        remedy="Check the network connection and the proxy settings, then try again.",
+        remedy="Check the network, the proxy settings and that there is such a version; try again.",
     )
 
 

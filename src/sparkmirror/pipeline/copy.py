@@ -9,7 +9,6 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-import uuid
 from collections import Counter
 from enum import Enum
 from typing import Protocol
@@ -18,19 +17,9 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
-from sparkmirror.pipeline.contract import (
-    END,
-    RUN,
-    PartitionProgress,
-    PartitionStart,
-    Progress,
-    Receipt,
-    Split,
-    TaskSettings,
-)
+from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
+from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.position_writer import PositionWriter
-from sparkmirror.pipeline.runs import Runs
-from sparkmirror.state.positions import StoredPosition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
@@ -44,6 +33,7 @@ from sparkmirror.wire.producer import NO_PRODUCER, ProduceLimits, Producer, Targ
 TICK_SECONDS = 1.0
 DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
 FLUSH_SECONDS = 2.0
+FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
 _PRODUCER_RETRY_SECONDS = 0.2
 
 
@@ -67,45 +57,6 @@ class _Phase(Enum):
     DRAINING = 2
     FLUSHING = 3
     DONE = 4
-
-
-class CopyPartition:
-    """One topic partition of the split, both sides of it."""
-
-    __slots__ = (
-        "bytes",
-        "downstream",
-        "is_dirty",
-        "notable",
-        "position",
-        "records",
-        "runs",
-        "source",
-        "start",
-        "target",
-        "trouble",
-        "trouble_code",
-    )
-
-    def __init__(self, start: PartitionStart) -> None:
-        topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
-        self.start = start
-        self.source = SourcePartition(
-            start.source, start.position, stop_at=start.stop_at, topic_id=topic_id
-        )
-        state = start.producer
-        self.target = TargetPartition(
-            start.target, state.producer_id, state.producer_epoch, state.next_sequence
-        )
-        self.position = start.position  # everything before it is acknowledged or was skipped
-        self.downstream = start.downstream
-        self.records = 0
-        self.bytes = 0
-        self.runs = Runs()
-        self.is_dirty = not start.is_stored and start.position > 0
-        self.notable = True  # changed since the last progress report
-        self.trouble_code = error_codes.NONE
-        self.trouble = ""
 
 
 class CopyTask:
@@ -169,6 +120,7 @@ class CopyTask:
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
         self._next_flush = time.monotonic() + settings.flush_seconds
+        self._unflushed_bytes = 0
 
     # --- the life of the task
 
@@ -198,7 +150,7 @@ class CopyTask:
                 f"{self._settings.flow}: the driver has been silent for "
                 f"{self._settings.lease_seconds:g} s; the task stopped and wrote its positions"
             )
-        return self._receipts()
+        return [receipt for part in self._parts for receipt in part.receipts(self._split.index)]
 
     def _get_producer_id(self) -> None:
         newcomers = [part for part in self._parts if part.target.producer_id == NO_PRODUCER]
@@ -223,7 +175,8 @@ class CopyTask:
     def _tick(self, now: float) -> None:
         self._source.check_deadlines()
         self._target.check_deadlines()
-        if now >= self._next_flush and self._positions.is_idle:
+        is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
+        if is_due and self._positions.is_idle:
             self._next_flush = now + self._settings.flush_seconds
             self._flush()
         self._report()
@@ -258,17 +211,10 @@ class CopyTask:
 
     def _flush(self) -> None:
         dirty = [part for part in self._parts if part.is_dirty]
+        self._unflushed_bytes = 0
         for part in dirty:
             part.is_dirty = False
-        self._positions.write(
-            (
-                part.source.tp,
-                StoredPosition(
-                    part.position - 1, part.downstream if part.downstream >= 0 else None
-                ),
-            )
-            for part in dirty
-        )
+        self._positions.write((part.source.tp, part.stored_position()) for part in dirty)
 
     # --- from the fetcher
 
@@ -280,7 +226,7 @@ class CopyTask:
             part.queued_bytes += out.size
             self._producer.offer(mine.target, out)
         if mine.target.is_idle:
-            self._skip_to(mine, batches.position)  # nothing but markers and aborted records
+            mine.move_to(batches.position)  # nothing but markers and aborted records
         mine.notable = True
 
     def fetched(self) -> None:
@@ -313,7 +259,7 @@ class CopyTask:
                 )
                 mine = self._by_source[part.tp]
                 if mine.target.is_idle:
-                    self._skip_to(mine, earliest)
+                    mine.move_to(earliest)
             self._fetcher.resume(part, max(part.position, earliest))
 
         def failed(code: int) -> None:
@@ -344,12 +290,13 @@ class CopyTask:
         self._fetcher.drained(source)
         mine.records += out.count
         mine.bytes += out.size
+        self._unflushed_bytes += out.size
         if out.base_offset >= 0:
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
         self._latency[latency.bucket(time.time() * 1000 - out.max_timestamp)] += 1
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
-        self._skip_to(mine, source.position if part.is_idle else out.next_position)
+        mine.move_to(source.position if part.is_idle else out.next_position)
 
     def answered(self) -> None:
         """Room has been made: read on."""
@@ -376,21 +323,9 @@ class CopyTask:
 
     # --- accounts
 
-    def _skip_to(self, part: CopyPartition, position: int) -> None:
-        if position != part.position:
-            part.position = position
-            part.is_dirty = True
-            part.notable = True
-
     def _trouble(self, part: CopyPartition, code: int, cluster: str, text: str) -> None:
-        part.trouble_code = code
-        part.trouble = ""
-        if code:
-            topic = part.source.tp if cluster == self._source.alias else part.target.tp
-            part.trouble = f"{cluster}: {topic}: {error_codes.name(code)}: " + (
-                text or error_codes.advice(code)
-            )
-        part.notable = True
+        tp = part.source.tp if cluster == self._source.alias else part.target.tp
+        part.set_trouble(code, cluster, tp, text)
 
     def _report(self) -> None:
         changed = [part for part in self._parts if part.notable]
@@ -402,7 +337,7 @@ class CopyTask:
         self._control.report(
             Progress(
                 split=self._split.index,
-                partitions=tuple(self._progress(part) for part in changed),
+                partitions=tuple(part.progress() for part in changed),
                 latency=tuple(self._latency.items()),
                 held_bytes=self._budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
@@ -413,70 +348,6 @@ class CopyTask:
         )
         self._latency.clear()
         self._notices.clear()
-
-    def _progress(self, part: CopyPartition) -> PartitionProgress:
-        return PartitionProgress(
-            topic=part.source.tp.topic,
-            partition=part.source.tp.partition,
-            position=part.position,
-            downstream=part.downstream,
-            end_offset=part.source.end_offset,
-            records=part.records,
-            bytes=part.bytes,
-            trouble_code=part.trouble_code,
-            trouble=part.trouble,
-        )
-
-    def _receipts(self) -> list[Receipt]:
-        receipts: list[Receipt] = []
-        for part in self._parts:
-            tp, target = part.source.tp, part.target
-            receipts += [
-                Receipt(
-                    kind=RUN,
-                    split=self._split.index,
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    source_first=run.source_first,
-                    source_last=run.source_last,
-                    target_first=run.target_first,
-                    records=run.records,
-                    bytes=run.bytes,
-                    is_exact=run.is_exact,
-                    position=-1,
-                    downstream=-1,
-                    producer_id=-1,
-                    producer_epoch=-1,
-                    next_sequence=-1,
-                    is_clean=True,
-                    error_code=error_codes.NONE,
-                    error="",
-                )
-                for run in part.runs.rows
-            ]
-            receipts.append(
-                Receipt(
-                    kind=END,
-                    split=self._split.index,
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    source_first=part.start.position,
-                    source_last=part.position - 1,
-                    target_first=-1,
-                    records=part.records,
-                    bytes=part.bytes,
-                    is_exact=True,
-                    position=part.position,
-                    downstream=part.downstream,
-                    producer_id=target.producer_id,
-                    producer_epoch=target.producer_epoch,
-                    next_sequence=target.next_sequence,
-                    is_clean=target.is_idle,
-                    error_code=part.trouble_code,
-                    error=part.trouble,
-                )
-            )
-        return receipts
 
 
 def _cluster(loop: Loop, settings: ConnectionSettings) -> Cluster:

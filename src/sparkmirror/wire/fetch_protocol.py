@@ -17,10 +17,17 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from kafka.protocol.consumer import FetchRequest
+
+from sparkmirror.model import TopicPartition
 from sparkmirror.wire.outgoing import AbortedTransaction
 
+FETCH_KEY = 1
 NAMES_VERSION = 12
 IDS_VERSION = 13
 FINAL_SESSION_EPOCH = -1
@@ -28,6 +35,18 @@ _BODY = struct.Struct(">ihi")
 _PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _EMPTY = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much and how long one fetch may take."""
+
+    read_committed: bool
+    max_bytes: int
+    max_partition_bytes: int
+    max_wait_ms: int
+    min_bytes: int
+    rack: str = ""
 
 
 class PartitionData(NamedTuple):
@@ -49,6 +68,54 @@ class FetchResponse(NamedTuple):
     error: int
     session_id: int
     partitions: list[PartitionData]
+
+
+def fetch_request(
+    version: int,
+    limits: FetchLimits,
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+    session: tuple[int, int],
+    wanted: Mapping[TopicPartition, tuple[int, int]] = MappingProxyType({}),
+    forgotten: Iterable[TopicPartition] = (),
+    topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
+) -> Any:
+    """A fetch request: `wanted` gives offset and leader epoch of partitions that changed."""
+
+    def named(topic: str) -> dict[str, Any]:
+        return {"topic_id": topic_ids[topic]} if version >= IDS_VERSION else {"topic": topic}
+
+    topics: dict[str, list[Any]] = {}
+    for tp, (offset, leader_epoch) in wanted.items():
+        topics.setdefault(tp.topic, []).append(
+            FetchRequest.FetchTopic.FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=leader_epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=limits.max_partition_bytes,
+            )
+        )
+    dropped: dict[str, list[int]] = {}
+    for tp in forgotten:
+        if version < IDS_VERSION or tp.topic in topic_ids:
+            dropped.setdefault(tp.topic, []).append(tp.partition)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=1 if limits.read_committed else 0,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchRequest.FetchTopic(partitions=p, **named(t)) for t, p in topics.items()],
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(partitions=p, **named(t)) for t, p in dropped.items()
+        ],
+        rack_id=limits.rack,
+    )
 
 
 def parse_response(frame: memoryview, version: int) -> FetchResponse:

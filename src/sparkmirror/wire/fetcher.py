@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-from kafka.protocol.consumer import FetchRequest
+from typing import Protocol
 
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
 from sparkmirror.model import TopicPartition
@@ -24,10 +21,13 @@ from sparkmirror.wire.cluster import Cluster, Leader
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.fetch_protocol import (
+    FETCH_KEY,
     FINAL_SESSION_EPOCH,
     IDS_VERSION,
     NAMES_VERSION,
+    FetchLimits,
     PartitionData,
+    fetch_request,
     parse_response,
 )
 from sparkmirror.wire.loop import Loop
@@ -36,18 +36,6 @@ from sparkmirror.wire.outgoing import Admitted, admit
 _HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
 _SMALLEST_FETCH = 1 << 20
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """How much and how long one fetch may take."""
-
-    read_committed: bool
-    max_bytes: int
-    max_partition_bytes: int
-    max_wait_ms: int
-    min_bytes: int
-    rack: str = ""
 
 
 class SourcePartition:
@@ -265,21 +253,22 @@ class Fetcher:
         forgotten, session.forgotten = session.forgotten, {}
         newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION
         try:
-            version = connection.version(FetchRequest.API_KEY, newest)
+            version = connection.version(FETCH_KEY, newest)
         except WireError:
             self._give_up(session, wanted)
             return
-        request = FetchRequest(
-            replica_id=-1,
+        request = fetch_request(
+            version,
+            self._limits,
             max_wait_ms=_HELD_BACK_WAIT_MS if session.held_back else self._limits.max_wait_ms,
-            min_bytes=self._limits.min_bytes,
             max_bytes=wanted,
-            isolation_level=1 if self._limits.read_committed else 0,
-            session_id=session.id,
-            session_epoch=session.session_epoch,
-            topics=self._topics(changed, version),
-            forgotten_topics_data=[] if full else self._forgotten(forgotten, version),
-            rack_id=self._limits.rack,
+            session=(session.id, session.session_epoch),
+            wanted={
+                tp: (part.position, part.leader.leader_epoch if part.leader else -1)
+                for tp, part in changed.items()
+            },
+            forgotten=() if full else forgotten,
+            topic_ids=self._cluster.topic_ids,
         )
         connection.exchange(
             request,
@@ -290,40 +279,6 @@ class Fetcher:
 
     def _all_have_ids(self, session: _Session) -> bool:
         return all(tp.topic in self._cluster.topic_ids for tp in session.members)
-
-    def _topics(self, parts: dict[TopicPartition, SourcePartition], version: int) -> list[Any]:
-        by_topic: dict[str, list[Any]] = {}
-        for tp, part in parts.items():
-            leader_epoch = part.leader.leader_epoch if part.leader else -1
-            by_topic.setdefault(tp.topic, []).append(
-                FetchRequest.FetchTopic.FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=leader_epoch,
-                    fetch_offset=part.position,
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=self._limits.max_partition_bytes,
-                )
-            )
-        return [
-            FetchRequest.FetchTopic(partitions=partitions, **self._named(topic, version))
-            for topic, partitions in by_topic.items()
-        ]
-
-    def _forgotten(self, parts: dict[TopicPartition, SourcePartition], version: int) -> list[Any]:
-        by_topic: dict[str, list[int]] = {}
-        for tp in parts:
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        return [
-            FetchRequest.ForgottenTopic(partitions=partitions, **self._named(topic, version))
-            for topic, partitions in by_topic.items()
-            if version < IDS_VERSION or topic in self._cluster.topic_ids
-        ]
-
-    def _named(self, topic: str, version: int) -> dict[str, Any]:
-        if version >= IDS_VERSION:
-            return {"topic_id": self._cluster.topic_ids[topic]}
-        return {"topic": topic}
 
     # --- answers
 
@@ -432,16 +387,11 @@ class Fetcher:
             except UnreachableError:
                 continue  # the session is lost with the broker
             if connection.api_versions:
-                goodbye = FetchRequest(
-                    replica_id=-1,
+                goodbye = fetch_request(
+                    NAMES_VERSION,
+                    self._limits,
                     max_wait_ms=0,
-                    min_bytes=0,
                     max_bytes=0,
-                    isolation_level=0,
-                    session_id=session.id,
-                    session_epoch=FINAL_SESSION_EPOCH,
-                    topics=[],
-                    forgotten_topics_data=[],
-                    rack_id="",
+                    session=(session.id, FINAL_SESSION_EPOCH),
                 )
                 connection.exchange(goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION)

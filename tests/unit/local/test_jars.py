@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.errors import SetupError
+from sparkmirror.local import jars
 from sparkmirror.local.jars import JarSet, kafka_classpath
 
 _IVY = """#!/bin/sh
@@ -59,6 +60,7 @@ class PlayedIvy:
 def ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedIvy:
     """An empty cache and a Java that is under control."""
     ivy = PlayedIvy(tmp_path)
+    monkeypatch.setattr(jars, "_PAUSE_SECONDS", 0)
     monkeypatch.setenv("JAVA_HOME", str(ivy.home))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path / "cache"))
