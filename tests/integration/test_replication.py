@@ -11,6 +11,7 @@ import pytest
 
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.tools import KafkaTools
+from support.figures import measured
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.witness import compare_topics, create_topics
@@ -43,16 +44,18 @@ def test_a_million_records_arrive_unchanged(
         },
     )
     assert loaded.records == MILLION
-    print(f"load: {time.monotonic() - began:.1f} s")
+    measured(f"load: {time.monotonic() - began:.1f} s")
     clusters = {"big": source_cluster, "heap": target_cluster}
-    file = mirror_file(tmp_path, clusters, "big->heap.enabled = true", f"big->heap.topics = {topic}")
+    file = mirror_file(
+        tmp_path, clusters, "big->heap.enabled = true", f"big->heap.topics = {topic}"
+    )
     began = time.monotonic()
     with MirrorProcess(file, "--once") as mirror:
         assert mirror.wait(RUN_SECONDS) == 0
         copied_in = time.monotonic() - began
-    print(f"copy: {copied_in:.1f} s from start to exit, {MILLION / copied_in:,.0f} records/s")
+    measured(f"copy: {copied_in:.1f} s from start to exit, {MILLION / copied_in:,.0f} records/s")
     record_property("records_per_second", round(MILLION / copied_in))
     began = time.monotonic()
     compared = compare_topics(source_cluster, topic, target_cluster, f"big.{topic}")
-    print(f"compare: {time.monotonic() - began:.1f} s")
+    measured(f"compare: {time.monotonic() - began:.1f} s")
     assert compared == MILLION

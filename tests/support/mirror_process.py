@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real command `sparkmirror run` in a process of its own, watched, hurt and never left over.
 
-The command leads a session; everything it starts (Spark's JVM, the Python workers) stays in that
-session, which is how all of it is found again.
+The command leads a process group, as under a terminal's shell; Spark's JVM and the Python workers
+are found as its descendants, and remembered, because orphans have other parents.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sysconfig
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +25,7 @@ from support.waiting import eventually
 STOP_SECONDS = 10.0  # what the command promises
 _KILL_SECONDS = 10.0
 _TAIL_LINES = 60
+_WATCH = 'read -r _; kill -9 "$1" 2>/dev/null'
 
 
 def command(name: str = "sparkmirror") -> str:
@@ -44,6 +47,13 @@ class MirrorProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        # Ends with this process, however that ends: the pipe closes and the shell kills.
+        self._watch = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "sh", str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._known: set[psutil.Process] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -97,15 +107,30 @@ class MirrorProcess:
         """SIGINT to the whole process group, as a terminal does: exit code and seconds taken."""
         return self._end(lambda: os.killpg(self._process.pid, signal.SIGINT))
 
-    def _end(self, send: object) -> tuple[int, float]:
+    def _end(self, send: Callable[[], None]) -> tuple[int, float]:
+        self.processes()
         began = time.monotonic()
-        send()  # type: ignore[operator]
+        send()
         code = self._process.wait(3 * STOP_SECONDS)
         return code, time.monotonic() - began
 
     def processes(self) -> list[psutil.Process]:
-        """The command and everything it started."""
-        return [one for one in psutil.process_iter() if _session(one.pid) == self._process.pid]
+        """The command and everything it started, as far as it is alive."""
+        try:
+            root = psutil.Process(self._process.pid)
+            self._known |= {root, *root.children(recursive=True)}
+        except psutil.NoSuchProcess:
+            pass  # its orphans are among the known
+        for one in list(self._known):
+            try:
+                self._known |= set(one.children(recursive=True))
+            except psutil.NoSuchProcess:
+                self._known.discard(one)
+        return [one for one in self._known if _is_alive(one)]
+
+    def await_end_of_all(self) -> None:
+        """Wait until the JVM and the workers have followed the command into its end."""
+        eventually(lambda: not self.processes(), STOP_SECONDS, "no process is left")
 
     def python_workers(self) -> list[psutil.Process]:
         """The processes that Spark's tasks run in: children of Spark's daemon."""
@@ -119,18 +144,19 @@ class MirrorProcess:
     def kill_everything(self) -> None:
         """SIGKILL to the command, the JVM and the workers, at once."""
         everyone = self.processes()
-        for one in everyone:
-            one.kill()
-        if self._process.poll() is None:
-            self._process.kill()
+        # Workers first: one whose driver is gone would still write its positions.
+        for one in sorted(everyone, key=lambda process: process.pid, reverse=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
         self._process.wait(_KILL_SECONDS)
         psutil.wait_procs(everyone, _KILL_SECONDS)
-        for late in self.processes():  # forked while the others were being killed
-            late.kill()
+        if self._watch.poll() is None:
+            self._watch.kill()
+        self._watch.communicate(timeout=_KILL_SECONDS)
 
 
-def _session(pid: int) -> int | None:
+def _is_alive(process: psutil.Process) -> bool:
     try:
-        return os.getsid(pid)
-    except (ProcessLookupError, PermissionError):
-        return None
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

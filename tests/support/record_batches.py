@@ -148,7 +148,9 @@ def compress(codec: int, body: bytes) -> bytes:
         return gzip.compress(body)
     if codec == SNAPPY:
         packer = pa.Codec("snappy")
-        blocks = [packer.compress(body[at : at + 1000], asbytes=True) for at in range(0, len(body), 1000)]
+        blocks = [
+            packer.compress(body[at : at + 1000], asbytes=True) for at in range(0, len(body), 1000)
+        ]
         framed = b"".join(struct.pack(">i", len(block)) + block for block in blocks)
         return _JAVA_SNAPPY_MAGIC + struct.pack(">ii", 1, 1) + framed
     sink = pa.BufferOutputStream()

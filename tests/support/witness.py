@@ -27,6 +27,9 @@ PATIENCE_SECONDS = 30.0
 Place = tuple[str, int]  # topic, partition
 _CHUNK = 5_000
 _LOOK_SECONDS = 0.1
+_ERRORS = 3  # syslog's level; librdkafka remarks on a client that goes quickly
+# Not long ago: a topic's retention would delete older records under a test's hands.
+_FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000 - 60_000
 
 
 class Cluster(Protocol):
@@ -48,7 +51,7 @@ class Record(NamedTuple):
 
 def admin(cluster: Cluster) -> AdminClient:
     """An admin client."""
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": _ERRORS})
 
 
 def create_topics(
@@ -73,13 +76,15 @@ def create_topics(
 
 def grow_topic(cluster: Cluster, topic: str, partitions: int) -> None:
     """Add partitions up to a total."""
-    for future in admin(cluster).create_partitions([NewPartitions(topic, partitions)]).values():
+    client = admin(cluster)  # futures of a client that is gone never end
+    for future in client.create_partitions([NewPartitions(topic, partitions)]).values():
         future.result(PATIENCE_SECONDS)
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:
     """Delete a topic."""
-    for future in admin(cluster).delete_topics([topic]).values():
+    client = admin(cluster)
+    for future in client.delete_topics([topic]).values():
         future.result(PATIENCE_SECONDS)
 
 
@@ -94,8 +99,17 @@ def topic_partitions(cluster: Cluster, topic: str) -> int:
     return topics(cluster).get(topic, 0)
 
 
-def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]], **config: object) -> None:
+def produce(
+    cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]], **config: object
+) -> None:
     """Write records to the partitions given with them and wait for all acknowledgements."""
+    produce_many(cluster, ((topic, partition, record) for partition, record in records), **config)
+
+
+def produce_many(
+    cluster: Cluster, records: Iterable[tuple[str, int, Record]], **config: object
+) -> None:
+    """Write records to the topics and partitions given with them."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5}
     producer = Producer(settings | {key.replace("_", "."): value for key, value in config.items()})
     refused: list[KafkaError] = []
@@ -104,7 +118,7 @@ def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]],
         if error is not None:
             refused.append(error)
 
-    for partition, record in records:
+    for topic, partition, record in records:
         send(producer, topic, partition, record, delivered)
     assert producer.flush(PATIENCE_SECONDS) == 0
     assert refused == []
@@ -141,7 +155,7 @@ def numbered(count: int, partitions: int = 1, *, first: int = 0) -> list[tuple[i
                 b"key-%d" % number,
                 b"value-%d" % number,
                 (("number", b"%d" % number),),
-                1_700_000_000_000 + number,
+                _FIRST_TIMESTAMP_MS + number,
             ),
         )
         for number in range(first, first + count)
@@ -149,13 +163,25 @@ def numbered(count: int, partitions: int = 1, *, first: int = 0) -> list[tuple[i
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
-    """The end offset of every partition, open transactions included."""
-    partitions = [TopicPartition(topic, index) for index in range(topic_partitions(cluster, topic))]
-    wanted = {one: OffsetSpec.latest() for one in partitions}
-    answers = admin(cluster).list_offsets(
-        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=PATIENCE_SECONDS
-    )
-    return {one.partition: answers[one].result().offset for one in partitions}
+    """The end offset of every partition, open transactions included; empty without the topic."""
+    client = admin(cluster)
+
+    def ask() -> tuple[dict[int, int]]:
+        found = client.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions
+        wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in found}
+        if not wanted:
+            return ({},)
+        answers = client.list_offsets(
+            wanted,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=PATIENCE_SECONDS,
+        )
+        ends = {tp: future.result(PATIENCE_SECONDS) for tp, future in answers.items()}
+        return ({tp.partition: end.offset for tp, end in ends.items()},)
+
+    # A topic that is being made has no leader for a moment, and neither has one whose broker died.
+    [ends] = eventually(ask, PATIENCE_SECONDS, f"ends of {topic}", not_yet=(KafkaException,))
+    return ends
 
 
 def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[Place, Record]]]:
@@ -171,6 +197,7 @@ def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[P
             "check.crcs": True,
             "fetch.wait.max.ms": 10,
             "queued.max.messages.kbytes": 32_768,
+            "log_level": _ERRORS,
         }
     )
     with closing(consumer):
@@ -220,9 +247,7 @@ def read_topic(cluster: Cluster, topic: str) -> dict[int, list[Record]]:
     return {index: records for (_, index), records in found.items()}
 
 
-def compare_topics(
-    source: Cluster, source_topic: str, target: Cluster, target_topic: str
-) -> int:
+def compare_topics(source: Cluster, source_topic: str, target: Cluster, target_topic: str) -> int:
     """Compare record by record (key, value, headers, timestamp, order); how many there are.
 
     Both sides are read at the same time, so that a topic need not fit into memory.

@@ -117,7 +117,6 @@ def _fetch(reader: Reader) -> FetchSettings:
         max_partition_fetch_bytes=reader.integer("max.partition.fetch.bytes"),
         fetch_max_wait_ms=reader.integer("fetch.max.wait.ms"),
         fetch_min_bytes=reader.integer("fetch.min.bytes"),
-        client_rack=reader.string("client.rack"),
     )
 
 

@@ -240,6 +240,7 @@ CONSUMER_KEYS = (
         default="",
         doc="Where this process runs, so that a close replica may be read.",
         importance=Importance.LOW,
+        no_effect="not in this version yet",
     ),
 )
 

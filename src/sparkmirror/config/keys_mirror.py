@@ -69,7 +69,7 @@ SOURCE_KEYS = (
     Key(
         name="refresh.topics.interval.seconds",
         type=Type.LONG,
-        default="10",
+        default="5",
         doc="How often to look for new topics and partitions.",
         checks=(not_zero,),
         mm2_default="600",

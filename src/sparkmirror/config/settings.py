@@ -36,7 +36,6 @@ class FetchSettings:
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
-    client_rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class MirrorSourceConnector:
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
         self._standings: dict[TopicPartition, Standing] = {}
         self._stop_at: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str | None] = {}  # as first seen: a position belongs to an id
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
         )
@@ -212,7 +213,7 @@ class MirrorSourceConnector:
             downstream=known.downstream if known and known.downstream is not None else -1,
             is_stored=known is not None,
             stop_at=self._stop_at.get(tp),
-            topic_id=one.topic_id,
+            topic_id=self._topic_ids.setdefault(tp.topic, one.topic_id),
         )
         return apply_standing(start, standing) if standing is not None else start
 

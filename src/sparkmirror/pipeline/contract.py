@@ -97,6 +97,7 @@ class Progress:
     """What a task reports about once a second: only partitions that changed."""
 
     split: int
+    attempt: int  # another one counts from zero
     partitions: tuple[PartitionProgress, ...]
     latency: tuple[tuple[int, int], ...]  # bucket (see pipeline/latency.py), count
     held_bytes: int

@@ -46,10 +46,10 @@ def encode(message: dict[str, Any]) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def check_length(header: bytes) -> int:
+def check_length(header: bytes, most: int = MAX_MESSAGE_BYTES) -> int:
     """The length of the next message, refused if it makes no sense."""
     (size,) = LENGTH.unpack(header)
-    if not 0 < size <= MAX_MESSAGE_BYTES:
+    if not 0 < size <= most:
         raise WireError(f"a control message of {size} bytes was announced")
     return int(size)
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's end of the control channel: one blocking connection, one reading thread.
+"""A task's end of the control channel: one TLS connection that only its own thread touches.
 
-The thread only notes what it heard and wakes the loop; the task's thread sends.
+OpenSSL does not let two threads use one connection, so the task hands its reports to the thread
+through a queue and a wake-up socket.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import queue
+import select
 import socket
 import threading
 import time
@@ -34,6 +36,7 @@ from sparkmirror.pipeline.control_channel import (
 )
 
 _CONNECT_SECONDS = 10.0
+_FAREWELL_SECONDS = 2.0
 
 
 class ControlClient:
@@ -48,30 +51,28 @@ class ControlClient:
         self._end_requested = False
         self._is_lost = False
         self._wake: Callable[[], None] = lambda: None
-        self._send({"type": "hello", "token": invitation.token, "split": split_index})
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._bell, self._bell_rope = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        try:
+            first = self._greet(invitation.token, split_index)
+        except (OSError, WireError):
+            self.close()
+            raise
+        self.split: Split = split_from_json(first["split"])
+        self.settings: TaskSettings = task_settings_from_json(first["settings"])
+
+    def _greet(self, token: str, split_index: int) -> dict[str, Any]:
+        self._socket.sendall(encode({"type": "hello", "token": token, "split": split_index}))
         first = self._receive()
         if first.get("type") != "split":
             raise WireError(f"the driver answered hello with {first.get('type')!r}")
-        self.split: Split = split_from_json(first["split"])
-        self.settings: TaskSettings = task_settings_from_json(first["settings"])
+        return first
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Begin to hear the driver; `wake` is called when there is something to notice."""
         self._wake = wake
-        self._socket.settimeout(self.settings.lease_seconds * 2)
-        threading.Thread(target=self._listen, name="control", daemon=True).start()
-
-    def _listen(self) -> None:
-        try:
-            while True:
-                message = self._receive()
-                self._heard = time.monotonic()
-                if message["type"] == "end":
-                    self._end_requested = True
-                    self._wake()
-        except (OSError, WireError, ValueError):
-            self._is_lost = True
-            self._wake()
+        self._thread.start()
 
     @property
     def end_requested(self) -> bool:
@@ -85,21 +86,50 @@ class ControlClient:
 
     def report(self, progress: Progress) -> None:
         """Send progress; a lost line shows as silence, not as an error here."""
-        if self._is_lost:
-            return
-        try:
-            self._send({"type": "progress", "progress": to_json(progress)})
-        except OSError:
-            self._is_lost = True
+        self._post(encode({"type": "progress", "progress": to_json(progress)}))
 
     def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(OSError):  # the other side was quicker
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """Hang up after everything reported has been sent."""
+        if self._thread.is_alive():
+            self._post(None)
+            self._thread.join(_FAREWELL_SECONDS)
         self._socket.close()
+        self._bell.close()
+        self._bell_rope.close()
 
-    def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(encode(message))
+    def _post(self, message: bytes | None) -> None:
+        if not self._is_lost:
+            self._outbox.put(message)
+            self._bell_rope.send(b"!")
+
+    # --- the channel's thread
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except (OSError, WireError, ValueError):
+            self._is_lost = True
+            self._wake()
+
+    def _turn(self) -> bool:
+        """Send what waits, hear what came; False after the farewell."""
+        if not self._socket.pending():
+            select.select([self._socket, self._bell], [], [], self.settings.lease_seconds)
+        if select.select([self._bell], [], [], 0)[0]:
+            self._bell.recv(4096)
+        while not self._outbox.empty():
+            message = self._outbox.get()
+            if message is None:
+                return False
+            self._socket.sendall(message)
+        if self._socket.pending() or select.select([self._socket], [], [], 0)[0]:
+            message_type = self._receive()["type"]
+            self._heard = time.monotonic()
+            if message_type == "end":
+                self._end_requested = True
+                self._wake()
+        return True
 
     def _receive(self) -> dict[str, Any]:
         body = self._exactly(check_length(self._exactly(LENGTH.size)))

@@ -31,6 +31,7 @@ from sparkmirror.pipeline.contract import (
 )
 from sparkmirror.pipeline.control_channel import (
     LENGTH,
+    MAX_MESSAGE_BYTES,
     Invitation,
     check_length,
     encode,
@@ -39,6 +40,7 @@ from sparkmirror.pipeline.control_channel import (
 
 _ALIVE_SECONDS = 1.0
 _HELLO_SECONDS = 10.0
+_HELLO_BYTES = 4096  # nobody gets more room before the token is checked
 _log = logging.getLogger(__name__)
 
 
@@ -101,6 +103,10 @@ class EpochLine:
         for writer in self._writers.values():
             if not writer.is_closing():
                 writer.write(encode(message))
+
+    def is_current(self, index: int, writer: asyncio.StreamWriter) -> bool:
+        """Whether no later attempt of the task has checked in."""
+        return self._writers.get(index) is writer
 
     def forget(self, index: int, writer: asyncio.StreamWriter) -> None:
         """A connection ended."""
@@ -167,6 +173,7 @@ class ControlServer:
             )
         except OSError as error:
             self._failure = error
+            self._loop.close()
             self._started.set()
             return
         self._port = self._server.sockets[0].getsockname()[1]
@@ -181,6 +188,7 @@ class ControlServer:
             for task in pending:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.sleep(0))  # sockets close in the next turn
             self._loop.close()
 
     async def _keep_alive(self) -> None:
@@ -193,8 +201,8 @@ class ControlServer:
         line: EpochLine | None = None
         index = -1
         try:
-            hello = await asyncio.wait_for(_receive(reader), _HELLO_SECONDS)
-            line = self._line(str(hello.get("token", "")))
+            hello = await asyncio.wait_for(_receive(reader, _HELLO_BYTES), _HELLO_SECONDS)
+            line = self._line(str(hello["token"]))
             index = int(hello["split"])
             split = line.check_in(index, writer)
             writer.write(
@@ -206,7 +214,7 @@ class ControlServer:
                 writer.write(encode({"type": "end"}))
             while True:
                 message = await _receive(reader)
-                if message["type"] == "progress":
+                if message["type"] == "progress" and line.is_current(index, writer):
                     line.progressed(index, progress_from_json(message["progress"]))
         except (asyncio.IncompleteReadError, ConnectionError):
             return  # the task hung up
@@ -215,16 +223,18 @@ class ControlServer:
         finally:
             if line is not None:
                 line.forget(index, writer)
-            writer.close()
+            writer.transport.abort()  # nothing is left to say; a TLS farewell would wait
 
     def _line(self, token: str) -> EpochLine:
         for known, line in [*self._lines.items()]:
-            if hmac.compare_digest(known, token):
+            if hmac.compare_digest(known.encode(), token.encode()):
                 return line
         raise WireError("unknown token")
 
 
-async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
-    size = check_length(await reader.readexactly(LENGTH.size))
-    message: dict[str, Any] = json.loads(await reader.readexactly(size))
+async def _receive(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
+    size = check_length(await reader.readexactly(LENGTH.size), most)
+    message = json.loads(await reader.readexactly(size))
+    if not isinstance(message, dict):
+        raise WireError("a control message is no JSON object")
     return message

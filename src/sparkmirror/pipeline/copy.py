@@ -24,7 +24,8 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Address, Dialer
-from sparkmirror.wire.fetcher import Fetcher, FetchLimits, SourcePartition
+from sparkmirror.wire.fetch_protocol import FetchLimits
+from sparkmirror.wire.fetcher import Fetcher, SourcePartition
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Admitted, Outgoing
@@ -81,7 +82,6 @@ class CopyTask:
                 max_partition_bytes=fetch.max_partition_fetch_bytes,
                 max_wait_ms=fetch.fetch_max_wait_ms,
                 min_bytes=fetch.fetch_min_bytes,
-                rack=fetch.client_rack,
             ),
             self._budget,
             self,
@@ -119,6 +119,7 @@ class CopyTask:
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
+        self._attempt = time.time_ns()
         self._next_flush = time.monotonic() + settings.flush_seconds
         self._unflushed_bytes = 0
 
@@ -141,10 +142,10 @@ class CopyTask:
                     next_tick = now + TICK_SECONDS
                     self._tick(now)
                 self._advance(now)
+            self._report()
         finally:
             self._source.close()
             self._target.close()
-        self._report()
         if self._is_lease_lost:
             raise LeaseLostError(
                 f"{self._settings.flow}: the driver has been silent for "
@@ -156,12 +157,18 @@ class CopyTask:
         newcomers = [part for part in self._parts if part.target.producer_id == NO_PRODUCER]
 
         def got(producer_id: int, producer_epoch: int) -> None:
+            self._state_trouble = ""
             for part in newcomers:
                 part.target.producer_id = producer_id
                 part.target.producer_epoch = producer_epoch
+                part.target.is_introduced = False
             self._fetcher.start(part.source for part in self._parts)
 
-        def failed() -> None:
+        def failed(code: int) -> None:
+            self._state_trouble = (
+                f"{self._target.alias}: no producer id: {error_codes.name(code)}: "
+                f"{error_codes.advice(code)}"
+            )
             if self._phase is _Phase.COPYING:
                 self._loop.call_later(
                     _PRODUCER_RETRY_SECONDS, lambda: self._producer.init_producer_id(got, failed)
@@ -222,7 +229,8 @@ class CopyTask:
         """Queue record batches for the target."""
         mine = self._by_source[part.tp]
         for out in batches.outgoing:
-            out.lie_in(buffer)
+            out.lie_in(buffer, self._budget)
+            out.is_fresh = part.is_at_end
             part.queued_bytes += out.size
             self._producer.offer(mine.target, out)
         if mine.target.is_idle:
@@ -233,9 +241,9 @@ class CopyTask:
         """Send what one fetch brought."""
         self._producer.pump()
 
-    def fetch_trouble(self, part: SourcePartition, code: int) -> None:
+    def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
-        self._trouble(self._by_source[part.tp], code, self._source.alias, "")
+        self._trouble(self._by_source[part.tp], code, self._source.alias, text)
 
     def fetch_recovered(self, part: SourcePartition) -> None:
         """Forget it again."""
@@ -260,10 +268,12 @@ class CopyTask:
                 mine = self._by_source[part.tp]
                 if mine.target.is_idle:
                     mine.move_to(earliest)
-            self._fetcher.resume(part, max(part.position, earliest))
+                self._fetcher.resume(part, earliest)
+            else:  # it is there after all: look again, without haste
+                self._fetcher.rewind(part, part.position, part.backoff.next_pause())
 
         def failed(code: int) -> None:
-            self.fetch_trouble(part, code)
+            self.fetch_trouble(part, code, "")
             self._loop.call_later(
                 part.backoff.next_pause(slow=not error_codes.is_retriable(code)),
                 lambda: self.out_of_range(part),
@@ -294,7 +304,8 @@ class CopyTask:
         if out.base_offset >= 0:
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
-        self._latency[latency.bucket(time.time() * 1000 - out.max_timestamp)] += 1
+        if out.is_fresh:  # of a backlog, the age says nothing about the copy
+            self._latency[latency.bucket(time.time() * 1000 - out.max_timestamp)] += 1
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
 
@@ -312,6 +323,15 @@ class CopyTask:
                 f"{self._target.alias}: {part.tp}: positions cannot be written: "
                 f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
             )
+
+    def rewound(self, part: TargetPartition, pause: float) -> bool:
+        """Read a refused partition again, from the last acknowledged position."""
+        mine = self._by_target.get(part.tp)
+        if mine is None:
+            return False
+        mine.source.queued_bytes = 0  # the producer drops what was queued
+        self._fetcher.rewind(mine.source, mine.position, pause)
+        return True
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """Forget it again."""
@@ -337,6 +357,7 @@ class CopyTask:
         self._control.report(
             Progress(
                 split=self._split.index,
+                attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
                 latency=tuple(self._latency.items()),
                 held_bytes=self._budget.held,

@@ -148,7 +148,7 @@ class Epochs:
     ) -> None:
         began = time.monotonic()
         while not stop.wait(_WATCH_SECONDS):
-            silent = line.silent_splits(line.settings.lease_seconds)
+            silent = line.silent_splits(2 * line.settings.lease_seconds)  # it ends itself first
             missing = splits - line.checked_in
             late = missing and time.monotonic() - began > _CHECK_IN_SECONDS
             if silent or late:

@@ -84,9 +84,9 @@ def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
 
     conf = SparkConf(loadDefaults=False).setAll([*options.items()])
     with log_file.open("ab") as log:
-        # A session of its own: a signal to our process group is for us to handle, in order.
+        # A process group of its own: a signal to our process group is for us to handle, in order.
         gateway = launch_gateway(
-            conf, popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True}
+            conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
         )
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
     builder = SparkSession.builder

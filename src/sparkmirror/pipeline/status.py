@@ -73,6 +73,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Task:
+    attempt: int
     held_bytes: int = 0
     cpu_seconds: float = 0.0
     trouble: str = ""
@@ -141,9 +142,12 @@ class FlowStatus:
             _log.warning("%s: %s", self._flow, sentence)
         with self._lock:
             self._notices += len(progress.notices)
+            before = self._tasks.get(progress.split)
+            is_new = before is None or before.attempt != progress.attempt
             for one in progress.partitions:
-                self._count(one)
+                self._count(one, from_zero=is_new)
             self._tasks[progress.split] = _Task(
+                progress.attempt,
                 progress.held_bytes,
                 progress.cpu_seconds,
                 progress.trouble,
@@ -160,11 +164,11 @@ class FlowStatus:
                 for bucket, count in totals.latency_history.popleft()[1].items():
                     totals.latency[bucket] -= count
 
-    def _count(self, one: PartitionProgress) -> None:
+    def _count(self, one: PartitionProgress, *, from_zero: bool) -> None:
         part = self._parts.get(TopicPartition(one.topic, one.partition))
         if part is None:
             return
-        if one.records < part.counted_records:  # another attempt of the task counts from zero
+        if from_zero:  # the first report of an attempt names every partition
             part.counted_records = part.counted_bytes = 0
         self._totals.records += one.records - part.counted_records
         self._totals.bytes += one.bytes - part.counted_bytes

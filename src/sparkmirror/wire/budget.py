@@ -36,17 +36,19 @@ class Budget:
 class Buffer:
     """One receive buffer, shared by the record batches cut out of it."""
 
-    __slots__ = ("_budget", "_size", "_users")
+    __slots__ = ("_budget", "_size", "_users", "_was_used")
 
     def __init__(self, budget: Budget, size: int) -> None:
         self._budget = budget
         self._size = size
         self._users = 0
+        self._was_used = False
         budget.take(size)
 
     def retain(self) -> None:
         """One more record batch lies in here."""
         self._users += 1
+        self._was_used = True
 
     def release(self) -> None:
         """One record batch is done with; the last one frees the buffer."""
@@ -56,6 +58,5 @@ class Buffer:
 
     def settle(self) -> None:
         """Free a buffer in which nothing was worth keeping."""
-        if self._users == 0:
+        if not self._was_used:
             self._budget.give_back(self._size)
-            self._users = -1

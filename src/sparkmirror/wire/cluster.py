@@ -22,6 +22,7 @@ from sparkmirror.wire.loop import Loop, Timer
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+_TROUBLE_PAUSE = 1.0
 _METADATA_VERSION = 12
 
 
@@ -40,6 +41,7 @@ class Cluster:
         self._dialer = dialer
         self._bootstrap = list(bootstrap)
         self._next_bootstrap = 0
+        self._next_node = -1
         self._addresses: dict[int, Address] = {}
         self._connections: dict[int, Connection] = {}
         self._seed: Connection | None = None
@@ -179,8 +181,15 @@ class Cluster:
         return connection
 
     def any_node(self) -> int | None:
-        """A broker that may be asked anything."""
-        return next(iter(self._addresses), None)
+        """A broker that may be asked anything; another one each time."""
+        nodes = sorted(self._addresses)
+        self._next_node += 1
+        return nodes[self._next_node % len(nodes)] if nodes else None
+
+    def complain(self, error: UnreachableError) -> None:
+        """A broker does not answer: show it until the cluster answers about its brokers again."""
+        self.trouble = error
+        self.refresh(after=_TROUBLE_PAUSE)
 
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no known leader, as an error code."""

@@ -74,19 +74,39 @@ class Connection:
         self._before_ready: list[tuple[Callable[[], None], Failure]] = []
         self._reader = FrameReader()
         self._watched_events = 0
+        self._addresses = self._resolve()
         self._socket = self._dial()
         self._deadline_timer = loop.call_later(dialer.connect_timeout_seconds, self._check_open)
         self._ask_versions()
 
     # --- opening
 
-    def _dial(self) -> socket.socket:
+    def _resolve(self) -> list[Any]:
+        """Every address of the broker's name; asks the resolver on the loop's thread."""
         try:
-            found = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+            return socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         except OSError as error:
             raise self._unreachable(f"its name does not resolve ({error})") from error
-        family, kind, protocol, _name, where = found[0]
-        sock = socket.socket(family, kind, protocol)
+
+    def _next_address(self, reason: str) -> None:
+        if not self._addresses:
+            self.close(reason)
+            return
+        self._loop.unwatch(self._socket)
+        self._socket.close()
+        try:
+            self._socket = self._dial()
+        except UnreachableError as error:
+            self.close(str(error))
+
+    def _dial(self) -> socket.socket:
+        family, kind, protocol, _name, where = self._addresses.pop(0)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # an address family that this machine lacks
+            if self._addresses:
+                return self._dial()
+            raise self._unreachable(str(error)) from error
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -97,13 +117,22 @@ class Connection:
         code = sock.connect_ex(where)
         if code not in (0, errno.EINPROGRESS):
             sock.close()
+            if self._addresses:
+                return self._dial()
             raise self._unreachable(errno.errorcode.get(code, str(code)))
         self._loop.watch(sock, selectors.EVENT_WRITE, self)
         self._watched_events = selectors.EVENT_WRITE
         return sock
 
     def _check_open(self) -> None:
-        if not self.closed and not self.api_versions:
+        if self.closed or self.api_versions:
+            return
+        if not self._is_open and self._addresses:
+            self._deadline_timer = self._loop.call_later(
+                self._dialer.connect_timeout_seconds, self._check_open
+            )
+            self._next_address("no answer")
+        else:
             self.close(f"no answer within {self._dialer.connect_timeout_seconds:g} s")
 
     def _ask_versions(self) -> None:
@@ -118,8 +147,11 @@ class Connection:
                 key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
             }
             pending, self._before_ready = self._before_ready, []
-            for send, _failure in pending:
-                send()
+            for send, failure in pending:
+                try:
+                    send()
+                except WireError as error:  # one request that cannot be made fails alone
+                    failure(self._unreachable(str(error)))
 
         self._transmit_message(request, versions, lambda _error: None)
 
@@ -198,11 +230,13 @@ class Connection:
 
     def ready(self, events: int) -> None:
         """React to the socket; any failure closes the connection and fails what was waiting."""
+        if self.closed:
+            return  # by another callback of the same turn
         try:
             if not self._is_open:
                 code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
-                    self.close(errno.errorcode.get(code, str(code)))
+                    self._next_address(errno.errorcode.get(code, str(code)))
                     return
                 self._is_open = True
                 self._watch()

@@ -61,6 +61,8 @@ _REMEDIES = {
 SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
 
 _OUR_NAMES = {
+    6: "NOT_LEADER_OR_FOLLOWER",  # kafka-python calls these as Kafka did long ago
+    10: "MESSAGE_TOO_LARGE",
     CORRUPT_SOURCE: "CORRUPT_SOURCE_BATCH",
     LOST_CONNECTION: "CONNECTION_LOST",
     SOURCE_TRUNCATED: "SOURCE_TRUNCATED",
@@ -111,7 +113,8 @@ _ADVICE = {
     ),
     UNKNOWN_LEADER: "no broker leads the partition",
     TOPIC_RECREATED: (
-        "the topic was deleted and created again while it was being copied; restart to go on"
+        "the topic was deleted and created again while it was being copied, so that the position "
+        "means nothing any more; stop, delete its stored offset, and start again"
     ),
 }
 

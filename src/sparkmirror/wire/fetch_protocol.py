@@ -46,7 +46,6 @@ class FetchLimits:
     max_partition_bytes: int
     max_wait_ms: int
     min_bytes: int
-    rack: str = ""
 
 
 class PartitionData(NamedTuple):
@@ -114,7 +113,7 @@ def fetch_request(
         forgotten_topics_data=[
             FetchRequest.ForgottenTopic(partitions=p, **named(t)) for t, p in dropped.items()
         ],
-        rack_id=limits.rack,
+        rack_id="",
     )
 
 

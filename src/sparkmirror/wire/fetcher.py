@@ -44,6 +44,7 @@ class SourcePartition:
     __slots__ = (
         "backoff",
         "end_offset",
+        "is_at_end",
         "leader",
         "log_start",
         "position",
@@ -69,6 +70,7 @@ class SourcePartition:
         self.topic_id = topic_id  # as planned: another id means a recreated topic
         self.end_offset = -1  # of the log as this flow may read it
         self.log_start = -1
+        self.is_at_end = False  # everything had been read when the last answer came
         self.queued_bytes = 0  # read and not yet acknowledged by the target
         self.leader: Leader | None = None
         self.session: _Session | None = None
@@ -90,7 +92,7 @@ class FetchSink(Protocol):
     def fetched(self) -> None:
         """One response has been handed over completely."""
 
-    def fetch_trouble(self, part: SourcePartition, code: int) -> None:
+    def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """A partition cannot be read now; it is tried again with growing pauses."""
 
     def fetch_recovered(self, part: SourcePartition) -> None:
@@ -105,6 +107,7 @@ class _Session:
 
     __slots__ = (
         "changed",
+        "empty_answers",
         "forgotten",
         "held_back",
         "id",
@@ -123,6 +126,7 @@ class _Session:
         self.forgotten: dict[TopicPartition, SourcePartition] = {}
         self.held_back: set[TopicPartition] = set()
         self.in_flight = False
+        self.empty_answers = 0
 
     def start_over(self) -> None:
         """Name every partition again in the next request."""
@@ -166,6 +170,12 @@ class Fetcher:
         self._find_home(part)
         self.pump()
 
+    def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
+        """Read on from an earlier position, or the same, after a pause."""
+        self._evict(part)
+        part.position = position
+        self._loop.call_later(pause, lambda: self._return(part))
+
     def drained(self, part: SourcePartition) -> None:
         """The target acknowledged some of what was queued."""
         session = part.session
@@ -184,6 +194,7 @@ class Fetcher:
         if part.topic_id is not None and now_id is not None and now_id != part.topic_id:
             self._complain(part, error_codes.TOPIC_RECREATED)
             return
+        self._evict(part)
         part.leader = leader
         session = self._sessions.get(leader.node)
         if session is None:
@@ -226,7 +237,7 @@ class Fetcher:
         if self._closing or session.in_flight or not session.members:
             return
         share = max(_SMALLEST_FETCH, self._budget.limit // (2 * max(1, len(self._sessions))))
-        wanted = min(self._limits.max_bytes, share)
+        wanted = min(self._limits.max_bytes, share, max(self._budget.available, _SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
             return
         if all(p.queued_bytes >= self._enough // 2 for p in session.changed.values()) and len(
@@ -255,12 +266,14 @@ class Fetcher:
         try:
             version = connection.version(FETCH_KEY, newest)
         except WireError:
+            version = 0
+        if version < NAMES_VERSION:
             self._give_up(session, wanted)
             return
         request = fetch_request(
             version,
             self._limits,
-            max_wait_ms=_HELD_BACK_WAIT_MS if session.held_back else self._limits.max_wait_ms,
+            max_wait_ms=self._patience(session),
             max_bytes=wanted,
             session=(session.id, session.session_epoch),
             wanted={
@@ -276,6 +289,16 @@ class Fetcher:
             lambda error: self._lost(session, error, wanted),
             newest=version,
         )
+
+    def _patience(self, session: _Session) -> int:
+        """How long the broker may wait for data.
+
+        A partition that is held back may get its turn any moment, and must not wait for idle
+        neighbours; but while nothing comes at all there is no hurry.
+        """
+        if not session.held_back:
+            return self._limits.max_wait_ms
+        return min(_HELD_BACK_WAIT_MS << min(session.empty_answers, 10), self._limits.max_wait_ms)
 
     def _all_have_ids(self, session: _Session) -> bool:
         return all(tp.topic in self._cluster.topic_ids for tp in session.members)
@@ -298,12 +321,19 @@ class Fetcher:
         session.id = response.session_id
         session.session_epoch = (session.session_epoch + 1) & _SESSION_EPOCH_MASK or 1
         buffer = Buffer(self._budget, len(frame))
+        session.empty_answers = 0 if response.partitions else session.empty_answers + 1
         for data in response.partitions:
             topic = data.topic
             if isinstance(topic, uuid.UUID):
                 topic = self._cluster.topic_names.get(topic, "")
+                if not topic:  # a topic that was recreated is still in the broker's session
+                    session.start_over()
+                    self._cluster.refresh()
+                    continue
             member = session.members.get(TopicPartition(topic, data.partition))
-            if member is not None:
+            # One that has changed since the request was sent gets its answer to the next one:
+            # data from an older position would look like a gap.
+            if member is not None and member.tp not in session.changed:
                 self._take(session, member, data, buffer)
         buffer.settle()
         self._sink.fetched()
@@ -324,8 +354,8 @@ class Fetcher:
                 batches = admit(
                     data.records, part.position, data.aborted if self._limits.read_committed else ()
                 )
-            except CorruptRecordBatchError:
-                self._complain(part, error_codes.CORRUPT_SOURCE)
+            except CorruptRecordBatchError as error:
+                self._complain(part, error_codes.CORRUPT_SOURCE, str(error))
                 return
             part.position = batches.position
             session.changed[part.tp] = part
@@ -333,6 +363,7 @@ class Fetcher:
             if part.queued_bytes >= self._enough:
                 session.held_back.add(part.tp)
                 self._leave(session, part)
+        part.is_at_end = part.position >= part.end_offset
         if part.trouble:
             part.trouble = error_codes.NONE
             part.backoff.reset()
@@ -340,15 +371,15 @@ class Fetcher:
         if part.is_finished:
             self._evict(part)
 
-    def _complain(self, part: SourcePartition, code: int) -> None:
+    def _complain(self, part: SourcePartition, code: int, text: str = "") -> None:
         """Take a partition out, report it, and see to it that it comes back."""
         self._evict(part)
         remedy = error_codes.remedy(code)
+        part.trouble = code
         if remedy is Remedy.OUT_OF_RANGE:
             self._sink.out_of_range(part)
             return
-        part.trouble = code
-        self._sink.fetch_trouble(part, code)
+        self._sink.fetch_trouble(part, code, text)
         if remedy is Remedy.REFRESH:
             self._homeless[part.tp] = part
             self._cluster.refresh(after=part.backoff.next_pause())
@@ -364,7 +395,7 @@ class Fetcher:
     def _lost(self, session: _Session, error: UnreachableError, wanted: int = 0) -> None:
         session.in_flight = False
         self._budget.give_back(wanted)
-        self._cluster.trouble = error
+        self._cluster.complain(error)
         session.start_over()
         if not self._closing:
             for part in [*session.members.values()]:

@@ -60,7 +60,7 @@ class Loop:
 
     def unwatch(self, sock: socket.socket) -> None:
         """Stop waiting for a socket."""
-        if sock.fileno() in self._selector.get_map():
+        if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
             self._selector.unregister(sock)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
@@ -73,8 +73,8 @@ class Loop:
         """Make a waiting `turn` return; safe from any thread."""
         try:
             self._wake_sender.send(b"\0")
-        except BlockingIOError:
-            return  # it is full of wake-ups already
+        except OSError:
+            return  # it is full of wake-ups already, or closed
 
     def turn(self, longest: float) -> None:
         """Wait for something to happen, at most `longest` seconds, and handle it."""

@@ -51,8 +51,10 @@ class TargetPartition:
         "backoff",
         "failure",
         "failure_text",
+        "is_introduced",
         "line",
         "next_sequence",
+        "node",
         "out_of_order_twice",
         "pending",
         "producer_epoch",
@@ -74,9 +76,13 @@ class TargetPartition:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = next_sequence
+        # A broker takes any first sequence of a producer it has not seen: until one record batch
+        # is acknowledged there, a second one must not be able to overtake it.
+        self.is_introduced = producer_id == NO_PRODUCER or next_sequence > 0
         self.pending: deque[Outgoing] = deque()
         self.window: deque[Outgoing] = deque()
         self.unanswered = 0
+        self.node = -1  # the broker that has them
         self.line: deque[TargetPartition] | None = None  # the queue it stands in
         self.failure = error_codes.NONE
         self.failure_text = ""
@@ -101,6 +107,12 @@ class ProduceSink(Protocol):
 
     def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
         """A partition cannot be written now; it is tried again with growing pauses."""
+
+    def rewound(self, part: TargetPartition, pause: float) -> bool:
+        """The target refuses this partition: read again from the last acknowledged position.
+
+        Returns whether that is possible; everything queued has then been dropped.
+        """
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """A partition in trouble can be written again."""
@@ -151,11 +163,16 @@ class Producer:
 
     def _line_up(self, part: TargetPartition) -> None:
         leader = self._cluster.leaders.get(part.tp)
+        if part.unanswered and (
+            leader is None or leader.node != part.node or not part.is_introduced
+        ):
+            return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
             part.line = self._homeless
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
             self._cluster.refresh(after=part.backoff.next_pause())
         else:
+            part.node = leader.node
             part.line = self._ready.setdefault(leader.node, deque())
         part.line.append(part)
 
@@ -196,11 +213,12 @@ class Producer:
 
     def _cannot_reach(self, node: int, error: UnreachableError) -> None:
         self._opening.discard(node)
-        self._cluster.trouble = error
+        self._cluster.complain(error)
         queue, self._ready[node] = self._ready.get(node, deque()), deque()
         for part in queue:
             part.line = None
             self._fail(part, error_codes.LOST_CONNECTION, str(error))
+        self._sink.answered()
 
     def _send(self, node: int, connection: Connection, queue: deque[TargetPartition]) -> None:
         """One request: the next record batch of every partition in line."""
@@ -220,7 +238,7 @@ class Producer:
             part.unanswered += 1
             size += out.size
             chosen.append((part, out))
-            if part.pending:
+            if part.pending and part.is_introduced:
                 queue.append(part)
             else:
                 part.line = None
@@ -268,14 +286,19 @@ class Producer:
             else:
                 self._fail(part, one.error_code, one.error_message or "")
                 continue
-            if part.failure and not part.unanswered:
+            if part.unanswered:
+                continue
+            if part.failure:
                 self._recover(part)
+            elif part.pending and part.line is None:
+                self._line_up(part)
         self._sink.answered()
         self.pump()
 
     def _succeed(self, part: TargetPartition, out: Outgoing, base_offset: int) -> None:
         out.is_acked = True
         out.base_offset = base_offset
+        part.is_introduced = True
         window = part.window
         while window and window[0].is_acked:
             done = window.popleft()
@@ -291,10 +314,12 @@ class Producer:
         self, node: int, sent: list[tuple[TargetPartition, Outgoing]], error: UnreachableError
     ) -> None:
         self._in_flight[node] -= 1
-        self._cluster.trouble = error
+        self._cluster.complain(error)
         for part, _out in sent:
             part.unanswered -= 1
             self._fail(part, error_codes.LOST_CONNECTION, str(error))
+        if not self._closing:
+            self._sink.answered()
 
     def _fail(self, part: TargetPartition, code: int, text: str) -> None:
         """Remember the first failure and send no more until all answers are in."""
@@ -311,12 +336,15 @@ class Producer:
         code = part.failure
         part.pending.extendleft(reversed(part.window))
         part.window.clear()
-        for out in part.pending:
-            out.is_acked = False  # the broker recognises those it has
-            if out.buffer is not None:
-                out.detach(self._budget)
         self._sink.produce_trouble(part, code, part.failure_text)
         remedy = error_codes.remedy(code)
+        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
+        if remedy is Remedy.QUARANTINE and self._sink.rewound(part, pause):
+            self._drop(part)
+            return
+        for out in part.pending:
+            out.is_acked = False  # the broker recognises those it has
+            out.detach(self._budget)
         if remedy is Remedy.RESET_PRODUCER and part.producer_id != NO_PRODUCER:
             if part.out_of_order_twice:
                 self._renew_producer(part)
@@ -324,8 +352,17 @@ class Producer:
             part.out_of_order_twice = True  # resent once with the same sequences
         if remedy is Remedy.REFRESH:
             self._cluster.refresh()
-        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
         self._loop.call_later(pause, lambda: self._again(part))
+
+    def _drop(self, part: TargetPartition) -> None:
+        """Forget what was refused: the broker took none of it, so its sequence is free again."""
+        first = part.pending[0].sequence if part.pending else -1
+        if first >= 0:
+            part.next_sequence = first
+        for out in part.pending:
+            out.let_go()
+        part.pending.clear()
+        part.failure = error_codes.NONE
 
     def _again(self, part: TargetPartition) -> None:
         if self._closing:
@@ -349,32 +386,38 @@ class Producer:
             for out in part.pending:
                 out.sequence = -1
             part.out_of_order_twice = False
+            part.is_introduced = False
             self._again(part)
 
-        def failed() -> None:
+        def failed(code: int) -> None:
+            self._sink.produce_trouble(part, code, "no new producer id")
             self._loop.call_later(part.backoff.next_pause(), lambda: self._renew_producer(part))
 
         self.init_producer_id(renewed, failed)
 
     def init_producer_id(
-        self, done: Callable[[int, int], None], failed: Callable[[], None]
+        self, done: Callable[[int, int], None], failed: Callable[[int], None]
     ) -> None:
-        """Ask any broker of the target for a fresh producer id."""
+        """Ask any broker of the target for a fresh producer id; another one at each attempt."""
+
+        def lost(error: UnreachableError) -> None:
+            self._cluster.complain(error)
+            failed(error_codes.LOST_CONNECTION)
+
         node = self._cluster.any_node()
         if node is None:
             self._cluster.refresh()
-            failed()
+            failed(error_codes.LOST_CONNECTION)
             return
         try:
             connection = self._cluster.connection(node)
         except UnreachableError as error:
-            self._cluster.trouble = error
-            failed()
+            lost(error)
             return
 
         def answered(answer: Any) -> None:
             if answer.error_code:
-                failed()
+                failed(answer.error_code)
             else:
                 done(answer.producer_id, answer.producer_epoch)
 
@@ -385,9 +428,9 @@ class Producer:
                 producer_id=-1,
                 producer_epoch=-1,
             )
-            connection.call(message, answered, lambda _error: failed(), newest=4)
+            connection.call(message, answered, lost, newest=4)
 
-        connection.when_ready(send, lambda _error: failed())
+        connection.when_ready(send, lost)
 
     def close(self) -> None:
         """Send nothing more."""

@@ -51,7 +51,7 @@ def reframe(batch: RecordBatch, start: int) -> Reframed | None:
     data = codecs.decompress(codec, batch.view[HEADER_SIZE:])
     append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME else None
     base_timestamp = batch.base_timestamp if append_time is None else append_time
-    newest = 0 if append_time is None else append_time
+    newest = append_time
     stamped = b"\x00" if append_time is not None else None
     body: list[bytes | memoryview] = []
     runs: list[Run] = []
@@ -72,7 +72,7 @@ def reframe(batch: RecordBatch, start: int) -> Reframed | None:
                 size = 1 + len(timestamp_delta) + len(new_delta) + following - rest
                 body += (encode_varint(size), attributes, timestamp_delta, new_delta)
                 body.append(data[rest:following])
-                if append_time is None and base_timestamp + delta > newest:
+                if append_time is None and (newest is None or base_timestamp + delta > newest):
                     newest = base_timestamp + delta
                 if runs and runs[-1].first + runs[-1].length == offset:
                     runs[-1] = Run(runs[-1].first, runs[-1].length + 1)
@@ -84,7 +84,9 @@ def reframe(batch: RecordBatch, start: int) -> Reframed | None:
         raise CorruptRecordBatchError(
             f"the records of the batch at offset {base_offset} end too early"
         ) from error
-    if not kept:
+    if position > len(data):
+        raise CorruptRecordBatchError(f"the last record of the batch at {base_offset} is cut off")
+    if not kept or newest is None:
         return None
     sealed = seal(
         codecs.compress(codec, b"".join(body)),

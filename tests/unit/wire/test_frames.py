@@ -55,9 +55,7 @@ def test_one_piece_and_one_byte_pieces_give_the_same_frames() -> None:
 @settings(max_examples=60)
 @given(
     lengths=st.lists(
-        st.one_of(
-            st.integers(1, 300), st.integers(SCRATCH_BYTES // 2 - 3, SCRATCH_BYTES * 2)
-        ),
+        st.one_of(st.integers(1, 300), st.integers(SCRATCH_BYTES // 2 - 3, SCRATCH_BYTES * 2)),
         min_size=1,
         max_size=8,
     ),

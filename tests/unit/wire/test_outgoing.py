@@ -165,14 +165,40 @@ def test_without_a_list_everything_but_markers_goes_on() -> None:
 
 @settings(max_examples=80)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_nothing_damaged_passes(place: int, bit: int) -> None:
-    """A flipped bit under the CRC of a data batch stops the response before anything goes on."""
+def test_nothing_damaged_passes_or_is_skipped(place: int, bit: int) -> None:
+    """Wherever a bit flips under the CRC, header included, reading stops before that batch."""
     good, bad = encode(numbered(0, 3)), encode(numbered(3, 3))
-    at = 61 + place % (len(bad) - 61)
-    bad[at] ^= 1 << bit
+    bad[21 + place % (len(bad) - 21)] ^= 1 << bit
 
+    admitted = admit(response(good, bad, encode(numbered(6, 2))), 0)
+
+    assert copied(admitted) == [0, 1, 2]
+    assert admitted.position == 3
     with pytest.raises(CorruptRecordBatchError):
-        admit(response(good, bad), 0)
+        admit(response(bad), 3)
+
+
+def test_a_marker_batch_that_the_cleaner_emptied_is_skipped() -> None:
+    """The last batch of a producer is kept without its records, control bit and all."""
+    emptied = encode([], base_offset=1, last_offset=1, attributes=0x30, producer=(7, 0, -1))
+
+    admitted = admit(response(encode(numbered(0, 1)), emptied, encode(numbered(2, 1))), 0)
+
+    assert copied(admitted) == [0, 2]
+    assert admitted.position == 3
+
+
+def test_a_reframed_batch_is_counted_by_its_own_size() -> None:
+    """It does not lie in the response's buffer, which is free at once."""
+    budget = Budget(10_000)
+    (out,) = admit(response(encode(numbered(0, 5), last_offset=9)), 0).outgoing
+    buffer = Buffer(budget, 5_000)
+    out.lie_in(buffer, budget)
+    buffer.settle()
+
+    assert budget.held == out.size
+    out.let_go()
+    assert budget.held == 0
 
 
 def test_a_cut_off_batch_is_left_for_the_next_response() -> None:
@@ -202,7 +228,9 @@ def test_any_way_of_cutting_a_log_into_responses_copies_each_record_once(
     position = start = data.draw(st.integers(0, offset))
     found: list[int] = []
     while position < offset:
-        ends = list(itertools.accumulate(struct.unpack_from(">i", raw, 23)[0] + 1 for raw in batches))
+        ends = list(
+            itertools.accumulate(struct.unpack_from(">i", raw, 23)[0] + 1 for raw in batches)
+        )
         first = next(index for index, end in enumerate(ends) if end > position)
         last = data.draw(st.integers(first + 1, len(batches)))
         admitted = admit(response(*batches[first:last]), position)
@@ -218,7 +246,7 @@ def test_any_way_of_cutting_a_log_into_responses_copies_each_record_once(
 
 def outgoing(size: int) -> Outgoing:
     """A record batch of some size."""
-    return Outgoing(memoryview(bytearray(size)), 1, 1, 0, ())
+    return Outgoing(memoryview(bytearray(size)), 1, 1, 0, (), has_own_bytes=False)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -231,7 +259,7 @@ def test_a_buffer_is_held_until_its_last_record_batch_lets_go(
     buffer = Buffer(budget, 1_000)
     outs = [outgoing(100) for _ in range(3)]
     for out in outs:
-        out.lie_in(buffer)
+        out.lie_in(buffer, budget)
     buffer.settle()
     assert budget.held == 1_000
 
@@ -257,12 +285,25 @@ def test_a_buffer_in_which_nothing_was_kept_is_free_at_once() -> None:
     assert budget.held == 0
 
 
+def test_a_buffer_that_was_released_before_it_is_settled_is_freed_once() -> None:
+    """Acknowledgements may be quicker than the rest of the response."""
+    budget = Budget(10_000)
+    buffer = Buffer(budget, 1_000)
+    out = outgoing(100)
+    out.lie_in(buffer, budget)
+    out.let_go()
+
+    buffer.settle()
+
+    assert budget.held == 0
+
+
 def test_detached_bytes_are_a_copy_that_stays_right() -> None:
     """The receive buffer may be gone; the record batch is not."""
     budget = Budget(10_000)
     raw = bytearray(b"payload")
-    out = Outgoing(memoryview(raw), 1, 1, 0, ())
-    out.lie_in(Buffer(budget, 7))
+    out = Outgoing(memoryview(raw), 1, 1, 0, (), has_own_bytes=False)
+    out.lie_in(Buffer(budget, 7), budget)
     out.detach(budget)
     raw[:] = b"xxxxxxx"
 

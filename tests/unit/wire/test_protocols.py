@@ -165,7 +165,6 @@ def test_produce_requests_decode_to_what_was_asked_for() -> None:
         for topic in request.topic_data
         for one in topic.partition_data
     } == {tuple(tp): bytes(view) for tp, view in parts}
-    assert request.encode(version=VERSION) == raw[start:]
     assert [id(part) for part in body if isinstance(part, memoryview)] == [
         id(parts[index][1]) for index in (0, 2, 1, 3)
     ]
@@ -183,7 +182,13 @@ def test_the_header_can_be_made_again_with_another_correlation_id() -> None:
 
 @pytest.mark.parametrize(
     ("value", "encoded"),
-    [(0, b"\x00"), (127, b"\x7f"), (128, b"\x80\x01"), (300, b"\xac\x02"), (2**31, b"\x80" * 4 + b"\x08")],
+    [
+        (0, b"\x00"),
+        (127, b"\x7f"),
+        (128, b"\x80\x01"),
+        (300, b"\xac\x02"),
+        (2**31, b"\x80" * 4 + b"\x08"),
+    ],
 )
 def test_unsigned_varints(value: int, encoded: bytes) -> None:
     """Seven bits a byte, lowest first."""

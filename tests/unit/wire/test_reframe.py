@@ -67,7 +67,9 @@ def test_the_wanted_records_come_through_whole(
 ) -> None:
     """Keys, values, headers and times are equal, offsets are 0..n-1, runs name the source's."""
     records, base, last = log
-    batch = RecordBatch(memoryview(encode(records, base_offset=base, last_offset=last, codec=codec)))
+    batch = RecordBatch(
+        memoryview(encode(records, base_offset=base, last_offset=last, codec=codec))
+    )
     start = base + int((last + 1 - base) * share)
     wanted = [one for one in records if one.offset >= start]
 

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One `sparkmirror run --once` over topics whose logs are odd: holes, markers, stored positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from sparkmirror.formats.murmur2 import partition_for
+from sparkmirror.local.cluster import LocalCluster
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.waiting import eventually
+from support.witness import (
+    PATIENCE_SECONDS,
+    Cluster,
+    Record,
+    admin,
+    compare_topics,
+    create_topics,
+    end_offsets,
+    numbered,
+    produce,
+    read_topic,
+    send,
+    topics,
+)
+
+RUN_SECONDS = 60.0
+OFFSETS, OFFSETS_PARTITIONS = "mm2-offsets.tape.internal", 25
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "600000",
+}
+CONFIGURED = {"retention.ms": "86400000", "max.message.bytes": "777777"}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRun:
+    """What the run under test left."""
+
+    exit_code: int
+    source: LocalCluster
+    target: LocalCluster
+
+
+def position_key(topic: str, partition: int = 0) -> bytes:
+    """The key under which Connect keeps a source partition's offset."""
+    text = (
+        f'["MirrorSourceConnector",{{"cluster":"tape","partition":{partition},"topic":"{topic}"}}]'
+    )
+    return text.encode()
+
+
+def hurry_the_cleaner(cluster: Cluster) -> None:
+    """Let the log cleaner look several times a second."""
+    broker = ConfigResource(
+        ResourceType.BROKER,
+        "1",
+        incremental_configs=[
+            ConfigEntry(
+                "log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET
+            )
+        ],
+    )
+    client = admin(cluster)
+    for future in client.incremental_alter_configs([broker]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def write_holes(cluster: Cluster, topic: str) -> None:
+    """Every third record has a key of its own; of the others only the last of each key stays."""
+    hurry_the_cleaner(cluster)
+    records = [
+        (0, record._replace(key=record.key if number % 3 == 0 else b"%d" % (number % 7)))
+        for number, (_, record) in enumerate(numbered(600))
+    ]
+    # Some of those left are tombstones, whose batches the cleaner marks with a delete horizon.
+    records = [
+        (0, one._replace(value=None)) if n % 30 == 0 else (0, one)
+        for n, (_, one) in enumerate(records)
+    ]
+    for first in range(0, 600, 100):
+        produce(cluster, topic, records[first : first + 100], compression_type="lz4", linger_ms=200)
+    # A much later record starts a new segment: the active one is never cleaned.
+    produce(cluster, topic, [(0, Record(b"roll", b"roll"))])
+    left = 200 + 7 + 1
+    eventually(
+        lambda: len(read_topic(cluster, topic)[0]) == left, PATIENCE_SECONDS, "the log is cleaned"
+    )
+
+
+def transactional(cluster: Cluster, name: str) -> Producer:
+    """A producer ready to begin a transaction."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name, "linger.ms": 5}
+    )
+    producer.init_transactions(PATIENCE_SECONDS)
+    return producer
+
+
+def write_transactions(cluster: Cluster, topic: str) -> Producer:
+    """Ten committed records, then ten in a transaction that is left open."""
+    producer = transactional(cluster, topic)
+    for first in (0, 10):
+        producer.begin_transaction()
+        for partition, record in numbered(10, first=first):
+            send(producer, topic, partition, record)
+        producer.flush(PATIENCE_SECONDS)
+        if first == 0:
+            producer.commit_transaction(PATIENCE_SECONDS)
+    return producer
+
+
+@pytest.fixture(scope="module")
+def bounded_run(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[BoundedRun]:
+    """Topics made odd beforehand, then one run."""
+    source, target = source_cluster, target_cluster
+    create_topics(
+        source,
+        {"once-empty": 2, "once-middle": 1, "once-aborted": 1, "once-open": 1, "not-wanted": 1},
+    )
+    create_topics(source, {"once-holes": 1}, COMPACTED)
+    create_topics(source, {"once-configured": 3}, CONFIGURED)
+    create_topics(target, {OFFSETS: OFFSETS_PARTITIONS}, {"cleanup.policy": "compact"})
+    produce(source, "once-configured", numbered(30, 3))
+    produce(source, "not-wanted", numbered(3))
+    # One batch of a hundred records, of which Java MM2 has copied the first 42.
+    produce(source, "once-middle", numbered(100), compression_type="zstd", linger_ms=500)
+    key = position_key("once-middle")
+    record = Record(key, b'{"offset":41}')
+    produce(target, OFFSETS, [(partition_for(key, OFFSETS_PARTITIONS), record)])
+    write_holes(source, "once-holes")
+    aborted = write_transactions(source, "once-aborted")
+    aborted.abort_transaction(PATIENCE_SECONDS)
+    still_open = write_transactions(source, "once-open")
+    file = mirror_file(
+        tmp_path_factory.mktemp("bounded"),
+        {"tape": source, "vault": target},
+        "tape->vault.enabled = true",
+        "topics = once-.*",
+    )
+    with MirrorProcess(file, "--once") as mirror:
+        yield BoundedRun(mirror.wait(RUN_SECONDS), source, target)
+        still_open.abort_transaction(PATIENCE_SECONDS)
+        mirror.show_log()
+
+
+def stored(run: BoundedRun, topic: str) -> list[bytes | None]:
+    """Every value that the offsets topic has for a topic's partition 0, oldest first."""
+    key = position_key(topic)
+    where = partition_for(key, OFFSETS_PARTITIONS)
+    return [one.value for one in read_topic(run.target, OFFSETS)[where] if one.key == key]
+
+
+def test_it_ends_by_itself_with_success(bounded_run: BoundedRun) -> None:
+    """Also with an empty topic, markers at the end, and a transaction that nobody ends."""
+    assert bounded_run.exit_code == 0
+
+
+def test_an_empty_topic_is_made_and_stays_empty(bounded_run: BoundedRun) -> None:
+    """Nothing to copy is nothing to wait for."""
+    assert end_offsets(bounded_run.target, "tape.once-empty") == {0: 0, 1: 0}
+
+
+def test_topics_that_do_not_match_stay_away(bounded_run: BoundedRun) -> None:
+    """Only what the filter names is made on the target."""
+    assert "tape.not-wanted" not in topics(bounded_run.target)
+
+
+def test_an_offset_in_javas_form_is_continued_in_the_middle_of_a_batch(
+    bounded_run: BoundedRun,
+) -> None:
+    """After {"offset":41} the copy begins with record 42, and the position is kept in our form."""
+    expected = [record for _, record in numbered(58, first=42)]
+    assert read_topic(bounded_run.target, "tape.once-middle") == {0: expected}
+    assert stored(bounded_run, "once-middle")[-1] == b'{"offset":99,"downstream":57}'
+
+
+def test_what_compaction_left_arrives_in_order(bounded_run: BoundedRun) -> None:
+    """Offset holes close up; tombstones and their times stay."""
+    run = bounded_run
+    assert compare_topics(run.source, "once-holes", run.target, "tape.once-holes") == 208
+    assert end_offsets(run.target, "tape.once-holes") == {0: 208}
+    assert stored(run, "once-holes")[-1] == b'{"offset":600,"downstream":207}'
+
+
+def test_aborted_records_and_markers_are_left_out(bounded_run: BoundedRun) -> None:
+    """The position nevertheless moves past them."""
+    expected = [record for _, record in numbered(10)]
+    assert read_topic(bounded_run.target, "tape.once-aborted") == {0: expected}
+    # Ten records, a marker, ten aborted records, a marker.
+    assert stored(bounded_run, "once-aborted")[-1] == b'{"offset":21,"downstream":9}'
+
+
+def test_an_open_transaction_is_not_waited_for(bounded_run: BoundedRun) -> None:
+    """A bounded run ends at the last stable offset."""
+    expected = [record for _, record in numbered(10)]
+    assert read_topic(bounded_run.target, "tape.once-open") == {0: expected}
+
+
+def test_topics_are_made_with_the_partitions_and_configs_of_the_source(
+    bounded_run: BoundedRun,
+) -> None:
+    """Non-default configs come along."""
+    assert topics(bounded_run.target)["tape.once-configured"] == 3
+    resource = ConfigResource(ResourceType.TOPIC, "tape.once-configured")
+    client = admin(bounded_run.target)
+    [future] = client.describe_configs([resource]).values()
+    found = {name: entry.value for name, entry in future.result(PATIENCE_SECONDS).items()}
+    assert {name: found[name] for name in CONFIGURED} == CONFIGURED

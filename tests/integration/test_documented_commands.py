@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command in the README works as it is written there, on real clusters."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.local.cache import cache_directory
+from sparkmirror.local.cluster import LocalCluster
+from support.waiting import eventually
+
+README = Path(__file__).parents[2] / "README.md"
+SECONDS = 90
+RUNS_UNTIL_STOPPED = ("sparkmirror run mm2.properties", "connect-mirror-maker mm2.properties")
+
+
+def commands(heading: str) -> list[str]:
+    """The lines of the shell blocks under a heading, without their comments."""
+    section = README.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL)).splitlines()
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The scripts on the PATH, and a cache of its own that shares only what was downloaded."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for shared in ("kafka", "class-data"):
+        (cache_directory() / shared).mkdir(parents=True, exist_ok=True)
+        (cache / shared).symlink_to(cache_directory() / shared)
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    names = {**os.environ, "PATH": path, "SPARKMIRROR_CACHE": str(cache)}
+    yield names
+    subprocess.run(["sparkmirror", "local", "down"], env=names, check=False, timeout=SECONDS)
+
+
+def test_the_commands_for_looking_around_work(environment: dict[str, str], tmp_path: Path) -> None:
+    """Each line of the README's local block succeeds, in the order it is written."""
+    lines = commands("Looking around without a Kafka installation")
+    assert len(lines) >= 7
+    outputs = {}
+    for line in lines:
+        done = subprocess.run(
+            shlex.split(line),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        outputs[line] = done.stdout
+    assert "orders" in outputs["sparkmirror local describe source orders"]
+    consumed = outputs["sparkmirror local consume source orders --from-beginning --max 5"]
+    assert len(consumed.splitlines()) == 5
+
+
+def test_the_commands_for_ones_own_clusters_work(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Each line of the README's block succeeds with the README's own file, real addresses in it."""
+    text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    text = text.replace("primary-1:9092, primary-2:9092", source_cluster.bootstrap_servers)
+    text = text.replace("backup-1:9092", target_cluster.bootstrap_servers)
+    (tmp_path / "mm2.properties").write_text(text)
+    lines = commands("Your own clusters")
+    assert len(lines) >= 5
+    for line in lines:
+        with subprocess.Popen(
+            shlex.split(line),
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            if line in RUNS_UNTIL_STOPPED:
+                assert process.stdout is not None
+                seen: list[str] = []
+                stream = process.stdout
+
+                def flows(seen: list[str] = seen, stream: object = stream) -> bool:
+                    seen.append(stream.readline())  # type: ignore[attr-defined]
+                    return "primary->backup: RUNNING" in seen[-1]
+
+                eventually(flows, SECONDS, f"{line} is running")
+                process.send_signal(signal.SIGTERM)
+            output = process.communicate(timeout=SECONDS)[0]
+            assert process.returncode == 0, f"{line}: {output}"
+
+
+def test_the_demo_ends_by_itself_with_equal_counts(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`sparkmirror demo` counts the same number of orders on both sides and exits with 0."""
+    done = subprocess.run(
+        ["sparkmirror", "demo", "--duration", "10"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    there = re.search(r"^source +orders +([\d,]+)$", done.stdout, re.MULTILINE)
+    here = re.search(r"^target +source\.orders +([\d,]+)$", done.stdout, re.MULTILINE)
+    assert there is not None
+    assert here is not None
+    assert there[1] == here[1]
+    assert int(there[1].replace(",", "")) > 1000

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A copy job on real Spark whose clusters cannot be reached: it starts, reports and ends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.pipeline.contract import END, PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.pipeline.control_server import ControlServer, EpochLine
+from sparkmirror.pipeline.epochs import EpochResult, Epochs
+from sparkmirror.pipeline.plan import plan_splits
+from sparkmirror.pipeline.session import LOOPBACK, choose_master, session_options, start_session
+from sparkmirror.pipeline.spark_task import copy_function
+from support.waiting import eventually
+
+FLOW = Flow("a", "b")
+GROUP = "a->b epoch 1"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session as flows use it, for two splits and a spare slot."""
+    options = session_options(choose_master(None, 2), {"spark.ui.enabled": "false"}, archive=None)
+    session = start_session(options, tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[ControlServer]:
+    """The driver's control channel."""
+    server = ControlServer(LOOPBACK, LOOPBACK)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def closed_port() -> Iterator[int]:
+    """A port that is ours and on which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def settings(closed_port: int) -> TaskSettings:
+    """Both clusters at the closed port."""
+    where = (f"{LOOPBACK}:{closed_port}",)
+    return TaskSettings(
+        flow=str(FLOW),
+        connector="MirrorSourceConnector",
+        source_alias="a",
+        consumer=ConnectionSettings("a", where, "reader"),
+        producer=ConnectionSettings("b", where, "writer"),
+        fetch=FetchSettings(),
+        produce=ProduceSettings(),
+        offsets_topic="mm2-offsets.a.internal",
+        offsets_partitions=25,
+        flush_seconds=1.0,
+        buffer_bytes=1 << 24,
+        epoch_seconds=120.0,
+        lease_seconds=10.0,
+    )
+
+
+def splits() -> tuple[Split, ...]:
+    """Five topic partitions in two splits."""
+    return plan_splits([PartitionStart("t", number, "a.t", 100 + number) for number in range(5)], 2)
+
+
+class Running:
+    """An epoch on a thread of its own."""
+
+    def __init__(self, epochs: Epochs, settings: TaskSettings) -> None:
+        self.results: list[EpochResult] = []
+        self._run: Callable[[], None] = lambda: self.results.append(epochs.run(splits(), settings))
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def result(self, seconds: float) -> EpochResult:
+        """What the epoch returned, within that time."""
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), f"the epoch did not end within {seconds:g} s"
+        (result,) = self.results
+        return result
+
+
+def test_a_job_without_brokers_reports_and_ends_when_told(
+    spark: SparkSession, control: ControlServer, settings: TaskSettings
+) -> None:
+    """Progress names the trouble; the end takes seconds; every partition has a receipt."""
+    reports: list[Progress] = []
+    epochs = Epochs(FLOW, lambda: spark, control, reports.append)
+    running = Running(epochs, settings)
+    eventually(
+        lambda: {report.split for report in reports} == {0, 1}, 60, "a report from both splits"
+    )
+    tracker: Any = spark.sparkContext.statusTracker()
+    (job,) = tracker.getJobIdsForGroup(GROUP)
+    assert tracker.getJobInfo(job).status == "RUNNING"
+    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    assert store.job(job).description().get() == f"{GROUP}: 5 topic partitions"
+    eventually(
+        lambda: any("cluster 'b'" in report.trouble for report in reports), 10, "the trouble"
+    )
+
+    began = time.monotonic()
+    epochs.end()
+    result = running.result(10)
+
+    assert time.monotonic() - began < 8
+    assert result.failure == ""
+    ends = {
+        TopicPartition(one.topic, one.partition): one for one in result.receipts if one.kind == END
+    }
+    assert {tp.partition: one.position for tp, one in ends.items()} == {
+        number: 100 + number for number in range(5)
+    }
+    assert all(one.is_clean and one.records == 0 for one in ends.values())
+    assert {tp: standing.position for tp, standing in result.standings.items()} == {
+        tp: one.position for tp, one in ends.items()
+    }
+
+
+def test_the_next_epoch_runs_after_an_early_end(
+    spark: SparkSession, control: ControlServer, settings: TaskSettings
+) -> None:
+    """One end ends one epoch; the second one runs until it is told."""
+    reports: list[Progress] = []
+    epochs = Epochs(FLOW, lambda: spark, control, reports.append)
+    for _ in range(2):
+        reports.clear()
+        running = Running(epochs, settings)
+        eventually(lambda: len(reports) >= 4, 30, "reports of a running epoch")
+        assert running.thread.is_alive()
+        epochs.end()
+        assert running.result(10).failure == ""
+    assert epochs.number == 2
+
+
+def test_the_closure_is_small_and_knows_no_cluster(
+    control: ControlServer, settings: TaskSettings, closed_port: int
+) -> None:
+    """What Spark ships holds the driver's address, a token and a certificate, nothing else."""
+    line = EpochLine({split.index: split for split in splits()}, settings, lambda _progress: None)
+    invitation = control.open(line)
+    try:
+        shipped = cloudpickle.dumps(copy_function(invitation))
+    finally:
+        control.close(line)
+
+    assert len(shipped) < 10_000
+    for word in (str(closed_port), "reader", "writer", "mm2-offsets", "MirrorSourceConnector"):
+        assert word.encode() not in shipped
+    assert invitation.token.encode() in shipped
+
+
+def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
+    spark: SparkSession, settings: TaskSettings
+) -> None:
+    """Tasks that cannot check in do not hang; the epoch's standings are where it began."""
+    server = ControlServer(LOOPBACK, LOOPBACK)
+    server.start()
+    epochs = Epochs(FLOW, lambda: spark, server, lambda _progress: None)
+    server.stop()
+
+    result = Running(epochs, settings).result(60)
+
+    assert "refused" in result.failure.lower()
+    assert result.receipts == []
+    assert {tp.partition: one.position for tp, one in result.standings.items()} == {
+        number: 100 + number for number in range(5)
+    }

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fetcher between fakes: two partitions and a sink that keeps what was read."""
+
+from __future__ import annotations
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.fetch_protocol import FetchLimits
+from sparkmirror.wire.fetcher import Fetcher, SourcePartition
+from sparkmirror.wire.outgoing import Admitted, Outgoing
+from support.fake_brokers import FakeCluster, FakeConnection, FakeLoop, Request, partition_data
+from support.record_batches import encode, numbered
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+LIMIT = 8 << 20
+MAX_PARTITION_BYTES = 1_000
+
+
+class Sink:
+    """Keeps what was read until the test acknowledges it."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.taken: dict[TopicPartition, list[Outgoing]] = {}
+        self.troubles: list[tuple[TopicPartition, int]] = []
+        self.recovered: list[TopicPartition] = []
+        self.outside: list[SourcePartition] = []
+        self.fetches = 0
+
+    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
+        """Pin and keep."""
+        for out in batches.outgoing:
+            out.lie_in(buffer, self._budget)
+            part.queued_bytes += out.size
+            self.taken.setdefault(part.tp, []).append(out)
+
+    def fetched(self) -> None:
+        """Count."""
+        self.fetches += 1
+
+    def fetch_trouble(self, part: SourcePartition, code: int, _text: str) -> None:
+        """Note partition and code."""
+        self.troubles.append((part.tp, code))
+
+    def fetch_recovered(self, part: SourcePartition) -> None:
+        """Note the partition."""
+        self.recovered.append(part.tp)
+
+    def out_of_range(self, part: SourcePartition) -> None:
+        """Note the partition."""
+        self.outside.append(part)
+
+
+class Bench:
+    """A fetcher of partitions A and B, led by broker 1 unless the test says otherwise."""
+
+    def __init__(
+        self,
+        *,
+        leaders: dict[TopicPartition, int] | None = None,
+        fetch_version: int = 12,
+        stop_at: int | None = None,
+    ) -> None:
+        self.loop = FakeLoop()
+        self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
+        self.budget = Budget(LIMIT)
+        self.sink = Sink(self.budget)
+        self.limits = FetchLimits(
+            read_committed=True,
+            max_bytes=4 << 20,
+            max_partition_bytes=MAX_PARTITION_BYTES,
+            max_wait_ms=500,
+            min_bytes=1,
+        )
+        self.fetcher = Fetcher(
+            self.loop,  # type: ignore[arg-type]
+            self.cluster,  # type: ignore[arg-type]
+            self.limits,
+            self.budget,
+            self.sink,
+        )
+        self.parts = {tp: SourcePartition(tp, 0, stop_at=stop_at) for tp in (A, B)}
+
+    def start(self) -> None:
+        """Begin; metadata is known."""
+        self.fetcher.start(self.parts.values())
+        self.cluster.learn()
+
+    def broker(self, node: int = 1) -> FakeConnection:
+        """The connection to a broker."""
+        return self.cluster.connection(node)
+
+    def request(self, node: int = 1) -> Request:
+        """The one request that waits at a broker."""
+        (found,) = self.broker(node).waiting
+        self.broker(node).waiting.clear()
+        return found
+
+    def offsets(self, tp: TopicPartition) -> list[int]:
+        """The source offsets that were read."""
+        return [
+            offset
+            for out in self.sink.taken.get(tp, [])
+            for run in out.runs
+            for offset in range(run.first, run.first + run.length)
+        ]
+
+    def acknowledge(self, tp: TopicPartition) -> None:
+        """Everything of a partition is on the target."""
+        part = self.parts[tp]
+        for out in self.sink.taken.pop(tp, []):
+            out.let_go()
+            part.queued_bytes -= out.size
+            self.fetcher.drained(part)
+        self.fetcher.pump()
+
+
+def data(tp: TopicPartition, first: int, count: int = 2) -> tuple[str, object]:
+    """Records of a partition in a response."""
+    return tp.topic, partition_data(tp.partition, encode(numbered(first, count)))
+
+
+def error(tp: TopicPartition, code: int) -> tuple[str, object]:
+    """An error of a partition in a response."""
+    return tp.topic, partition_data(tp.partition, error=code)
+
+
+def named(*wanted: tuple[TopicPartition, int]) -> dict[tuple[str, int], int]:
+    """A request's positions."""
+    return {tuple(tp): position for tp, position in wanted}  # type: ignore[misc]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What crosses between driver and executor survives JSON unchanged."""
+
+from __future__ import annotations
+
+import json
+
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.pipeline.contract import (
+    PartitionProgress,
+    PartitionStart,
+    ProducerState,
+    Progress,
+    Receipt,
+    Split,
+    TaskSettings,
+    progress_from_json,
+    split_from_json,
+    task_settings_from_json,
+    to_json,
+)
+from sparkmirror.pipeline.spark_task import RECEIPT_SCHEMA
+
+SETTINGS = TaskSettings(
+    flow="a->b",
+    connector="MirrorSourceConnector",
+    source_alias="a",
+    consumer=ConnectionSettings("a", ("h1:9092", "[::1]:9093"), "reader", 12.5, 3.0, 1, 2),
+    producer=ConnectionSettings("b", ("h2:9092",), "writer"),
+    fetch=FetchSettings(isolation_level="read_uncommitted", fetch_max_bytes=5),
+    produce=ProduceSettings(acks=1, max_in_flight=3),
+    offsets_topic="mm2-offsets.a.internal",
+    offsets_partitions=25,
+    flush_seconds=5.0,
+    buffer_bytes=1 << 26,
+    epoch_seconds=300.0,
+    lease_seconds=5.0,
+    gap_policy="stop",
+)
+
+
+def test_a_split_arrives_as_it_was_sent() -> None:
+    """Every field set to something else than its default, and one partition with defaults only."""
+    split = Split(
+        3,
+        (
+            PartitionStart(
+                "t", 7, "a.t", 2**40, 2**41, is_stored=False, stop_at=2**42, topic_id="x",
+                producer=ProducerState(2**50, 12, 2**31 - 1),
+            ),
+            PartitionStart("größe", 0, "a.größe", 0),
+        ),
+    )  # fmt: skip
+
+    assert split_from_json(json.loads(json.dumps(to_json(split)))) == split
+
+
+def test_settings_arrive_as_they_were_sent() -> None:
+    """Connection, fetch and produce settings included."""
+    assert task_settings_from_json(json.loads(json.dumps(to_json(SETTINGS)))) == SETTINGS
+
+
+def test_progress_arrives_as_it_was_sent() -> None:
+    """Rows of partitions, latency buckets, notices and trouble."""
+    progress = Progress(
+        split=1,
+        attempt=2,
+        partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble"),),
+        latency=((3, 4), (5, 6)),
+        held_bytes=1,
+        oldest_unacked_seconds=2.5,
+        cpu_seconds=3.5,
+        notices=("gap: a", "b"),
+        trouble="cluster",
+    )
+
+    assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress
+
+
+def test_a_receipt_has_a_column_for_every_field_in_order() -> None:
+    """Rows are turned back into receipts by position."""
+    assert tuple(RECEIPT_SCHEMA.names) == Receipt._fields

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Driver and tasks over real TLS sockets on loopback."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.errors import WireError
+from sparkmirror.pipeline.contract import (
+    PartitionProgress,
+    PartitionStart,
+    ProducerState,
+    Progress,
+    Split,
+    TaskSettings,
+)
+from sparkmirror.pipeline.control_channel import (
+    MAX_MESSAGE_BYTES,
+    SERVER_NAME,
+    Invitation,
+    check_length,
+    client_context,
+    encode,
+    new_identity,
+)
+from sparkmirror.pipeline.control_client import ControlClient
+from sparkmirror.pipeline.control_server import ControlServer, EpochLine
+from support.waiting import eventually
+
+LOOPBACK = "127.0.0.1"
+SETTINGS = TaskSettings(
+    flow="a->b",
+    connector="MirrorSourceConnector",
+    source_alias="a",
+    consumer=ConnectionSettings("a", ("source.example:9092",), "reader"),
+    producer=ConnectionSettings("b", ("target.example:9092",), "writer"),
+    fetch=FetchSettings(),
+    produce=ProduceSettings(),
+    offsets_topic="mm2-offsets.a.internal",
+    offsets_partitions=25,
+    flush_seconds=5.0,
+    buffer_bytes=1 << 26,
+    epoch_seconds=300.0,
+    lease_seconds=5.0,
+)
+SPLIT = Split(
+    4,
+    (
+        PartitionStart("t", 0, "a.t", 10, producer=ProducerState(5, 0, 7)),
+        PartitionStart("t", 1, "a.t", 20, producer=ProducerState(5, 0, 9)),
+    ),
+)
+REFUSED = (OSError, WireError)
+
+
+class Epoch:
+    """A line on a running server, and what its tasks reported."""
+
+    def __init__(self, server: ControlServer) -> None:
+        self.server = server
+        self.reports: list[Progress] = []
+        self.line = EpochLine({SPLIT.index: SPLIT}, SETTINGS, self.reports.append)
+        self.invitation = server.open(self.line)
+
+
+@pytest.fixture
+def server() -> Iterator[ControlServer]:
+    """A control server on a free port."""
+    made = ControlServer(LOOPBACK, LOOPBACK)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def epoch(server: ControlServer) -> Epoch:
+    """An epoch of one split."""
+    return Epoch(server)
+
+
+@pytest.fixture
+def join() -> Iterator[Callable[[Invitation], ControlClient]]:
+    """A function that checks in as the task of the split; hangs up at the end."""
+    clients: list[ControlClient] = []
+
+    def connect(invitation: Invitation) -> ControlClient:
+        client = ControlClient(invitation, SPLIT.index)
+        clients.append(client)
+        client.listen(lambda: None)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def progress(position: int, records: int = 1) -> Progress:
+    """A report about the first partition."""
+    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "")
+    return Progress(SPLIT.index, 1, (row,), ((3, 1),), 0, 0.0, 0.1, ())
+
+
+def raw_connection(invitation: Invitation) -> ssl.SSLSocket:
+    """A stranger who trusts the driver's certificate."""
+    sock = socket.create_connection((invitation.host, invitation.port), 5)
+    return client_context(invitation.certificate).wrap_socket(sock, server_hostname=SERVER_NAME)
+
+
+def is_hung_up(stranger: ssl.SSLSocket) -> bool:
+    """Whether the server ended the connection without a word, gently or not."""
+    try:
+        return stranger.recv(100) == b""
+    except OSError as error:
+        return not isinstance(error, TimeoutError)
+
+
+def test_a_task_with_the_token_gets_its_split_and_the_settings(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """Unchanged by the way over the wire."""
+    client = join(epoch.invitation)
+
+    assert client.split == SPLIT
+    assert client.settings == SETTINGS
+    assert epoch.line.checked_in == 1
+    assert not client.end_requested
+
+
+@pytest.mark.parametrize("token", ["", "0" * 32, "größe"])
+def test_a_wrong_token_gets_nothing(epoch: Epoch, token: str) -> None:
+    """The connection is closed, and the split is still to be had."""
+    with pytest.raises(REFUSED):
+        ControlClient(replace(epoch.invitation, token=token), SPLIT.index)
+
+    assert epoch.line.checked_in == 0
+
+
+def test_the_token_of_a_closed_epoch_is_worth_nothing(epoch: Epoch) -> None:
+    """A task that Spark starts too late does not copy."""
+    epoch.server.close(epoch.line)
+
+    with pytest.raises(REFUSED):
+        ControlClient(epoch.invitation, SPLIT.index)
+
+
+def test_an_unknown_split_gets_nothing(epoch: Epoch) -> None:
+    """Only splits of the plan are handed out."""
+    with pytest.raises(REFUSED):
+        ControlClient(epoch.invitation, 99)
+
+
+def test_a_task_that_trusts_another_certificate_refuses(epoch: Epoch) -> None:
+    """Nobody can play the driver without the key of this very run."""
+    _context, other = new_identity()
+
+    with pytest.raises(ssl.SSLError):
+        ControlClient(replace(epoch.invitation, certificate=other), SPLIT.index)
+
+
+def test_progress_arrives(epoch: Epoch, join: Callable[[Invitation], ControlClient]) -> None:
+    """In order, as it was reported, and the task counts as heard."""
+    client = join(epoch.invitation)
+    reports = [progress(position) for position in range(50)]
+    for report in reports:
+        client.report(report)
+
+    eventually(lambda: epoch.reports == reports, 5, "all reports at the driver")
+    assert epoch.line.silent_splits(60) == []
+
+
+def test_everything_reported_before_hanging_up_arrives(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """The last report of a task says where it stands."""
+    client = join(epoch.invitation)
+    client.report(progress(41))
+    client.report(progress(42))
+    client.close()
+
+    eventually(lambda: epoch.reports == [progress(41), progress(42)], 5, "both reports")
+
+
+def test_the_end_arrives_and_wakes_the_task(epoch: Epoch) -> None:
+    """Within a moment, not at the next tick."""
+    woken = threading.Event()
+    client = ControlClient(epoch.invitation, SPLIT.index)
+    try:
+        client.listen(woken.set)
+        began = time.monotonic()
+
+        epoch.server.end(epoch.line)
+
+        assert woken.wait(5)
+        assert client.end_requested
+        assert time.monotonic() - began < 1
+    finally:
+        client.close()
+
+
+def test_a_task_that_comes_after_the_end_is_told_at_once(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """It must not copy for a whole epoch."""
+    epoch.server.end(epoch.line)
+
+    client = join(epoch.invitation)
+
+    eventually(lambda: client.end_requested, 5, "the end")
+
+
+def test_a_second_attempt_goes_on_from_the_reported_positions(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """With a fresh producer, since the sequence is not known; the first attempt is told to end."""
+    first = join(epoch.invitation)
+    first.report(progress(15))
+    eventually(lambda: epoch.reports, 5, "the report")
+
+    second = join(epoch.invitation)
+
+    assert second.split.partitions == (
+        replace(SPLIT.partitions[0], position=15, downstream=115, producer=ProducerState()),
+        replace(SPLIT.partitions[1], producer=ProducerState()),
+    )
+    eventually(lambda: first.end_requested, 5, "the first attempt ends")
+    assert not second.end_requested
+    assert epoch.line.checked_in == 1
+
+
+def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
+    """The first connection is gone when Spark starts the task again."""
+    first = ControlClient(epoch.invitation, SPLIT.index)
+    first.listen(lambda: None)
+    first.report(progress(15))
+    eventually(lambda: epoch.reports, 5, "the report")
+    first.close()
+    eventually(lambda: not epoch.line.heard, 5, "the driver noticed the end of the first")
+
+    second = ControlClient(epoch.invitation, SPLIT.index)
+    second.close()
+
+    assert second.split.partitions[0].position == 15
+
+
+def test_the_lease_is_kept_alive(epoch: Epoch, join: Callable[[Invitation], ControlClient]) -> None:
+    """The driver speaks about once a second, so silence means that it is gone."""
+    client = join(epoch.invitation)
+    longest = 0.0
+    until = time.monotonic() + 2.5
+    while time.monotonic() < until:
+        longest = max(longest, client.silence_seconds)
+        time.sleep(0.05)
+
+    assert longest < 2
+
+
+def test_stopping_the_server_ends_its_tasks_promptly() -> None:
+    """They see the hang-up, not only the silence."""
+    server = ControlServer(LOOPBACK, LOOPBACK)
+    server.start()
+    epoch = Epoch(server)
+    client = ControlClient(epoch.invitation, SPLIT.index)
+    try:
+        client.listen(lambda: None)
+        server.stop()
+
+        eventually(lambda: client.silence_seconds > 60, 2, "the task knows that the driver is gone")
+    finally:
+        client.close()
+
+
+def test_a_task_that_says_nothing_shows_as_silent(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """A stopped process holds its connection open and reports nothing."""
+    join(epoch.invitation)
+
+    eventually(lambda: epoch.line.silent_splits(0.2) == [SPLIT.index], 5, "the split is silent")
+
+
+def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
+    """A large first message is refused by its announced length."""
+    with raw_connection(epoch.invitation) as stranger:
+        stranger.sendall(struct.pack(">i", 100_000_000) + b"x" * 1_000)
+
+        assert is_hung_up(stranger)
+    assert epoch.line.checked_in == 0
+
+
+@pytest.mark.parametrize(
+    "hello", [b"not json", b"[]", b"{}", b'{"token": 5}', b'"hello"', b"\xff\xfe"]
+)
+def test_nonsense_is_refused_and_the_server_goes_on(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient], hello: bytes
+) -> None:
+    """Whatever knocks, tasks are served afterwards."""
+    with raw_connection(epoch.invitation) as stranger:
+        stranger.sendall(struct.pack(">i", len(hello)) + hello)
+        assert is_hung_up(stranger)
+
+    assert join(epoch.invitation).split == SPLIT
+
+
+def test_a_plain_connection_without_tls_gets_nothing(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """The token never crosses in the clear, and the server goes on."""
+    with socket.create_connection((epoch.invitation.host, epoch.invitation.port), 5) as stranger:
+        stranger.sendall(encode({"type": "hello", "token": epoch.invitation.token, "split": 4}))
+        stranger.settimeout(5)
+        answer = b"?"
+        try:
+            while answer:
+                answer = stranger.recv(100)
+                assert b"split" not in answer
+        except ConnectionResetError:
+            pass
+
+    assert join(epoch.invitation).split == SPLIT
+
+
+@pytest.mark.parametrize("size", [0, -1, MAX_MESSAGE_BYTES + 1])
+def test_lengths_that_make_no_sense_are_refused(size: int) -> None:
+    """Both sides check before they make room."""
+    with pytest.raises(WireError, match=str(size)):
+        check_length(struct.pack(">i", size))
+
+
+def test_a_port_in_use_is_an_error_at_start(server: ControlServer) -> None:
+    """The caller can say which port and what to do."""
+    epoch = Epoch(server)
+    second = ControlServer(LOOPBACK, LOOPBACK, epoch.invitation.port)
+
+    with pytest.raises(OSError, match="in use"):
+        second.start()
+
+
+def test_the_invitation_does_not_name_clusters(epoch: Epoch) -> None:
+    """Brokers and settings never travel in the closure."""
+    assert "example" not in repr(epoch.invitation)

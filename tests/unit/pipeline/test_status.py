@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flow's live figures over epochs and task retries."""
+
+from __future__ import annotations
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.contract import PartitionProgress, Progress
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.wire import error_codes
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def row(
+    position: int, records: int, *, end: int = 1_000, code: int = 0, trouble: str = ""
+) -> PartitionProgress:
+    """A report about the one partition; a record has ten bytes."""
+    return PartitionProgress(
+        *ORDERS, position, position + 5, end, records, records * 10, code, trouble
+    )
+
+
+def progress(
+    *rows: PartitionProgress,
+    split: int = 0,
+    attempt: int = 1,
+    buckets: dict[int, int] | None = None,
+    unacked: float = 0.0,
+    trouble: str = "",
+) -> Progress:
+    """A task's report."""
+    latency = tuple((buckets or {}).items())
+    return Progress(split, attempt, rows, latency, 64, unacked, 1.5, (), trouble)
+
+
+def status(position: int = 0, stop_at: int | None = None) -> FlowStatus:
+    """A flow in its first epoch."""
+    made = FlowStatus("a->b")
+    made.begin_epoch(1, [(ORDERS, position, stop_at)])
+    return made
+
+
+def test_counts_grow_with_the_reports_of_a_task() -> None:
+    """Reports hold totals since the task began; they are not added up."""
+    flow = status()
+    for report in (row(10, 10), row(25, 25), row(25, 25)):
+        flow.progressed(progress(report))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.records, snapshot.bytes) == (25, 250)
+    assert snapshot.lag == 975
+
+
+def test_another_attempt_of_a_task_counts_from_zero() -> None:
+    """Spark ran the task again: what it copies comes on top."""
+    flow = status()
+    flow.progressed(progress(row(100, 100)))
+    flow.progressed(progress(row(250, 150), attempt=2))
+    flow.progressed(progress(row(280, 180), attempt=2))
+
+    assert flow.snapshot().records == 280
+
+
+def test_the_next_epoch_counts_on() -> None:
+    """Totals are the flow's, not the epoch's."""
+    flow = status()
+    flow.progressed(progress(row(100, 100)))
+    flow.begin_epoch(2, [(ORDERS, 100, None)])
+    flow.progressed(progress(row(140, 40)))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.epoch, snapshot.records, snapshot.lag) == (2, 140, 860)
+
+
+def test_a_partition_of_an_older_plan_is_not_counted() -> None:
+    """A late report about a topic that is no longer mirrored changes nothing."""
+    flow = status()
+    flow.begin_epoch(2, [])
+    flow.progressed(progress(row(100, 100)))
+
+    assert flow.snapshot().records == 0
+
+
+def test_a_bounded_run_says_what_remains() -> None:
+    """Counted from where the first epoch began, whatever epochs follow."""
+    flow = status(position=40, stop_at=100)
+    flow.progressed(progress(row(70, 30, end=120)))
+    flow.begin_epoch(2, [(ORDERS, 70, 100)])
+
+    snapshot = flow.snapshot()
+    assert (snapshot.wanted, snapshot.remaining) == (60, 30)
+    flow.progressed(progress(row(120, 50, end=120)))
+    assert flow.snapshot().remaining == 0
+
+
+def test_an_unbounded_run_has_no_remainder() -> None:
+    """Unknown is not zero."""
+    snapshot = status().snapshot()
+
+    assert (snapshot.remaining, snapshot.wanted, snapshot.lag) == (None, None, None)
+
+
+def test_troubles_are_listed_once_and_go_away() -> None:
+    """Of partitions, of whole clusters and of the flow itself."""
+    flow = status()
+    lost = error_codes.LOST_CONNECTION
+    flow.progressed(progress(row(0, 0, code=lost, trouble="t-0: lost"), trouble="b is away"))
+    flow.progressed(progress(split=1, trouble="b is away"))
+    flow.note("orders", "cannot be created")
+
+    snapshot = flow.snapshot()
+    assert snapshot.troubles == ("t-0: lost", "cannot be created", "b is away")
+    assert snapshot.retriable_only
+
+    flow.progressed(progress(row(0, 0)))
+    flow.progressed(progress(split=1))
+    flow.note("orders", "")
+    assert flow.snapshot().troubles == ()
+
+
+def test_a_trouble_that_needs_a_person_is_told_apart() -> None:
+    """Authorization does not come by itself."""
+    flow = status()
+    flow.progressed(progress(row(0, 0, code=29, trouble="refused")))
+
+    assert not flow.snapshot().retriable_only
+
+
+def test_a_target_that_acknowledges_nothing_is_said() -> None:
+    """After half a minute."""
+    flow = status()
+    flow.progressed(progress(unacked=29.0))
+    assert flow.snapshot().troubles == ()
+
+    flow.progressed(progress(unacked=31.0))
+    assert "acknowledged nothing for 31 s" in flow.snapshot().troubles[0]
+
+
+def test_latency_state_and_load_are_those_of_all_tasks() -> None:
+    """Two tasks, one flow."""
+    flow = status()
+    flow.enter(FlowState.RETRYING, "because")
+    flow.progressed(progress(split=0, buckets={latency.bucket(10): 9}))
+    flow.progressed(progress(split=1, buckets={latency.bucket(1_000): 1}))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.state, snapshot.reason) == (FlowState.RETRYING, "because")
+    assert snapshot.latency_p50_ms is not None
+    assert snapshot.latency_p99_ms is not None
+    assert 9 <= snapshot.latency_p50_ms <= 11
+    assert 900 <= snapshot.latency_p99_ms <= 1_100
+    assert snapshot.held_bytes == 128
+    assert snapshot.task_cpu_seconds == {0: 1.5, 1: 1.5}

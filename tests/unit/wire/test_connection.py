@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection to a scripted peer on loopback: whatever happens, every request ends once."""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsResponse
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.wire.connection import Address, Connection, Dialer
+from sparkmirror.wire.loop import Loop
+
+LOOPBACK = "127.0.0.1"
+DIALER = Dialer("b", "test", 2.0, 2.0, -1, -1)
+Script = Callable[[socket.socket], None]
+
+
+def api_versions() -> bytes:
+    """The frame that answers the first request."""
+    key = ApiVersionsResponse.ApiVersion
+    message = ApiVersionsResponse(
+        error_code=0, api_keys=[key(api_key=3, min_version=0, max_version=12)]
+    )
+    body = struct.pack(">i", 1) + bytes(message.encode(version=0))
+    return struct.pack(">i", len(body)) + body
+
+
+def read_frame(peer: socket.socket) -> bytes:
+    """One request."""
+    size = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))[0]
+    return peer.recv(size, socket.MSG_WAITALL)
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop that the test turns."""
+    made = Loop()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Script], Address]]:
+    """A function that runs a script against the first connection to a fresh port."""
+    threads: list[threading.Thread] = []
+    listeners: list[socket.socket] = []
+
+    def begin(script: Script) -> Address:
+        listener = socket.create_server((LOOPBACK, 0))
+        listener.settimeout(5)
+        listeners.append(listener)
+
+        def run() -> None:
+            try:
+                peer, _where = listener.accept()
+            except TimeoutError:
+                return  # nobody came: the test says so
+            with peer:
+                peer.settimeout(5)
+                script(peer)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        threads.append(thread)
+        return Address(LOOPBACK, listener.getsockname()[1])
+
+    yield begin
+    for thread in threads:
+        thread.join(10)
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.fixture
+def closed_port() -> Iterator[Address]:
+    """A port that is ours and on which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        yield Address(LOOPBACK, sock.getsockname()[1])
+
+
+class Outcome:
+    """What became of one request."""
+
+    def __init__(self) -> None:
+        self.replies: list[bytes] = []
+        self.failures: list[UnreachableError] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered or failed."""
+        return bool(self.replies or self.failures)
+
+    def send(self, connection: Connection) -> None:
+        """Ask for nothing in particular, once the connection is ready."""
+
+        def header(correlation_id: int) -> bytes:
+            return struct.pack(">ihhi", 8, 3, 0, correlation_id)
+
+        connection.when_ready(
+            lambda: connection.send(
+                header, [], lambda frame: self.replies.append(bytes(frame)), self.failures.append
+            ),
+            self.failures.append,
+        )
+
+
+def turn(loop: Loop, until: Callable[[], bool]) -> None:
+    """Run the loop until something is so."""
+    for _ in range(500):
+        if until():
+            return
+        loop.turn(0.01)
+    raise AssertionError("it did not happen within five seconds")
+
+
+def ask(loop: Loop, address: Address, requests: int = 1) -> list[Outcome]:
+    """Open a connection, send requests, wait for the end of all."""
+    connection = Connection(loop, DIALER, address)
+    outcomes = [Outcome() for _ in range(requests)]
+    for outcome in outcomes:
+        outcome.send(connection)
+    turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+    connection.close("the test is over")
+    assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
+    return outcomes
+
+
+def test_replies_come_in_the_order_of_the_requests(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Even when the peer answers all at once."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        asked = [read_frame(peer)[4:8] for _ in range(3)]
+        peer.sendall(
+            b"".join(struct.pack(">i", 6) + one + b"%02d" % at for at, one in enumerate(asked))
+        )
+        peer.recv(1)
+
+    outcomes = ask(loop, serve(script), 3)
+
+    assert [one.replies[0][4:] for one in outcomes] == [b"00", b"01", b"02"]
+
+
+def test_a_peer_that_hangs_up_fails_everything_that_waits(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Once each, with the cluster and the broker in the sentence."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        read_frame(peer)
+
+    address = serve(script)
+    for outcome in ask(loop, address, 3):
+        assert f"cluster 'b': broker {address}" in str(outcome.failures[0])
+
+
+def test_a_peer_that_hangs_up_before_it_is_ready_fails_everything_too(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """What was queued for later fails as well."""
+    outcomes = ask(loop, serve(lambda _peer: None), 2)
+
+    assert all(outcome.failures for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is it a Kafka port"),
+        (struct.pack(">ii", 4, 99), "unexpected reply"),
+    ],
+)
+def test_a_peer_that_speaks_something_else_is_left(
+    loop: Loop, serve: Callable[[Script], Address], answer: bytes, reason: str
+) -> None:
+    """Nothing is guessed."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(answer)
+        peer.recv(1)
+
+    (outcome,) = ask(loop, serve(script))
+
+    assert reason in str(outcome.failures[0])
+
+
+def test_a_silent_peer_is_given_up(loop: Loop, serve: Callable[[Script], Address]) -> None:
+    """After the time allowed for opening."""
+    gone = threading.Event()
+    connection = Connection(
+        loop,
+        DIALER._replace(connect_timeout_seconds=0.2),
+        serve(lambda _peer: gone.wait(5) and None),
+    )
+    outcome = Outcome()
+    outcome.send(connection)
+
+    turn(loop, lambda: outcome.is_over)
+    gone.set()
+
+    assert "no answer within 0.2 s" in str(outcome.failures[0])
+
+
+def test_a_request_without_reply_closes_the_connection(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """When somebody looks after its deadline."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        read_frame(peer)
+        peer.recv(1)
+
+    connection = Connection(loop, DIALER, serve(script))
+    outcome = Outcome()
+    outcome.send(connection)
+    turn(loop, lambda: connection.in_flight == 1 and bool(connection.api_versions))
+
+    connection.check_deadlines(0.0)
+    assert not outcome.is_over
+    connection.check_deadlines(float("inf"))
+
+    assert "no reply" in str(outcome.failures[0])
+
+
+def test_a_refused_connection_fails_what_was_queued(loop: Loop, closed_port: Address) -> None:
+    """With the reason of the operating system."""
+    (outcome,) = ask(loop, closed_port)
+
+    assert "ECONNREFUSED" in str(outcome.failures[0])
+
+
+def test_every_address_of_a_name_is_tried(
+    loop: Loop,
+    serve: Callable[[Script], Address],
+    closed_port: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one refuses, the second one answers."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        peer.sendall(struct.pack(">i", 4) + read_frame(peer)[4:8])
+        peer.recv(1)
+
+    found = [_resolved(closed_port), _resolved(serve(script))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: list(found))
+
+    (outcome,) = ask(loop, Address("broker.example", 9092))
+
+    assert outcome.replies
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_addresses_that_all_fail_are_one_failure(
+    loop: Loop, closed_port: Address, monkeypatch: pytest.MonkeyPatch, family: int
+) -> None:
+    """Also when the last one fails at once, in the kernel, rather than by a refusal."""
+    nowhere = ("192.0.2.1", 9) if family == socket.AF_INET else ("2001:db8::1", 9, 0, 0)
+    found = [_resolved(closed_port), (family, socket.SOCK_STREAM, 0, "", nowhere)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: list(found))
+    real = socket.socket.connect_ex
+
+    def connect_ex(self: socket.socket, where: Any) -> int:
+        return errno.ENETUNREACH if where == nowhere else real(self, where)
+
+    monkeypatch.setattr(socket.socket, "connect_ex", connect_ex)
+
+    (outcome,) = ask(loop, Address("broker.example", 9092))
+
+    assert "ENETUNREACH" in str(outcome.failures[0])
+
+
+def test_events_for_a_closed_connection_are_ignored(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Another callback of the same turn may have closed it."""
+    connection = Connection(loop, DIALER, serve(lambda _peer: None))
+    connection.close("closed by another callback")
+
+    connection.ready(selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    assert connection.closed
+
+
+def test_a_closed_connection_fails_requests_at_once(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Nothing is queued for ever."""
+    connection = Connection(loop, DIALER, serve(lambda _peer: None))
+    connection.close("for a reason")
+    outcome = Outcome()
+    outcome.send(connection)
+
+    assert outcome.failures
+
+
+def _resolved(address: Address) -> tuple[Any, ...]:
+    return socket.AF_INET, socket.SOCK_STREAM, 0, "", tuple(address)

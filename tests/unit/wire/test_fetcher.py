@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fetcher's state machine where brokers misbehave: positions, sessions, memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.budget import Buffer
+from support.fake_brokers import partition_data
+from support.fetch_bench import LIMIT, MAX_PARTITION_BYTES, A, B, Bench, data, error, named
+from support.record_batches import encode, numbered
+
+NOT_LEADER, REFUSED, OUT_OF_RANGE = 6, 29, 1
+
+
+def test_after_the_first_request_only_what_changed_is_named() -> None:
+    """The session keeps the rest: idle partitions cost nothing."""
+    bench = Bench()
+    bench.start()
+    first = bench.request()
+    assert (first.content.session_id, first.content.session_epoch) == (0, 0)
+    assert first.positions == named((A, 0), (B, 0))
+
+    first.fetched(data(A, 0), session_id=77)
+    second = bench.request()
+    assert (second.content.session_id, second.content.session_epoch) == (77, 1)
+    assert second.positions == named((A, 2))
+
+    second.fetched(session_id=77)
+    third = bench.request()
+    assert (third.content.session_epoch, third.positions) == (2, {})
+
+
+def test_only_one_request_is_in_flight_per_session() -> None:
+    """Pumping again changes nothing."""
+    bench = Bench()
+    bench.start()
+    bench.fetcher.pump()
+    bench.cluster.learn()
+
+    assert len(bench.broker().waiting) == 1
+
+
+@pytest.mark.parametrize("code", [70, 71, 106])
+def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
+    """A full fetch from the same positions; nobody is in trouble."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0), session_id=77)
+    bench.request().fetched(error=code, session_id=0)
+
+    again = bench.request()
+    assert (again.content.session_id, again.content.session_epoch) == (0, 0)
+    assert again.positions == named((A, 2), (B, 0))
+    assert bench.sink.troubles == []
+
+
+def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
+    """Its answers carry the session id 0."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0), session_id=0)
+
+    assert bench.request().positions == named((A, 2), (B, 0))
+
+
+def test_data_of_a_partition_that_was_forgotten_is_ignored() -> None:
+    """An answer that was under way when the partition left changes nothing."""
+    bench = Bench()
+    bench.start()
+    under_way = bench.request()
+    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+
+    under_way.fetched(data(A, 0), data(B, 0))
+
+    assert bench.offsets(A) == []
+    assert bench.offsets(B) == [0, 1]
+    assert bench.request().forgotten == {tuple(A)}
+
+
+def test_a_rewound_partition_is_read_again_from_there() -> None:
+    """After the pause, once metadata is fresh."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0), data(B, 0))
+    for out in bench.sink.taken.pop(A):
+        out.let_go()
+    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+    bench.request().fetched()
+    bench.loop.advance(5.1)
+    bench.cluster.learn()
+    bench.request().fetched()
+
+    bench.request().fetched(data(A, 0))
+
+    assert bench.offsets(A) == [0, 1]
+
+
+def test_a_partition_with_enough_waiting_leaves_until_it_has_drained() -> None:
+    """It is named again with its position when the target has caught up."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0, 60))
+    assert bench.parts[A].queued_bytes >= 2 * MAX_PARTITION_BYTES
+    held_back = bench.request()
+    assert (held_back.positions, held_back.forgotten) == ({}, {tuple(A)})
+    assert held_back.content.max_wait_ms < 500, "it must not wait for idle neighbours"
+
+    bench.acknowledge(A)
+    held_back.fetched()
+
+    assert bench.request().positions == named((A, 60))
+    bench.fetcher.close()
+
+
+def test_the_wait_grows_while_a_partition_is_held_back_and_nothing_comes() -> None:
+    """A stuck target does not make the source busy."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0, 60))
+    waits = []
+    for _ in range(8):
+        request = bench.request()
+        waits.append(request.content.max_wait_ms)
+        request.fetched()
+
+    assert waits == sorted(waits)
+    assert waits[-1] == 500
+
+
+def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
+    """Reading goes on when record batches are acknowledged; in the end nothing is held."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0), data(B, 0))
+    bench.request().fetched(data(A, 2))
+    pinned = Buffer(bench.budget, LIMIT)
+    pinned.retain()
+    request = bench.request()
+    request.fetched(data(B, 2))
+    assert not bench.broker().waiting
+
+    pinned.release()
+    bench.acknowledge(A)
+    bench.acknowledge(B)
+
+    bench.request().fetched()
+    bench.fetcher.close()
+    bench.broker().waiting[0].fetched()
+    assert bench.budget.held == 0
+
+
+def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
+    """Both partitions are in trouble, look for their leader, and go on where they were."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    bench.acknowledge(A)
+    bench.broker().lose()
+    assert bench.budget.held == 0
+    assert sorted(bench.sink.troubles) == [
+        (A, error_codes.LOST_CONNECTION),
+        (B, error_codes.LOST_CONNECTION),
+    ]
+    assert bench.cluster.refreshes > 0
+
+    bench.cluster.learn()
+
+    request = bench.request()
+    assert (request.content.session_id, request.positions) == (0, named((A, 2), (B, 0)))
+    request.fetched(data(A, 2))
+    assert bench.offsets(A) == [2, 3]
+    assert bench.sink.recovered == [A]
+
+
+def test_a_dead_broker_does_not_stop_the_others() -> None:
+    """Its partitions are reported, those of the other broker are read."""
+    bench = Bench(leaders={A: 1, B: 2})
+    bench.cluster.dead.add(1)
+    bench.start()
+
+    bench.request(2).fetched(data(B, 0))
+
+    assert bench.offsets(B) == [0, 1]
+    assert bench.sink.troubles == [(A, error_codes.LOST_CONNECTION)]
+    assert bench.budget.held < LIMIT
+
+
+def test_a_moved_partition_is_read_from_its_new_leader() -> None:
+    """From the position where the old one left it, in another session."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    bench.request().fetched(error(A, NOT_LEADER))
+    assert bench.sink.troubles == [(A, NOT_LEADER)]
+    old = bench.request()
+    assert old.forgotten == {tuple(A)}
+
+    bench.cluster.learn({A: 2})
+
+    assert bench.request(2).positions == named((A, 2))
+    old.fetched(data(A, 2))  # too late
+    assert bench.offsets(A) == [0, 1]
+
+
+@pytest.mark.parametrize("code", [REFUSED, 9_999, error_codes.CORRUPT_SOURCE])
+def test_whatever_the_error_the_partition_comes_back(code: int) -> None:
+    """Never given up: after its pause metadata is asked for and it is read again."""
+    bench = Bench()
+    bench.start()
+    if code == error_codes.CORRUPT_SOURCE:
+        damaged = encode(numbered(0, 2))
+        damaged[-1] ^= 1
+        bench.request().fetched((A.topic, partition_data(0, damaged)))
+    else:
+        bench.request().fetched(error(A, code))
+    assert bench.sink.troubles == [(A, code)]
+    before = bench.cluster.refreshes
+
+    bench.loop.advance(7)
+
+    assert bench.cluster.refreshes > before
+    bench.cluster.learn()
+    bench.request().fetched(data(B, 0))
+    assert bench.request().positions[tuple(A)] == 0
+
+
+def test_refused_metadata_is_looked_at_again() -> None:
+    """A right that is granted later is noticed."""
+    bench = Bench(leaders={B: 1})
+    bench.cluster.topic_errors["t"] = REFUSED
+    bench.start()
+    assert bench.sink.troubles == [(A, REFUSED)]
+    before = bench.cluster.refreshes
+
+    bench.loop.advance(7)
+    assert bench.cluster.refreshes > before
+    bench.cluster.learn({A: 1})
+    bench.request().fetched()
+
+    assert bench.request().positions == named((A, 0))
+
+
+def test_many_partitions_without_a_leader_ask_calmly() -> None:
+    """The pauses grow together: metadata is not asked for faster and faster."""
+    bench = Bench()
+    bench.cluster.leaders.clear()
+    bench.start()
+    for _ in range(8):
+        bench.cluster.soonest = 60.0
+        bench.cluster.learn()
+        bench.loop.advance(bench.cluster.soonest)
+
+    assert bench.cluster.soonest > 3
+
+
+def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
+    """The partition rests until it is told where to go on."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(error(A, OUT_OF_RANGE))
+    bench.loop.advance(60)
+    assert bench.sink.outside == [bench.parts[A]]
+    bench.request().fetched()
+
+    bench.fetcher.resume(bench.parts[A], 500)
+    bench.request().fetched()
+
+    request = bench.request()
+    assert request.positions == named((A, 500))
+    request.fetched(data(A, 500))
+    assert bench.offsets(A) == [500, 501]
+
+
+def test_a_finished_partition_leaves_and_a_finished_task_asks_no_more() -> None:
+    """A bounded run ends by position."""
+    bench = Bench(stop_at=2)
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    request = bench.request()
+    assert request.forgotten == {tuple(A)}
+
+    request.fetched(data(B, 0))
+
+    assert not bench.broker().waiting
+    assert all(part.is_finished for part in bench.parts.values())
+
+
+def test_a_recreated_topic_is_reported_and_not_read() -> None:
+    """Its offsets have another meaning."""
+    bench = Bench(fetch_version=13)
+    planned, now = uuid.UUID(int=1), uuid.UUID(int=2)
+    bench.cluster.topic_ids["t"], bench.cluster.topic_names[now] = now, "t"
+    bench.parts[A].topic_id = planned
+
+    bench.start()
+
+    assert bench.sink.troubles == [(A, error_codes.TOPIC_RECREATED)]
+    assert bench.request().positions == {(now, 1): 0}
+
+
+def test_answers_for_an_unknown_topic_id_begin_a_new_session() -> None:
+    """The topic was recreated and the broker still has the old one in its session."""
+    bench = Bench(fetch_version=13)
+    old, new = uuid.UUID(int=1), uuid.UUID(int=2)
+    bench.cluster.topic_ids["t"], bench.cluster.topic_names[old] = old, "t"
+    bench.start()
+    request = bench.request()
+    bench.cluster.topic_ids["t"], bench.cluster.topic_names = new, {new: "t"}
+
+    request.fetched((old, partition_data(0, error=100)), session_id=77)
+
+    again = bench.request()
+    assert again.content.session_id == 0
+    assert again.positions == {(new, 0): 0, (new, 1): 0}
+
+
+def test_a_broker_that_is_too_old_is_reported() -> None:
+    """Fetch version 11 has another layout; it is never misread."""
+    bench = Bench(fetch_version=11)
+    bench.start()
+
+    assert {code for _tp, code in bench.sink.troubles} == {error_codes.UNSUPPORTED_VERSION}
+    assert not bench.broker().waiting
+    assert bench.budget.held == 0
+
+
+def test_close_ends_the_session_and_drops_what_arrives_later() -> None:
+    """Memory is given back, nothing is handed over, no timer asks again."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    bench.acknowledge(A)
+    under_way = bench.request()
+
+    bench.fetcher.close()
+
+    goodbye = bench.request()
+    assert (goodbye.content.session_id, goodbye.content.session_epoch) == (1, -1)
+    under_way.fetched(data(A, 2))
+    bench.loop.advance(60)
+    bench.cluster.learn()
+    assert bench.offsets(A) == []
+    assert bench.budget.held == 0
+    assert not bench.broker().waiting
+
+
+def test_positions_follow_the_data_over_many_answers() -> None:
+    """Each partition is read without a gap, whatever else is in the answers."""
+    bench = Bench()
+    bench.start()
+    schedule: Sequence[tuple[TopicPartition, int]] = [(A, 0), (B, 0), (B, 2), (A, 2), (A, 4)]
+    for tp, first in schedule:
+        bench.request().fetched(data(tp, first))
+
+    assert bench.offsets(A) == [0, 1, 2, 3, 4, 5]
+    assert bench.offsets(B) == [0, 1, 2, 3]
+
+
+def test_data_for_an_older_position_is_ignored_after_a_rewind() -> None:
+    """The answer was so slow that the partition had come back at its earlier position."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    slow = bench.request()
+    assert slow.positions == named((A, 2))
+    for out in bench.sink.taken.pop(A):
+        out.let_go()
+    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+    bench.loop.advance(6)
+    bench.cluster.learn()
+
+    slow.fetched(data(A, 2))
+
+    assert bench.offsets(A) == [], "offsets 0 and 1 would never be copied"
+    assert bench.request().positions == named((A, 0))

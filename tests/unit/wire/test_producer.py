@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The producer's state machine where brokers misbehave: order, once, nothing dropped.
+
+Requests are answered by hand or by `Log`, which refuses and recognises as a broker does.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.budget import Buffer
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.producer import TargetPartition
+from sparkmirror.wire.reframe import Run
+from support.produce_bench import OTHER, OUT_OF_ORDER, TP, Bench, Log, sequences
+from support.record_batches import encode, header, numbered
+
+NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH = 6, 7, 10, 19
+NOT_ENOUGH_AFTER_APPEND, DUPLICATE = 20, 46
+
+
+def test_one_batch_per_partition_and_request_with_running_sequences() -> None:
+    """Three batches of one partition are three requests; another partition shares the first."""
+    bench = Bench()
+    bench.offer(3, 2, 4)
+    bench.offer(1, tp=OTHER)
+    bench.producer.pump()
+
+    assert [sorted(request.batches) for request in bench.broker().waiting] == [
+        [TP, OTHER],
+        [TP],
+        [TP],
+    ]
+    assert sequences(bench.broker()) == [0, 3, 5]
+    bench.settle()
+    bench.check_all_copied_once()
+    assert bench.sink.bases[:3] == [0, 0, 3]
+
+
+def test_an_id_that_the_partition_does_not_know_goes_one_batch_at_a_time() -> None:
+    """A broker takes any first sequence of a new producer: the second may not come before."""
+    bench = Bench(is_known=False)
+    bench.offer(1, 1, 1)
+    bench.producer.pump()
+    assert sequences(bench.broker()) == [0]
+
+    bench.serve(bench.broker().waiting.popleft())
+
+    assert sequences(bench.broker()) == [1, 2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_at_most_five_requests_wait_per_connection() -> None:
+    """The sixth goes when the first is answered."""
+    bench = Bench()
+    bench.offer(*[1] * 8)
+    bench.producer.pump()
+    assert len(bench.broker().waiting) == 5
+
+    bench.serve(bench.broker().waiting.popleft())
+
+    assert sequences(bench.broker()) == [1, 2, 3, 4, 5]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_sequences_wrap_to_zero_after_the_largest() -> None:
+    """2^31 - 1 is followed by 0, also inside a batch."""
+    bench = Bench()
+    bench.parts[TP].next_sequence = 2**31 - 2
+    bench.logs[TP] = Log(last_sequence=2**31 - 3)
+    bench.offer(1, 3, 1)
+    bench.producer.pump()
+
+    assert sequences(bench.broker()) == [2**31 - 2, 2**31 - 1, 2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_request_is_not_larger_than_allowed_except_for_a_single_batch() -> None:
+    """A batch above the limit goes alone."""
+    bench = Bench(max_request_bytes=10)
+    bench.offer(1)
+    bench.offer(1, tp=OTHER)
+    bench.producer.pump()
+
+    assert [list(request.batches) for request in bench.broker().waiting] == [[TP], [OTHER]]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH])
+def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> None:
+    """The others are refused as out of order; same cuts, same sequences, nothing twice."""
+    bench = Bench()
+    bench.offer(1, 2, 1, 2, 1)
+    bench.producer.pump()
+    waiting = bench.broker().waiting
+    sent = [request.batches[TP] for request in waiting]
+    waiting.popleft().produced({TP: (code, -1)})
+    for _ in range(4):
+        assert len(bench.sink.troubles) == 0, "the answers are not all in"
+        waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+    assert bench.sink.troubles == [code]
+    assert not waiting
+
+    bench.loop.advance(0.2)
+
+    assert [request.batches[TP] for request in waiting] == sent
+    bench.settle()
+    bench.check_all_copied_once()
+    assert bench.sink.recoveries == 1
+
+
+def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> None:
+    """The first timed out after it was appended, the others succeeded: nothing is written twice."""
+    bench = Bench()
+    bench.offer(1, 1, 1)
+    bench.producer.pump()
+    waiting = bench.broker().waiting
+    first = waiting.popleft()
+    bench.logs[TP].append(first.batches[TP])
+    first.produced({TP: (NOT_ENOUGH_AFTER_APPEND, -1)})
+    for _ in range(2):
+        bench.serve(waiting.popleft())
+    assert bench.sink.acks == {}, "nothing behind the first one counts before it does"
+
+    bench.loop.advance(0.2)
+    bench.serve(waiting.popleft())
+    assert bench.sink.acks == {TP: [0]}, "the others were sent again and are answered again"
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+@pytest.mark.parametrize("appended", range(6))
+def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appended: int) -> None:
+    """However many of them had reached the log."""
+    bench = Bench()
+    bench.offer(1, 2, 1, 2, 1, 1)
+    bench.offer(2, 2, tp=OTHER)
+    bench.producer.pump()
+    for request in [*bench.broker().waiting][:appended]:
+        for tp, raw in request.batches.items():
+            bench.logs[tp].append(raw)
+
+    bench.broker().lose()
+
+    assert bench.sink.troubles == [error_codes.LOST_CONNECTION] * 2
+    assert bench.cluster.refreshes >= 1
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_failed_partition_waits_and_the_others_go_on() -> None:
+    """Nothing of it is sent in its pause, not even what is offered then."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+    bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
+
+    bench.offer(1)
+    bench.offer(1, tp=OTHER)
+    bench.producer.pump()
+
+    assert [list(request.batches) for request in bench.broker().waiting] == [[OTHER]]
+    bench.serve(bench.broker().waiting.popleft())
+    bench.loop.advance(3.9)
+    assert not bench.broker().waiting, "a refusal for good has a pause of seconds"
+    bench.loop.advance(10)
+    assert sequences(bench.broker()) == [0, 1]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
+    """Nothing stays held; what is read again gets the sequences that the broker did not take."""
+    bench = Bench()
+    bench.sink.can_rewind = True
+    bench.offer(1)
+    bench.producer.pump()
+    bench.serve(bench.broker().waiting.popleft())
+    bench.offer(1, 1)
+    bench.producer.pump()
+    bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
+    bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+
+    assert bench.sink.rewinds == 1
+    assert bench.parts[TP].is_idle
+    assert bench.budget.held == 0
+    del bench.offered[TP][1:]
+    bench.offer(1, 1)
+    bench.producer.pump()
+    assert sequences(bench.broker()) == [1, 2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_lost_connection_lets_the_fetcher_look_at_the_budget_again() -> None:
+    """What was freed by moving out of shared buffers is noticed without another answer."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+    answers = bench.sink.answers
+
+    bench.broker().lose()
+
+    assert bench.sink.answers > answers
+
+
+def test_a_new_leader_waits_until_the_old_one_has_answered() -> None:
+    """Metadata moves the partition while two batches are in flight: the third may not overtake."""
+    bench = Bench()
+    bench.offer(1, 1)
+    bench.producer.pump()
+    bench.cluster.learn({TP: 2})
+    bench.offer(1)
+    bench.producer.pump()
+    assert not bench.broker(2).waiting
+
+    for _ in range(2):
+        bench.broker(1).waiting.popleft().produced({TP: (NOT_LEADER, -1)})
+    bench.loop.advance(0.2)
+
+    assert sequences(bench.broker(2)) == [0, 1, 2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_after_the_old_leaders_last_answer_the_new_one_is_served() -> None:
+    """The old leader had taken everything: no failure, no pause."""
+    bench = Bench()
+    bench.offer(1, 1)
+    bench.producer.pump()
+    bench.cluster.learn({TP: 2})
+    bench.offer(1)
+    for _ in range(2):
+        bench.serve(bench.broker(1).waiting.popleft())
+
+    assert sequences(bench.broker(2)) == [2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_stuck_partition_does_not_pin_its_neighbours_buffer() -> None:
+    """Only its own bytes stay counted."""
+    bench = Bench()
+    buffer = Buffer(bench.budget, 1_000)
+    for tp in (TP, OTHER):
+        view = memoryview(encode(numbered(0, 1)))
+        out = Outgoing(view, 1, 1, 0, (Run(0, 1),), has_own_bytes=False)
+        out.lie_in(buffer, bench.budget)
+        bench.offered[tp].append(0)
+        bench.producer.offer(bench.parts[tp], out)
+    bench.producer.pump()
+    size = len(bench.broker().waiting[0].batches[TP])
+
+    bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1), OTHER: (0, 0)})
+
+    assert bench.budget.held == size
+    bench.settle()
+    assert bench.budget.held == 0
+
+
+def test_a_new_leader_gets_everything_from_the_first_unanswered_on() -> None:
+    """The old one refused; metadata names the new one in the pause."""
+    bench = Bench()
+    bench.offer(1, 1, 1)
+    bench.producer.pump()
+    old = bench.broker(1).waiting
+    while old:
+        old.popleft().produced({TP: (NOT_LEADER, -1)})
+    bench.cluster.learn({TP: 2})
+
+    bench.loop.advance(0.2)
+
+    assert not bench.broker(1).waiting
+    assert sequences(bench.broker(2)) == [0, 1, 2]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
+    """Metadata brings the leader; order is kept."""
+    bench = Bench()
+    leader = bench.cluster.leaders.pop(TP)
+    bench.offer(1, 1)
+    bench.producer.pump()
+    assert bench.sink.troubles == [error_codes.UNKNOWN_LEADER]
+    bench.loop.advance(0.2)
+    assert bench.cluster.refreshes == 1
+
+    bench.cluster.leaders[TP] = leader
+    bench.cluster.learn()
+
+    assert sequences(bench.broker()) == [0, 1]
+    bench.settle()
+    bench.check_all_copied_once()
+    assert bench.sink.recoveries == 1
+
+
+def test_out_of_order_twice_means_a_new_producer_id_from_sequence_zero() -> None:
+    """The log was emptied or truncated: the same batches go out under another id, in order."""
+    bench = Bench()
+    bench.parts[TP].next_sequence = 70
+    bench.offer(1, 2)
+    bench.producer.pump()
+    for _ in range(2):
+        assert sequences(bench.broker()) == [70, 71]
+        for request in [bench.broker().waiting.popleft() for _ in range(2)]:
+            request.produced({TP: (OUT_OF_ORDER, -1)})
+        bench.loop.advance(0.5)
+    asked = bench.broker().waiting.popleft()
+    assert not bench.broker().waiting, "nothing is sent before the new id is known"
+
+    asked.reply(SimpleNamespace(error_code=0, producer_id=99, producer_epoch=4))
+
+    for sequence in (0, 1):
+        (request,) = bench.broker().waiting
+        head = header(request.batches[TP])
+        assert (head.producer_id, head.producer_epoch, head.base_sequence) == (99, 4, sequence)
+        bench.serve(bench.broker().waiting.popleft())
+    bench.check_all_copied_once()
+
+
+def test_a_new_producer_id_is_asked_for_until_it_comes() -> None:
+    """The coordinator is loading, then the connection breaks, then it answers."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+    for _ in range(2):
+        bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+        bench.loop.advance(0.5)
+    bench.broker().waiting.popleft().reply(SimpleNamespace(error_code=14))
+    bench.loop.advance(2)
+    bench.broker().lose()
+    bench.loop.advance(5)
+
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_one_out_of_order_answer_keeps_the_producer_id() -> None:
+    """A resend with the same sequences cures it; a later one counts as the first again."""
+    bench = Bench()
+    for _ in range(2):
+        bench.offer(1)
+        bench.producer.pump()
+        bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+        bench.settle()
+
+    assert bench.parts[TP].producer_id == 50
+    bench.check_all_copied_once()
+
+
+def test_a_duplicate_is_as_good_as_an_acknowledgement() -> None:
+    """The broker has it but has forgotten where."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+
+    bench.broker().waiting.popleft().produced({TP: (DUPLICATE, -1)})
+
+    assert bench.sink.acks == {TP: [0]}
+    assert bench.sink.bases == [-1]
+    assert bench.parts[TP].is_idle
+
+
+def test_batches_without_a_producer_id_are_resent_too() -> None:
+    """Positions are written that way."""
+    bench = Bench()
+    bench.parts[TP] = TargetPartition(TP)
+    bench.offer(1)
+    bench.producer.pump()
+    assert header(bench.broker().waiting[0].batches[TP]).producer_id == -1
+    bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+    bench.loop.advance(0.2)
+
+    bench.broker().waiting.popleft().produced({TP: (0, 5)})
+
+    assert bench.sink.bases == [5]
+
+
+def test_after_close_nothing_is_sent() -> None:
+    """Timers that fire late find the door shut."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+    bench.broker().waiting.popleft().produced({TP: (TIMED_OUT, -1)})
+
+    bench.producer.close()
+    bench.loop.advance(60)
+    bench.cluster.learn()
+
+    assert not bench.broker().waiting
