@@ -6,7 +6,8 @@ from __future__ import annotations
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.fetch_protocol import FetchLimits
-from sparkmirror.wire.fetcher import Fetcher, SourcePartition
+from sparkmirror.wire.fetch_session import SourcePartition
+from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.outgoing import Admitted, Outgoing
 from support.fake_brokers import FakeCluster, FakeConnection, FakeLoop, Request, partition_data
 from support.record_batches import encode, numbered

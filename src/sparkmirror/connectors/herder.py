@@ -24,8 +24,8 @@ from sparkmirror.topology.internal_topics import (
     ensure_internal_topics,
     internal_topics,
 )
+from sparkmirror.wire.backoff import Backoff
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ class Herder:
             self.status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
 
     def _begin(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         while not self._stop.is_set():
             try:
                 self._ensure(Side.TARGET)
@@ -99,8 +99,7 @@ class Herder:
             except ClusterError as error:
                 state = FlowState.RETRYING if error.retriable else FlowState.FAILED
                 self.status.enter(state, str(error))
-                self._stop.wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._stop.wait(backoff.next_pause())
                 continue
             break
         if self._stop.is_set():

@@ -26,9 +26,9 @@ from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.state.positions import StoredPosition
 from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.wire.backoff import Backoff
 
 LEASE_SECONDS = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class MirrorSourceConnector:
         settings = self._task_settings(offsets_partitions)
         if self._once and self._until_it_works(self._fix_the_end) is None:
             return
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         while not self._stop.is_set():
             self._changed.clear()
             self._epochs.arm()
@@ -125,10 +125,9 @@ class MirrorSourceConnector:
             result = self._run_epoch(starts, settings)
             if result.failure and not self._stop.is_set():
                 self._status.enter(FlowState.RETRYING, f"the epoch failed: {result.failure}")
-                self._stop.wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._stop.wait(backoff.next_pause())
             else:
-                pause = _FIRST_PAUSE
+                backoff.reset()
         self._status.enter(FlowState.STOPPED)
 
     def _run_epoch(self, starts: list[PartitionStart], settings: TaskSettings) -> EpochResult:
@@ -143,15 +142,14 @@ class MirrorSourceConnector:
 
     def _until_it_works(self, attempt: Callable[[], T]) -> T | None:
         """Repeat until there is an answer; None only when the connector was stopped."""
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         while not self._stop.is_set():
             try:
                 return attempt()
             except (ClusterError, WireError) as error:
                 state = FlowState.RETRYING if error.retriable else FlowState.FAILED
                 self._status.enter(state, str(error))
-            self._stop.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            self._stop.wait(backoff.next_pause())
         return None
 
     # --- positions

@@ -22,8 +22,8 @@ from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.topics import TopicRules, mirrored_topics, plan_topics, topics_to_create
+from sparkmirror.wire.backoff import Backoff
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _NEW_TOPIC_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class SourceTopics:
 
     def _watch(self) -> None:
         interval = self._settings.source.refresh_topics_seconds
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         with (
             ClusterAdmin(self._settings.source_admin) as source,
             ClusterAdmin(self._settings.target_admin) as target,
@@ -101,10 +101,9 @@ class SourceTopics:
                     self._round(source, target)
                 except ClusterError as error:
                     self._failed(error)
-                    self._stop.wait(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    self._stop.wait(backoff.next_pause())
                     continue
-                pause = _FIRST_PAUSE
+                backoff.reset()
                 self._status.note("topics", "")
                 self.first_round.set()
                 if interval is None:

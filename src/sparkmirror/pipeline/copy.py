@@ -25,11 +25,13 @@ from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
-from sparkmirror.wire.fetcher import Fetcher, SourcePartition
+from sparkmirror.wire.fetch_session import SourcePartition
+from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Admitted, Outgoing
 from sparkmirror.wire.producer import NO_PRODUCER, ProduceLimits, Producer, TargetPartition
+from sparkmirror.wire.producer_id import ask_producer_id
 
 TICK_SECONDS = 1.0
 DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
@@ -171,11 +173,11 @@ class CopyTask:
             )
             if self._phase is _Phase.COPYING:
                 self._loop.call_later(
-                    _PRODUCER_RETRY_SECONDS, lambda: self._producer.init_producer_id(got, failed)
+                    _PRODUCER_RETRY_SECONDS, lambda: ask_producer_id(self._target, got, failed)
                 )
 
         if newcomers:
-            self._producer.init_producer_id(got, failed)
+            ask_producer_id(self._target, got, failed)
         else:
             self._fetcher.start(part.source for part in self._parts)
 

@@ -17,7 +17,7 @@ from sparkmirror.pipeline.contract import (
 from sparkmirror.pipeline.runs import Runs
 from sparkmirror.state.positions import StoredPosition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.fetcher import SourcePartition
+from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.producer import TargetPartition
 
 

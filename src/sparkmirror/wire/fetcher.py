@@ -15,9 +15,8 @@ from typing import Protocol
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.budget import Budget, Buffer
-from sparkmirror.wire.cluster import Cluster, Leader
+from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.fetch_protocol import (
@@ -30,57 +29,13 @@ from sparkmirror.wire.fetch_protocol import (
     fetch_request,
     parse_response,
 )
+from sparkmirror.wire.fetch_session import FetchSession, SourcePartition
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Admitted, admit
 
 _HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
 _SMALLEST_FETCH = 1 << 20
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
-
-
-class SourcePartition:
-    """Where reading one partition stands."""
-
-    __slots__ = (
-        "backoff",
-        "end_offset",
-        "is_at_end",
-        "leader",
-        "log_start",
-        "position",
-        "queued_bytes",
-        "session",
-        "stop_at",
-        "topic_id",
-        "tp",
-        "trouble",
-    )
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        position: int,
-        *,
-        stop_at: int | None = None,
-        topic_id: uuid.UUID | None = None,
-    ) -> None:
-        self.tp = tp
-        self.position = position
-        self.stop_at = stop_at
-        self.topic_id = topic_id  # as planned: another id means a recreated topic
-        self.end_offset = -1  # of the log as this flow may read it
-        self.log_start = -1
-        self.is_at_end = False  # everything had been read when the last answer came
-        self.queued_bytes = 0  # read and not yet acknowledged by the target
-        self.leader: Leader | None = None
-        self.session: _Session | None = None
-        self.trouble = error_codes.NONE
-        self.backoff = Backoff()
-
-    @property
-    def is_finished(self) -> bool:
-        """Nothing more is wanted from here."""
-        return self.stop_at is not None and self.position >= self.stop_at
 
 
 class FetchSink(Protocol):
@@ -102,40 +57,6 @@ class FetchSink(Protocol):
         """The position is outside the log; call `resume` with a new one, or never."""
 
 
-class _Session:
-    """A fetch session with one broker."""
-
-    __slots__ = (
-        "changed",
-        "empty_answers",
-        "forgotten",
-        "held_back",
-        "id",
-        "in_flight",
-        "members",
-        "node",
-        "session_epoch",
-    )
-
-    def __init__(self, node: int) -> None:
-        self.node = node
-        self.id = 0
-        self.session_epoch = 0
-        self.members: dict[TopicPartition, SourcePartition] = {}
-        self.changed: dict[TopicPartition, SourcePartition] = {}
-        self.forgotten: dict[TopicPartition, SourcePartition] = {}
-        self.held_back: set[TopicPartition] = set()
-        self.in_flight = False
-        self.empty_answers = 0
-
-    def start_over(self) -> None:
-        """Name every partition again in the next request."""
-        self.id = 0
-        self.session_epoch = 0
-        self.changed = dict(self.members)
-        self.forgotten.clear()
-
-
 class Fetcher:
     """All reading of one task."""
 
@@ -149,7 +70,7 @@ class Fetcher:
         self._sink = sink
         self._parts: dict[TopicPartition, SourcePartition] = {}
         self._homeless: dict[TopicPartition, SourcePartition] = {}
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._enough = 2 * limits.max_partition_bytes
         self._closing = False
         cluster.on_metadata.append(self._settle)
@@ -183,7 +104,7 @@ class Fetcher:
             return
         if part.queued_bytes < self._enough // 2:
             session.held_back.discard(part.tp)
-            self._join(session, part)
+            session.join(part)
 
     def _find_home(self, part: SourcePartition) -> None:
         leader = self._cluster.leaders.get(part.tp)
@@ -198,14 +119,9 @@ class Fetcher:
         part.leader = leader
         session = self._sessions.get(leader.node)
         if session is None:
-            session = self._sessions[leader.node] = _Session(leader.node)
+            session = self._sessions[leader.node] = FetchSession(leader.node)
         part.session = session
-        self._join(session, part)
-
-    def _join(self, session: _Session, part: SourcePartition) -> None:
-        session.members[part.tp] = part
-        session.changed[part.tp] = part
-        session.forgotten.pop(part.tp, None)
+        session.join(part)
 
     def _settle(self) -> None:
         """Metadata arrived: partitions without a leader look again."""
@@ -218,12 +134,7 @@ class Fetcher:
         session, part.session = part.session, None
         if session is not None:
             session.held_back.discard(part.tp)
-            self._leave(session, part)
-
-    def _leave(self, session: _Session, part: SourcePartition) -> None:
-        if session.members.pop(part.tp, None) is not None:
-            session.changed.pop(part.tp, None)
-            session.forgotten[part.tp] = part
+            session.leave(part)
 
     # --- requests
 
@@ -233,7 +144,7 @@ class Fetcher:
             if not session.in_flight:
                 self._pump(session)
 
-    def _pump(self, session: _Session) -> None:
+    def _pump(self, session: FetchSession) -> None:
         if self._closing or session.in_flight or not session.members:
             return
         share = max(_SMALLEST_FETCH, self._budget.limit // (2 * max(1, len(self._sessions))))
@@ -256,7 +167,7 @@ class Fetcher:
             lambda error: self._lost(session, error, wanted),
         )
 
-    def _send(self, connection: Connection, session: _Session, wanted: int) -> None:
+    def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
         full = session.id == 0
         if full:
             session.start_over()
@@ -290,7 +201,7 @@ class Fetcher:
             newest=version,
         )
 
-    def _patience(self, session: _Session) -> int:
+    def _patience(self, session: FetchSession) -> int:
         """How long the broker may wait for data.
 
         A partition that is held back may get its turn any moment, and must not wait for idle
@@ -300,12 +211,14 @@ class Fetcher:
             return self._limits.max_wait_ms
         return min(_HELD_BACK_WAIT_MS << min(session.empty_answers, 10), self._limits.max_wait_ms)
 
-    def _all_have_ids(self, session: _Session) -> bool:
+    def _all_have_ids(self, session: FetchSession) -> bool:
         return all(tp.topic in self._cluster.topic_ids for tp in session.members)
 
     # --- answers
 
-    def _answered(self, session: _Session, frame: memoryview, version: int, wanted: int) -> None:
+    def _answered(
+        self, session: FetchSession, frame: memoryview, version: int, wanted: int
+    ) -> None:
         session.in_flight = False
         self._budget.give_back(wanted)
         if self._closing:
@@ -341,7 +254,7 @@ class Fetcher:
             self._pump(session)
 
     def _take(
-        self, session: _Session, part: SourcePartition, data: PartitionData, buffer: Buffer
+        self, session: FetchSession, part: SourcePartition, data: PartitionData, buffer: Buffer
     ) -> None:
         if data.error:
             self._complain(part, data.error)
@@ -362,7 +275,7 @@ class Fetcher:
             self._sink.admitted(part, batches, buffer)
             if part.queued_bytes >= self._enough:
                 session.held_back.add(part.tp)
-                self._leave(session, part)
+                session.leave(part)
         part.is_at_end = part.position >= part.end_offset
         if part.trouble:
             part.trouble = error_codes.NONE
@@ -392,7 +305,7 @@ class Fetcher:
             self._homeless[part.tp] = part
             self._cluster.refresh()
 
-    def _lost(self, session: _Session, error: UnreachableError, wanted: int = 0) -> None:
+    def _lost(self, session: FetchSession, error: UnreachableError, wanted: int = 0) -> None:
         session.in_flight = False
         self._budget.give_back(wanted)
         self._cluster.complain(error)
@@ -401,7 +314,7 @@ class Fetcher:
             for part in [*session.members.values()]:
                 self._complain(part, error_codes.LOST_CONNECTION)
 
-    def _give_up(self, session: _Session, wanted: int) -> None:
+    def _give_up(self, session: FetchSession, wanted: int) -> None:
         session.in_flight = False
         self._budget.give_back(wanted)
         for part in [*session.members.values()]:

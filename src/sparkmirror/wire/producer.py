@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from kafka.protocol.producer import InitProducerIdRequest, ProduceResponse
+from kafka.protocol.producer import ProduceResponse
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import TopicPartition
@@ -29,6 +29,7 @@ from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
+from sparkmirror.wire.producer_id import ask_producer_id
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 
 NO_PRODUCER = -1
@@ -393,44 +394,7 @@ class Producer:
             self._sink.produce_trouble(part, code, "no new producer id")
             self._loop.call_later(part.backoff.next_pause(), lambda: self._renew_producer(part))
 
-        self.init_producer_id(renewed, failed)
-
-    def init_producer_id(
-        self, done: Callable[[int, int], None], failed: Callable[[int], None]
-    ) -> None:
-        """Ask any broker of the target for a fresh producer id; another one at each attempt."""
-
-        def lost(error: UnreachableError) -> None:
-            self._cluster.complain(error)
-            failed(error_codes.LOST_CONNECTION)
-
-        node = self._cluster.any_node()
-        if node is None:
-            self._cluster.refresh()
-            failed(error_codes.LOST_CONNECTION)
-            return
-        try:
-            connection = self._cluster.connection(node)
-        except UnreachableError as error:
-            lost(error)
-            return
-
-        def answered(answer: Any) -> None:
-            if answer.error_code:
-                failed(answer.error_code)
-            else:
-                done(answer.producer_id, answer.producer_epoch)
-
-        def send() -> None:
-            message = InitProducerIdRequest(
-                transactional_id=None,
-                transaction_timeout_ms=60_000,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-            connection.call(message, answered, lost, newest=4)
-
-        connection.when_ready(send, lost)
+        ask_producer_id(self._cluster, renewed, failed)
 
     def close(self) -> None:
         """Send nothing more."""

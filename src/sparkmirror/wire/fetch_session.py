@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fetcher remembers: a partition that is read, and a fetch session with a broker.
+
+A broker keeps the partitions of a session and their positions; a request names only those that
+changed, and a partition that should not be answered for a while is forgotten and joined again.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.cluster import Leader
+
+
+class SourcePartition:
+    """Where reading one partition stands."""
+
+    __slots__ = (
+        "backoff",
+        "end_offset",
+        "is_at_end",
+        "leader",
+        "log_start",
+        "position",
+        "queued_bytes",
+        "session",
+        "stop_at",
+        "topic_id",
+        "tp",
+        "trouble",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        position: int,
+        *,
+        stop_at: int | None = None,
+        topic_id: uuid.UUID | None = None,
+    ) -> None:
+        self.tp = tp
+        self.position = position
+        self.stop_at = stop_at
+        self.topic_id = topic_id  # as planned: another id means a recreated topic
+        self.end_offset = -1  # of the log as this flow may read it
+        self.log_start = -1
+        self.is_at_end = False  # everything had been read when the last answer came
+        self.queued_bytes = 0  # read and not yet acknowledged by the target
+        self.leader: Leader | None = None
+        self.session: FetchSession | None = None
+        self.trouble = error_codes.NONE
+        self.backoff = Backoff()
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more is wanted from here."""
+        return self.stop_at is not None and self.position >= self.stop_at
+
+
+class FetchSession:
+    """A fetch session with one broker."""
+
+    __slots__ = (
+        "changed",
+        "empty_answers",
+        "forgotten",
+        "held_back",
+        "id",
+        "in_flight",
+        "members",
+        "node",
+        "session_epoch",
+    )
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.id = 0
+        self.session_epoch = 0
+        self.members: dict[TopicPartition, SourcePartition] = {}
+        self.changed: dict[TopicPartition, SourcePartition] = {}
+        self.forgotten: dict[TopicPartition, SourcePartition] = {}
+        self.held_back: set[TopicPartition] = set()
+        self.in_flight = False
+        self.empty_answers = 0
+
+    def start_over(self) -> None:
+        """Name every partition again in the next request."""
+        self.id = 0
+        self.session_epoch = 0
+        self.changed = dict(self.members)
+        self.forgotten.clear()
+
+    def join(self, part: SourcePartition) -> None:
+        """Name a partition in the next request."""
+        self.members[part.tp] = part
+        self.changed[part.tp] = part
+        self.forgotten.pop(part.tp, None)
+
+    def leave(self, part: SourcePartition) -> None:
+        """Let the broker forget a partition with the next request."""
+        if self.members.pop(part.tp, None) is not None:
+            self.changed.pop(part.tp, None)
+            self.forgotten[part.tp] = part
