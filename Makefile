@@ -17,6 +17,7 @@ demo: setup ## two real clusters, orders flowing between them, for a minute
 
 test: setup lint ## lint, then the unit, Spark and integration suites
 	@$(BIN)/sparkmirror local fetch
+	@$(BIN)/python -m sparkmirror.class_archive
 	@$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/integration
 
 lint: setup ## ruff, mypy, import direction

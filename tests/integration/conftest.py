@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.local.cluster import LocalCluster, start_all
 from support.names import unique_name
 
@@ -49,3 +51,18 @@ def target_cluster(shared_clusters: dict[str, LocalCluster]) -> LocalCluster:
 def unique_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
     """A function from a prefix to a topic name that no other test uses."""
     return lambda prefix="topic": unique_name(f"{prefix}-{request.node.originalname[:40]}")
+
+
+@pytest.fixture
+def connection(cluster: LocalCluster) -> ConnectionSettings:
+    """How to reach the broker that a module calls `cluster`, impatiently."""
+    return ConnectionSettings(
+        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
+    )
+
+
+@pytest.fixture
+def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
+    """An admin client connected to that broker."""
+    with ClusterAdmin(connection) as opened:
+        yield opened

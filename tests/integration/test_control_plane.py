@@ -38,6 +38,7 @@ from sparkmirror.topology.topics import (
     topics_to_create,
 )
 from support.names import unique_name
+from support.topics import make
 from support.waiting import eventually
 
 PATIENCE_SECONDS = 30.0
@@ -54,30 +55,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Ite
 
 
 @pytest.fixture
-def connection(cluster: LocalCluster) -> ConnectionSettings:
-    """How to reach the broker, impatiently."""
-    return ConnectionSettings(
-        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
-    )
-
-
-@pytest.fixture
-def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
-    """The thing under test, connected to the broker."""
-    with ClusterAdmin(connection) as opened:
-        yield opened
-
-
-@pytest.fixture
 def witness(cluster: LocalCluster) -> AdminClient:
     """Another implementation's view of the broker."""
     return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-
-
-def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
-    """Creates topics that tests need and waits until they are served."""
-    assert set(admin.create_topics(topics).values()) == {None}
-    admin.await_topics([topic.name for topic in topics], PATIENCE_SECONDS)
 
 
 def witnessed_configs(witness: AdminClient, topic: str) -> dict[str, str]:

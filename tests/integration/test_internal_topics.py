@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Internal topics on a real broker: shaped as MM2 leaves them, or refused with a sentence."""
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
@@ -34,19 +32,10 @@ b.bootstrap.servers = 127.0.0.1:2
 """
 
 
-@pytest.fixture
-def connection(target_cluster: LocalCluster) -> ConnectionSettings:
-    """How to reach the broker, impatiently."""
-    return ConnectionSettings(
-        "b", (target_cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
-    )
-
-
-@pytest.fixture
-def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
-    """The thing under test, connected to the broker."""
-    with ClusterAdmin(connection) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def cluster(target_cluster: LocalCluster) -> LocalCluster:
+    """The shared target."""
+    return target_cluster
 
 
 @pytest.fixture

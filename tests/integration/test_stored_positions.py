@@ -17,6 +17,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.state.positions import PositionRecord, StoredPosition, position_record
 from support.names import unique_name
+from support.topics import make
 from support.waiting import eventually
 
 PATIENCE_SECONDS = 60.0
@@ -31,27 +32,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Ite
         "b", directory, version=kafka_version, config={"log.cleaner.backoff.ms": "200"}
     ) as running:
         yield running
-
-
-@pytest.fixture
-def connection(cluster: LocalCluster) -> ConnectionSettings:
-    """How to reach the broker, impatiently."""
-    return ConnectionSettings(
-        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
-    )
-
-
-@pytest.fixture
-def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
-    """The thing under test, connected to the broker."""
-    with ClusterAdmin(connection) as opened:
-        yield opened
-
-
-def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
-    """Creates topics that tests need and waits until they are served."""
-    assert set(admin.create_topics(topics).values()) == {None}
-    admin.await_topics([topic.name for topic in topics], PATIENCE_SECONDS)
 
 
 def produce(

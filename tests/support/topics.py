@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics that tests need, made through the admin that is under test."""
+
+from __future__ import annotations
+
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import NewTopic
+
+_SERVED_SECONDS = 60.0
+
+
+def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
+    """Create topics and wait until they are served."""
+    assert set(admin.create_topics(topics).values()) == {None}
+    admin.await_topics([topic.name for topic in topics], _SERVED_SECONDS)
