@@ -3,8 +3,8 @@
 
 Java can write down the classes a program loaded and map them into memory at the next start. The
 archive fits one Java and one Spark, lives in the cache, and is optional: without it a run only
-starts later. `build` starts a throw-away Spark to make it; `build_in_background` does so in a
-process of low priority.
+starts later. Making it starts and ends a throw-away Spark, hence always in a process of its own:
+a process has one Spark gateway in its life.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sparkmirror.local.java import java_binary
 from sparkmirror.pipeline.session import archive_name, session_options, start_session
 
 _LOWEST_PRIORITY = 19
+_COMMAND = (sys.executable, "-m", "sparkmirror.class_archive")
 
 
 def archive_path() -> Path:
@@ -36,11 +37,11 @@ def existing_archive() -> Path | None:
     return path if path.is_file() else None
 
 
-def build() -> Path:
+def _build() -> None:
     """Make the archive, unless it exists: runs one small job and lets the JVM end in order."""
     path = archive_path()
     if path.is_file():
-        return path
+        return
     folder = writable(path.parent)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         dump = Path(scratch) / "spark.jsa"
@@ -56,13 +57,18 @@ def build() -> Path:
         gateway.proc.wait(timeout=120)
         if dump.is_file():
             dump.rename(path)
-    return path
+
+
+def build() -> None:
+    """Make the archive, unless it exists, and wait for it; failing only costs start-up time."""
+    if existing_archive() is None:
+        subprocess.run([*_COMMAND], check=False, stdin=subprocess.DEVNULL)
 
 
 def build_in_background() -> None:
     """Make the archive for the next start, without getting in the way of this one."""
     subprocess.Popen(
-        [sys.executable, "-m", "sparkmirror.class_archive"],
+        [*_COMMAND, "--gently"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -71,5 +77,6 @@ def build_in_background() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(_LOWEST_PRIORITY)
-    build()
+    if "--gently" in sys.argv:
+        os.nice(_LOWEST_PRIORITY)
+    _build()

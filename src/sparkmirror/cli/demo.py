@@ -122,8 +122,10 @@ def _flow(
     orders.start()
     application.start()
     with view:
-        _watch(application, view, stop, duration)
-        orders.stop()
+        try:
+            _watch(application, view, stop, duration)
+        finally:
+            orders.stop()
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
             view.show(application.snapshots())
