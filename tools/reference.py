@@ -62,6 +62,7 @@ made without arguments; then `configure(options)` is called with the flow's keys
 ```python
 from sparkmirror.policy.replication import DefaultReplicationPolicy
 
+
 class SuffixPolicy(DefaultReplicationPolicy):  # orders.source instead of source.orders
     def format_remote_topic(self, source_alias, topic):
         return f"{topic}.{source_alias}"
