@@ -41,8 +41,8 @@ def mirror(
     produce_many(source_cluster, [(topic, *one) for topic in NAMES for one in records])
     file = mirror_file(
         tmp_path_factory.mktemp("scale"),
-        {"wide": source_cluster, "far": target_cluster},
-        "wide->far.enabled = true",
+        {"crowd": source_cluster, "hall": target_cluster},
+        "crowd->hall.enabled = true",
         "topics = many-.*",
     )
     with MirrorProcess(file) as running:
@@ -54,12 +54,12 @@ def test_two_hundred_topics_arrive(
     mirror: MirrorProcess, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """200 topics of 5 partitions with 5 records each, every one in its place."""
-    remote = {f"wide.{name}": count for name, count in NAMES.items()}
+    remote = {f"crowd.{name}": count for name, count in NAMES.items()}
     eventually(
         lambda: remote.items() <= topics(target_cluster).items(), ARRIVAL_SECONDS, "topics are made"
     )
     expected = {
-        (f"wide.{topic}", index): records
+        (f"crowd.{topic}", index): records
         for (topic, index), records in read_topics(source_cluster, NAMES).items()
     }
     assert sum(len(records) for records in expected.values()) == TOPICS * PARTITIONS * RECORDS
@@ -71,7 +71,7 @@ def test_two_hundred_topics_arrive(
 
 def test_idle_partitions_cost_next_to_nothing(mirror: MirrorProcess) -> None:
     """The Python process of the task uses less than a twentieth of a core."""
-    mirror.await_log("wide->far: RUNNING", PATIENCE_SECONDS)
+    mirror.await_log("crowd->hall: RUNNING", PATIENCE_SECONDS)
     [worker] = mirror.python_workers()
     time.sleep(3)  # the arrival of the records is not what is measured
     before, began = worker.cpu_times(), time.monotonic()

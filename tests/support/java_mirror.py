@@ -43,7 +43,7 @@ class JavaMirror:
     ) -> None:
         if kind is not None:
             lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-            print("\n".join(lines[-_TAIL_LINES:]))  # noqa: T201 - pytest shows it on failure only
+            print("\n".join(lines[-_TAIL_LINES:]))
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -70,8 +70,8 @@ class MirrorProcess:
 
     def show_log(self) -> None:
         """Print the end of the log, for whoever reads a failure."""
-        print(f"--- the end of {self.log_file}")  # noqa: T201 - pytest shows it on failure only
-        print("\n".join(self.log.splitlines()[-_TAIL_LINES:]))  # noqa: T201 - as above
+        print(f"--- the end of {self.log_file}")
+        print("\n".join(self.log.splitlines()[-_TAIL_LINES:]))
 
     @property
     def log(self) -> str:

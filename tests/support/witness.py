@@ -184,9 +184,9 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
     return ends
 
 
-def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[Place, Record]]]:
-    """The committed records of partitions from the beginning to the present end, in order each."""
-    unfinished = set(partitions)
+def messages(cluster: Cluster, places: Iterable[Place]) -> Iterator[list[Message]]:
+    """What partitions hold from the beginning to the present end, committed, in order each."""
+    unfinished = set(places)
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -197,6 +197,7 @@ def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[P
             "check.crcs": True,
             "fetch.wait.max.ms": 10,
             "queued.max.messages.kbytes": 32_768,
+            "fetch.queue.backoff.ms": 5,  # by default a full queue means a second's pause
             "log_level": _ERRORS,
         }
     )
@@ -206,19 +207,15 @@ def read(cluster: Cluster, partitions: Iterable[Place]) -> Iterator[list[tuple[P
         while unfinished:
             assert time.monotonic() < deadline, f"no more of {min(unfinished)} could be read"
             # Waits for the whole chunk: the end of the log must not cost the whole patience.
-            messages = consumer.consume(_CHUNK, timeout=_LOOK_SECONDS)
-            records = []
-            for message in messages:
-                place, error = (message.topic(), message.partition()), message.error()
-                if error is None:
-                    records.append((place, record_of(message)))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(place)
-                else:
-                    raise KafkaException(error)
-            if messages:
+            chunk = consumer.consume(_CHUNK, timeout=_LOOK_SECONDS)
+            signals = [message for message in chunk if message.error() is not None]
+            for message in signals:
+                if message.error().code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(message.error())
+                unfinished.discard((message.topic(), message.partition()))
+            if chunk:
                 deadline = time.monotonic() + PATIENCE_SECONDS
-            yield records
+            yield [one for one in chunk if one.error() is None] if signals else chunk
 
 
 def record_of(message: Message) -> Record:
@@ -235,9 +232,9 @@ def read_topics(cluster: Cluster, names: Mapping[str, int]) -> dict[Place, list[
     """All committed records of topics, given with their number of partitions."""
     places = [(name, index) for name, partitions in names.items() for index in range(partitions)]
     found: dict[Place, list[Record]] = {place: [] for place in places}
-    for chunk in read(cluster, places):
-        for place, record in chunk:
-            found[place].append(record)
+    for chunk in messages(cluster, places):
+        for message in chunk:
+            found[message.topic(), message.partition()].append(record_of(message))
     return found
 
 
@@ -256,16 +253,21 @@ def compare_topics(source: Cluster, source_topic: str, target: Cluster, target_t
     assert topic_partitions(target, target_topic) == partitions
     compared = 0
     for partition in range(partitions):
-        sides = [
-            (record for chunk in read(cluster, [(topic, partition)]) for _, record in chunk)
-            for cluster, topic in ((source, source_topic), (target, target_topic))
-        ]
-        for index, (original, copy) in enumerate(zip_longest(*sides)):
-            if original != copy:
-                raise AssertionError(
-                    f"{target_topic}-{partition}, record {index}: {original} became {copy}"
-                )
-            compared += 1
+        sides = (
+            messages(source, [(source_topic, partition)]),
+            messages(target, [(target_topic, partition)]),
+        )
+        waiting: tuple[list[Record], list[Record]] = ([], [])
+        for chunks in zip_longest(*sides, fillvalue=()):
+            for queue, chunk in zip(waiting, chunks, strict=True):
+                queue.extend(map(record_of, chunk))
+            common = min(len(queue) for queue in waiting)
+            originals, copies = (queue[:common] for queue in waiting)
+            assert originals == copies, _difference(originals, copies)
+            for queue in waiting:
+                del queue[:common]
+            compared += common
+        assert waiting == ([], []), f"{target_topic}-{partition}: the lengths differ"
     return compared
 
 
