@@ -20,6 +20,7 @@ from support.waiting import eventually
 
 README = Path(__file__).parents[2] / "README.md"
 SECONDS = 90
+RUNNING = "primary->backup: RUNNING"
 RUNS_UNTIL_STOPPED = ("sparkmirror run mm2.properties", "connect-mirror-maker mm2.properties")
 
 
@@ -80,27 +81,24 @@ def test_the_commands_for_ones_own_clusters_work(
     lines = commands("Your own clusters")
     assert len(lines) >= 5
     for line in lines:
-        with subprocess.Popen(
-            shlex.split(line),
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        log = tmp_path / "output.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                shlex.split(line),
+                cwd=tmp_path,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
             if line in RUNS_UNTIL_STOPPED:
-                assert process.stdout is not None
-                seen: list[str] = []
-                stream = process.stdout
-
-                def flows(seen: list[str] = seen, stream: object = stream) -> bool:
-                    seen.append(stream.readline())  # type: ignore[attr-defined]
-                    return "primary->backup: RUNNING" in seen[-1]
-
-                eventually(flows, SECONDS, f"{line} is running")
+                eventually(
+                    lambda log=log: RUNNING in log.read_text(), SECONDS, f"{line} is running"
+                )
                 process.send_signal(signal.SIGTERM)
-            output = process.communicate(timeout=SECONDS)[0]
-            assert process.returncode == 0, f"{line}: {output}"
+            assert process.wait(SECONDS) == 0, f"{line}: {log.read_text()}"
+        finally:
+            process.kill()
 
 
 def test_the_demo_ends_by_itself_with_equal_counts(

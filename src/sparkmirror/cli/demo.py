@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from sparkmirror.app import Application
 from sparkmirror.class_archive import build
 from sparkmirror.cli.orders import OrderProducer
 from sparkmirror.cli.run import set_up_logging
+from sparkmirror.cli.stop_signal import StopSignal
 from sparkmirror.cli.view import View, choose_view, human
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
@@ -53,9 +52,7 @@ def demo(*, duration: float, keep: bool) -> int:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return 1
     fleet = Fleet(data)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     started = time.monotonic()
     try:
         source, target = _clusters(console, fleet, keep=keep)
@@ -95,7 +92,7 @@ def _clusters(console: Console, fleet: Fleet, *, keep: bool) -> tuple[str, str]:
 
 
 def _flow(
-    console: Console, data: Path, source: str, target: str, duration: float, stop: threading.Event
+    console: Console, data: Path, source: str, target: str, duration: float, stop: StopSignal
 ) -> bool:
     with _admin("source", source) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
@@ -138,7 +135,7 @@ def _flow(
     return there == here
 
 
-def _watch(application: Application, view: View, stop: threading.Event, duration: float) -> None:
+def _watch(application: Application, view: View, stop: StopSignal, duration: float) -> None:
     end = time.monotonic() + duration
     while time.monotonic() < end and not stop.wait(_LOOK_SECONDS):
         view.show(application.snapshots())

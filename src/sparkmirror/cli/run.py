@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
 from rich.console import Console
 
 from sparkmirror.app import Application
+from sparkmirror.cli.stop_signal import StopSignal
 from sparkmirror.cli.view import View, choose_view
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
@@ -60,17 +59,9 @@ def run_file(
     return run_application(application, choose_view(console, once=once), once=once)
 
 
-def run_application(
-    application: Application,
-    view: View,
-    *,
-    once: bool = False,
-    stop: threading.Event | None = None,
-) -> int:
-    """Run until a signal, `stop`, or the end of a bounded run; the exit code."""
-    stop = stop or threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+def run_application(application: Application, view: View, *, once: bool = False) -> int:
+    """Run until a signal or the end of a bounded run; the exit code."""
+    stop = StopSignal()
     try:
         application.start()
     except SparkmirrorError as error:
