@@ -29,7 +29,7 @@ def choose_factor(factor: TopicFactor, cluster: str, brokers: int) -> int:
     if factor.value > brokers:
         raise ReplicationFactorError(
             f"The key '{factor.key}' asks for {factor.value} replicas, but cluster '{cluster}' "
-            f"has {_count(brokers)}. Set {factor.key} to {brokers} or less, or add brokers.",
+            f"has {_count(brokers)}. Set {factor.key} to {_at_most(brokers)}, or add brokers.",
             cluster=cluster,
             key=factor.key,
         )
@@ -63,3 +63,7 @@ class ReplicationFactors:
 
 def _count(brokers: int) -> str:
     return "1 broker" if brokers == 1 else f"{brokers} brokers"
+
+
+def _at_most(brokers: int) -> str:
+    return "1" if brokers == 1 else f"{brokers} or less"
