@@ -99,6 +99,7 @@ def test_the_commands_for_ones_own_clusters_work(
             assert process.wait(SECONDS) == 0, f"{line}: {log.read_text()}"
         finally:
             process.kill()
+            process.wait()
 
 
 def test_the_demo_ends_by_itself_with_equal_counts(
