@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run shows, on a terminal and in a log file."""
+
+from __future__ import annotations
+
+import io
+import logging
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sparkmirror.cli.view import LineView, LiveView, choose_view, figures, flow_table, size
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState
+
+FLOW = FlowSnapshot(
+    flow="a->b",
+    state=FlowState.RUNNING,
+    reason="",
+    topics=2,
+    partitions=5,
+    epoch=1,
+    records=1_234_567,
+    bytes=2_500_000,
+    records_per_second=1500.4,
+    bytes_per_second=2_500_000,
+    lag=42,
+    remaining=None,
+    wanted=None,
+    latency_p50_ms=2.14,
+    latency_p99_ms=64.0,
+    held_bytes=0,
+    task_cpu_seconds={},
+    notices=0,
+    troubles=(),
+    retriable_only=True,
+)
+
+
+def terminal() -> Console:
+    """A terminal that remembers what was drawn."""
+    return Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
+
+
+def drawn(console: Console) -> str:
+    """What the terminal was sent."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_has_every_figure_of_a_flow() -> None:
+    """Name, state, topics, partitions, records, rates, lag, latency."""
+    console = terminal()
+    console.print(flow_table([FLOW]))
+    line = drawn(console).splitlines()[1].split()
+    assert " ".join(line) == "a->b RUNNING 2 5 1,234,567 1,500 2.5 42 2.1 ms 64 ms"
+
+
+def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
+    """The same figures in a log."""
+    assert figures(FLOW) == (
+        "a->b: 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
+        "latency p50 2.1 ms p99 64 ms"
+    )
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    """No lag and no latency before the first answer."""
+    unknown = replace(FLOW, lag=None, latency_p50_ms=None, latency_p99_ms=None)
+    assert figures(unknown).endswith("lag unknown, latency p50 - p99 -")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 KB"), (2.5e9, "2.5 GB")]
+)
+def test_bytes_are_shown_in_the_unit_that_fits(count: float, text: str) -> None:
+    """Steps of a thousand."""
+    assert size(count) == text
+
+
+def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:
+    """Done by position: wanted less remaining."""
+    console = terminal()
+    with LiveView(console, once=True) as view:
+        view.show([replace(FLOW, wanted=200, remaining=50)])
+    assert "150/200" in drawn(console)
+
+
+def test_troubles_stand_below_the_table() -> None:
+    """With the flow they belong to; beyond a screenful only their number."""
+    console = terminal()
+    many = tuple(f"trouble {number}" for number in range(10))
+    with LiveView(console, once=False) as view:
+        view.show([replace(FLOW, troubles=many)])
+    assert "a->b: trouble 7" in drawn(console)
+    assert "trouble 8" not in drawn(console)
+    assert "... and 2 more" in drawn(console)
+
+
+def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCaptureFixture) -> None:
+    """States and troubles once, and a word when the troubles are over."""
+    view = LineView(Console(file=io.StringIO()))
+    waiting = replace(FLOW, state=FlowState.RETRYING, reason="nobody answers")
+    with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
+        for snapshot in (waiting, waiting, replace(FLOW, troubles=("x",)), FLOW, FLOW):
+            view.show([snapshot])
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "a->b: RETRYING nobody answers"),
+        ("INFO", "a->b: RUNNING"),
+        ("WARNING", "a->b: x"),
+        ("INFO", "a->b: all troubles are over"),
+    ]
+
+
+def test_only_a_terminal_gets_the_live_view() -> None:
+    """Files and pipes get lines."""
+    assert isinstance(choose_view(terminal()), LiveView)
+    assert isinstance(choose_view(Console(file=io.StringIO())), LineView)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark options: what the user set wins, except where a flow would break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.pipeline.session import archive_name, choose_master, session_options
+
+
+@pytest.mark.parametrize(
+    ("asked", "splits", "master"),
+    [
+        (None, 3, "local[4,4]"),
+        ("local", 3, "local[1,4]"),
+        ("local[2]", 3, "local[2,4]"),
+        ("local[*]", 3, "local[*,4]"),
+        ("local[2,1]", 3, "local[2,1]"),
+        ("local-cluster[2,2,1024]", 3, "local-cluster[2,2,1024]"),
+        ("spark://host:7077", 3, "spark://host:7077"),
+    ],
+)
+def test_a_local_master_retries_failed_tasks(asked: str | None, splits: int, master: str) -> None:
+    """Spark's local mode gives up after the first failure unless told otherwise."""
+    assert choose_master(asked, splits) == master
+
+
+def test_nothing_listens_beyond_loopback_in_local_mode() -> None:
+    """Host and bind address both; the user may open it."""
+    options = session_options("local[2,4]", {}, archive=None)
+    assert options["spark.driver.host"] == options["spark.driver.bindAddress"] == "127.0.0.1"
+    opened = session_options("local[2,4]", {"spark.driver.bindAddress": "0.0.0.0"}, archive=None)  # noqa: S104 - the user's wish
+    assert opened["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - as above
+
+
+def test_a_cluster_leaves_the_addresses_to_the_user() -> None:
+    """Executors elsewhere could not reach loopback."""
+    assert "spark.driver.host" not in session_options("spark://host:7077", {}, archive=None)
+
+
+def test_a_second_copy_of_a_copy_task_is_never_started() -> None:
+    """Speculation would write records twice, so not even the user turns it on."""
+    options = session_options("local[2,4]", {"spark.speculation": "true"}, archive=None)
+    assert options["spark.speculation"] == "false"
+
+
+def test_any_other_key_of_the_user_wins() -> None:
+    """The file configures the session."""
+    options = session_options("local[2,4]", {"spark.driver.memory": "2g"}, archive=None)
+    assert options["spark.driver.memory"] == "2g"
+
+
+def test_the_archive_is_used_if_there_is_one() -> None:
+    """And written only when asked to."""
+    path = Path("x.jsa")
+    used = session_options("local[2,4]", {}, archive=path)["spark.driver.extraJavaOptions"]
+    plain = session_options("local[2,4]", {}, archive=None)["spark.driver.extraJavaOptions"]
+    assert "-XX:SharedArchiveFile=x.jsa" in used
+    assert "Archive" not in plain
+
+
+def test_an_archive_fits_one_java_only() -> None:
+    """Its name tells which, in characters that any file system takes."""
+    one, other = archive_name("17.0.15+6 (Debian)"), archive_name("21.0.1")
+    assert one != other
+    assert one.replace("-", "").replace(".", "").replace("_", "").isalnum()
