@@ -128,16 +128,19 @@ class SourceTopics:
         self._report_refused(found.failed)
         names = topics_to_create(found.found, there.found, self._rules)
         configs = source.topic_configs(names).found if names else {}
-        factor = self._settings.source.replication_factor
-        brokers = len(target.cluster().brokers)
-        chosen = self._factors.choose(factor, self._flow.target, brokers)
-        plan = plan_topics(found.found, there.found, configs, self._rules, chosen)
+        replicas = self._replicas(target) if names else 1  # nobody asks while a broker is down
+        plan = plan_topics(found.found, there.found, configs, self._rules, replicas)
         for notice in plan.notices:
             self._say(logging.WARNING, str(notice))
         remote = dict(there.found)
         if plan.actions:
             remote = self._apply(plan.actions, target, remote)
         self._publish(mirrored_topics(found.found, self._rules), remote)
+
+    def _replicas(self, target: ClusterAdmin) -> int:
+        brokers = len(target.cluster().brokers)
+        factor = self._settings.source.replication_factor
+        return self._factors.choose(factor, self._flow.target, brokers)
 
     def _apply(
         self, actions: object, target: ClusterAdmin, remote: dict[str, TopicDescription]
