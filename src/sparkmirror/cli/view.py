@@ -218,7 +218,7 @@ def figures(one: FlowSnapshot) -> str:
     """A flow in one line."""
     lag = "unknown" if one.lag is None else human(one.lag)
     return (
-        f"{one.flow}: {one.topics} topics, {human(one.records)} records, "
+        f"{one.flow}: epoch {one.epoch}, {one.topics} topics, {human(one.records)} records, "
         f"{human(one.records_per_second)} records/s, {one.bytes_per_second / 1e6:.1f} MB/s, "
         f"lag {lag}, latency p50 {milliseconds(one.latency_p50_ms)} "
         f"p99 {milliseconds(one.latency_p99_ms)}"

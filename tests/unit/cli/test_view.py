@@ -59,7 +59,7 @@ def test_the_table_has_every_figure_of_a_flow() -> None:
 def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
     """The same figures in a log."""
     assert figures(FLOW) == (
-        "a->b: 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
+        "a->b: epoch 1, 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
         "latency p50 2.1 ms p99 64 ms"
     )
 
