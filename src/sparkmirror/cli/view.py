@@ -10,7 +10,14 @@ from typing import Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -90,7 +97,7 @@ class LiveView:
             if once
             else None
         )
-        self._bars: dict[str, int] = {}
+        self._bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -119,7 +126,7 @@ class LiveView:
             if one.flow not in self._bars:
                 self._bars[one.flow] = bar.add_task(one.flow, total=one.wanted)
             bar.update(
-                self._bars[one.flow],  # type: ignore[arg-type]
+                self._bars[one.flow],
                 completed=one.wanted - one.remaining,
                 total=one.wanted,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.settings import FlowSettings
@@ -21,7 +21,13 @@ from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.factors import ReplicationFactors
-from sparkmirror.topology.topics import TopicRules, mirrored_topics, plan_topics, topics_to_create
+from sparkmirror.topology.topics import (
+    Action,
+    TopicRules,
+    mirrored_topics,
+    plan_topics,
+    topics_to_create,
+)
 from sparkmirror.wire.backoff import Backoff
 
 _NEW_TOPIC_SECONDS = 10.0
@@ -143,9 +149,9 @@ class SourceTopics:
         return self._factors.choose(factor, self._flow.target, brokers)
 
     def _apply(
-        self, actions: object, target: ClusterAdmin, remote: dict[str, TopicDescription]
+        self, actions: Sequence[Action], target: ClusterAdmin, remote: dict[str, TopicDescription]
     ) -> dict[str, TopicDescription]:
-        outcomes = apply_plan(actions, target)  # type: ignore[arg-type]
+        outcomes = apply_plan(actions, target)
         for sentence in refusals(outcomes):
             self._say(logging.WARNING, sentence)
         made: set[str] = set()

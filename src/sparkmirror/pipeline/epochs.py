@@ -25,6 +25,7 @@ from sparkmirror.pipeline.contract import (
     Split,
     TaskSettings,
 )
+from sparkmirror.pipeline.control_channel import Invitation
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
 from sparkmirror.pipeline.spark_task import RECEIPT_DDL, copy_function
 
@@ -126,14 +127,14 @@ class Epochs:
         return EpochResult(_standings(receipts), receipts)
 
     def _job(
-        self, spark: SparkSession, group: str, title: str, splits: int, invitation: object
+        self, spark: SparkSession, group: str, title: str, splits: int, invitation: Invitation
     ) -> list[Receipt]:
         context = spark.sparkContext
         context.setJobGroup(group, title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", str(self._flow))
         rows = (
             spark.range(0, splits, 1, splits)
-            .mapInArrow(copy_function(invitation), RECEIPT_DDL)  # type: ignore[arg-type]
+            .mapInArrow(copy_function(invitation), RECEIPT_DDL)
             .collect()
         )
         return [Receipt(*row) for row in rows]
