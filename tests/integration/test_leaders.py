@@ -25,10 +25,9 @@ SECONDS = 60
 @pytest.fixture
 def three_brokers(tmp_path: Path, kafka_version: str) -> Iterator[LocalCluster]:
     """A target whose topics have three replicas."""
-    cluster = LocalCluster("many", tmp_path / "many", brokers=3, version=kafka_version)
-    cluster.start()
-    yield cluster
-    cluster.kill()
+    with LocalCluster("many", tmp_path / "many", brokers=3, version=kafka_version) as cluster:
+        yield cluster
+        cluster.kill()  # quicker than an orderly end, and the data is not wanted
 
 
 def test_leaders_are_followed_when_a_broker_dies(
