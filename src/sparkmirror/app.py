@@ -168,7 +168,7 @@ class Application:
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Every pair, as it stands now."""
-        return [herder.status.snapshot() for herder in self.herders]
+        return [herder.snapshot() for herder in self.herders]
 
     def is_done(self) -> bool:
         """Whether a bounded run has nothing left to do."""

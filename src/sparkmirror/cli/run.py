@@ -84,6 +84,7 @@ def run_application(application: Application, view: View, *, once: bool = False)
             if once and _is_hopeless(application):
                 hopeless_since = hopeless_since or time.monotonic()
                 if time.monotonic() - hopeless_since > _HOPELESS_SECONDS:
+                    view.say("sparkmirror: nothing moves, and the troubles shown need a person.")
                     code = FATAL
                     break
             else:

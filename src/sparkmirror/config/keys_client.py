@@ -293,7 +293,7 @@ _IGNORED_EVERYWHERE = {
     "retry.backoff.ms": _OWN_RETRIES,
     "retry.backoff.max.ms": _OWN_RETRIES,
     "retries": _OWN_RETRIES,
-    "default.api.timeout.ms": "admin.timeout.ms and request.timeout.ms bound every step",
+    "default.api.timeout.ms": "request.timeout.ms bounds every step",
     "socket.connection.setup.timeout.max.ms": "each attempt has the same limit",
     "metadata.max.age.ms": _OWN_METADATA,
     "metadata.recovery.strategy": _OWN_METADATA,

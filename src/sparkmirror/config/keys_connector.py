@@ -176,6 +176,7 @@ SHARED_KEYS = (
         default="60000",
         doc="How long one administrative step, such as creating topics, may take.",
         checks=(at_least(1),),
+        no_effect="not in this version yet",
     ),
     Key(
         name="replication.policy.class",

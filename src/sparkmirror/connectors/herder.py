@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.heartbeat import HeartbeatStatus, MirrorHeartbeatConnector
+from sparkmirror.connectors.heartbeat import MirrorHeartbeatConnector
 from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import (
@@ -78,10 +79,11 @@ class Herder:
             return True
         return self.source.join(seconds)
 
-    @property
-    def heartbeat(self) -> HeartbeatStatus | None:
-        """How the heartbeats of this pair fare."""
-        return self._heartbeat.status if self._heartbeat is not None else None
+    def snapshot(self) -> FlowSnapshot:
+        """The pair as it stands now; heartbeats that fail are a trouble like any other."""
+        now = self.status.snapshot()
+        error = self._heartbeat.status.error if self._heartbeat is not None else None
+        return replace(now, troubles=(*now.troubles, f"heartbeats: {error}")) if error else now
 
     def _run(self) -> None:
         try:

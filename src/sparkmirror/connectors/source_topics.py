@@ -196,5 +196,10 @@ class SourceTopics:
                 for index in range(ready)
             ]
         before, self.current = self.current, tuple(partitions)
+        for gone in sorted({one.source.topic for one in before or ()} - set(mirrored)):
+            _log.warning(
+                f"{self._flow}: {self._flow.source}: {gone} is gone from the source, so nothing "
+                f"more is copied; {self._rules.remote_name(gone)} stays as it is."
+            )
         if before is not None and before != self.current:
             self._on_change()

@@ -38,10 +38,6 @@ class PositionWriter:
         """The last flush is on the target."""
         return all(line.is_idle for line in self._lines.values())
 
-    def owns(self, part: TargetPartition) -> bool:
-        """Whether an acknowledgement belongs to the offsets topic."""
-        return part.tp.topic == self.topic
-
     def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
         """Send positions; the caller has made sure that the writer is idle."""
         by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}

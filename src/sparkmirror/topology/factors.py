@@ -17,7 +17,6 @@ from sparkmirror.errors import ReplicationFactorError
 if TYPE_CHECKING:
     from sparkmirror.config.settings import TopicFactor
 
-BROKER_DEFAULT = -1
 
 log = logging.getLogger(__name__)
 

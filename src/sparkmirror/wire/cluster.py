@@ -55,7 +55,6 @@ class Cluster:
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.topic_errors: dict[str, int] = {}
-        self.partition_counts: dict[str, int] = {}
         self.trouble: UnreachableError | None = None
         self.on_metadata: list[Callable[[], None]] = []
 
@@ -150,7 +149,6 @@ class Cluster:
                 del self.leaders[tp]
             return
         self.topic_errors.pop(topic.name, None)
-        self.partition_counts[topic.name] = len(topic.partitions)
         topic_id = getattr(topic, "topic_id", None)
         if topic_id is not None:
             old = self.topic_ids.get(topic.name)

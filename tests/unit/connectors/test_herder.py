@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pair's status tells about everything that runs for it."""
+
+from __future__ import annotations
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
+from sparkmirror.connectors.herder import Herder
+from sparkmirror.model import Flow
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.topology.factors import ReplicationFactors
+
+FLOW = Flow("a", "b")
+FILE = """
+clusters = a, b
+a.bootstrap.servers = 127.0.0.1:1
+b.bootstrap.servers = 127.0.0.1:1
+"""
+
+
+def test_heartbeats_that_fail_are_a_trouble_until_they_arrive_again() -> None:
+    """Also on a pair that does nothing but heartbeats."""
+    settings = MirrorConfig.parse(FILE).flow_settings(FLOW)
+    policy = load_policy(settings.policy, FLOW)
+    herder = Herder(settings, policy, ReplicationFactors(), FlowStatus(str(FLOW)), None)
+    assert herder._heartbeat is not None
+
+    herder._heartbeat._status = HeartbeatStatus(HeartbeatState.RETRYING, error="nobody answers")
+    assert herder.snapshot().troubles == ("heartbeats: nobody answers",)
+
+    herder._heartbeat._status = HeartbeatStatus(HeartbeatState.RUNNING, count=1)
+    assert herder.snapshot().troubles == ()
