@@ -2,9 +2,9 @@
 """The class-data archive that lets Spark's JVM start in half the time.
 
 Java can write down the classes a program loaded and map them into memory at the next start. The
-archive fits one Java and one Spark, lives in the cache, and is optional: without it a run only
-starts later. Making it starts and ends a throw-away Spark, hence always in a process of its own:
-a process has one Spark gateway in its life.
+archive fits one Java and one installation of Spark, lives in the cache, and is optional: without
+it a run only starts later. Making it starts and ends a throw-away Spark, hence always in a process
+of its own: a process has one Spark gateway in its life.
 """
 
 from __future__ import annotations
@@ -13,28 +13,45 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from sparkmirror.local.cache import cache_directory, writable
 from sparkmirror.local.java import java_binary
-from sparkmirror.pipeline.session import archive_name, session_options, start_session
+from sparkmirror.pipeline.session import archive_name, session_options, spark_jars, start_session
 
 _LOWEST_PRIORITY = 19
+_MOST_ARCHIVES = 4  # of 160 MB; a machine may have several virtual environments
 _COMMAND = (sys.executable, "-m", "sparkmirror.class_archive")
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java and this Spark belongs."""
+    """Where the archive for this Java and this installation of Spark belongs."""
     told = subprocess.run(
         [str(java_binary()), "-version"], capture_output=True, text=True, check=False
     ).stderr.splitlines()
-    return cache_directory() / "class-data" / archive_name(told[-1] if told else "unknown")
+    return (
+        cache_directory()
+        / "class-data"
+        / archive_name(told[-1] if told else "unknown", spark_jars())
+    )
 
 
 def existing_archive() -> Path | None:
     """The archive, if it has been made."""
     path = archive_path()
-    return path if path.is_file() else None
+    if not path.is_file():
+        return None
+    with suppress(PermissionError):  # a cache that somebody else filled
+        path.touch()  # the one unused for longest is the first to go
+    return path
+
+
+def _make_room(folder: Path) -> None:
+    """Archives of installations that are gone are never used again: keep those used last."""
+    archives = sorted(folder.glob("*.jsa"), key=lambda found: found.stat().st_mtime)
+    for old in archives[: max(0, len(archives) - _MOST_ARCHIVES + 1)]:
+        old.unlink(missing_ok=True)
 
 
 def _build() -> None:
@@ -56,6 +73,7 @@ def _build() -> None:
         gateway.proc.stdin.close()  # the JVM ends when its parent hangs up, and writes the archive
         gateway.proc.wait(timeout=120)
         if dump.is_file():
+            _make_room(folder)
             dump.rename(path)
 
 

@@ -2,8 +2,8 @@
 """The Spark session that all flows share, started quickly and listening on loopback only.
 
 The JVM does nothing hot in a plain flow: small heap, one garbage collector thread, no second
-compiler. A class-data archive (written once per Java and Spark version, in the background)
-halves its start.
+compiler. A class-data archive (written once per Java and installation of Spark, in the
+background) halves its start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
+from hashlib import sha256
+from importlib.metadata import distribution, version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,7 +116,23 @@ def jvm_exit_code(spark: SparkSession) -> int | None:
     return code
 
 
-def archive_name(java_version: str) -> str:
-    """The class-data archive's file name: it fits one Java and one Spark only."""
-    text = f"spark-{version('pyspark')}-java-{java_version}"
+def spark_jars() -> Path:
+    """The folder with Spark's jars, found without the half second that importing PySpark takes."""
+    home = os.environ.get("SPARK_HOME")
+    if home is not None:
+        return Path(home) / "jars"
+    return Path(str(distribution("pyspark").locate_file("pyspark/jars")))
+
+
+def archive_name(java_version: str, jars: Path) -> str:
+    """The class-data archive's file name: it fits one Java and one installation of Spark only.
+
+    Java compares the path, size and time of every jar with those in the archive, and where one
+    differs it starts without the archive and without a word.
+    """
+    digest = sha256(str(jars).encode())
+    for jar in sorted(jars.glob("*.jar")):
+        stat = jar.stat()
+        digest.update(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    text = f"spark-{version('pyspark')}-{digest.hexdigest()[:12]}-java-{java_version}"
     return re.sub(r"[^A-Za-z0-9.-]+", "_", text) + ".jsa"

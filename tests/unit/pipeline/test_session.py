@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from sparkmirror.pipeline.session import archive_name, choose_master, session_options
+from sparkmirror.pipeline.session import archive_name, choose_master, session_options, spark_jars
 
 
 @pytest.mark.parametrize(
@@ -61,8 +62,27 @@ def test_the_archive_is_used_if_there_is_one() -> None:
     assert "Archive" not in plain
 
 
-def test_an_archive_fits_one_java_only() -> None:
+def test_an_archive_fits_one_java_only(tmp_path: Path) -> None:
     """Its name tells which, in characters that any file system takes."""
-    one, other = archive_name("17.0.15+6 (Debian)"), archive_name("21.0.1")
+    one, other = (archive_name(java, tmp_path) for java in ("17.0.15+6 (Debian)", "21.0.1"))
     assert one != other
     assert one.replace("-", "").replace(".", "").replace("_", "").isalnum()
+
+
+def test_an_archive_fits_one_installation_of_spark_only(tmp_path: Path) -> None:
+    """Java refuses an archive of other jars, and of the same jars in another place."""
+    folders = [tmp_path / name for name in ("here", "there")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "spark.jar").write_bytes(b"jar")
+        os.utime(folder / "spark.jar", (1, 1))
+    here, there = (archive_name("17", folder) for folder in folders)
+    assert here != there
+    assert here == archive_name("17", folders[0])
+    os.utime(folders[0] / "spark.jar", (2, 2))
+    assert here != archive_name("17", folders[0])
+
+
+def test_the_jars_are_found_without_importing_spark() -> None:
+    """The folder that Spark is started from."""
+    assert list(spark_jars().glob("spark-core_*.jar"))
