@@ -47,7 +47,7 @@ def existing_archive() -> Path | None:
     return path
 
 
-def _make_room(folder: Path) -> None:
+def make_room(folder: Path) -> None:
     """Archives of installations that are gone are never used again: keep those used last."""
     archives = sorted(folder.glob("*.jsa"), key=lambda found: found.stat().st_mtime)
     for old in archives[: max(0, len(archives) - _MOST_ARCHIVES + 1)]:
@@ -73,7 +73,7 @@ def _build() -> None:
         gateway.proc.stdin.close()  # the JVM ends when its parent hangs up, and writes the archive
         gateway.proc.wait(timeout=120)
         if dump.is_file():
-            _make_room(folder)
+            make_room(folder)
             dump.rename(path)
 
 

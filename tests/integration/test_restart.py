@@ -10,6 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from sparkmirror import class_archive
 from sparkmirror.formats.murmur2 import partition_for
 from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
@@ -100,7 +101,12 @@ def await_first_record(mirror: MirrorProcess, cluster: Cluster, after: int) -> f
 def test_clean_stops_lose_nothing_and_repeat_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """A record soon; SIGTERM and Ctrl-C under load end within 10 s; each record once."""
+    """A record soon; SIGTERM and Ctrl-C under load end within 10 s; each record once.
+
+    Soon because the JVM uses the class-data archive: one that does not fit it ignores silently.
+    """
+    class_archive.build()
+    archive = class_archive.existing_archive()
     create_topics(source_cluster, {TOPIC: 2})
     produce(source_cluster, TOPIC, numbered(100, 2))
     clusters = {"port": source_cluster, "starboard": target_cluster}
@@ -110,6 +116,7 @@ def test_clean_stops_lose_nothing_and_repeat_nothing(
         before = end_offsets(target_cluster, REMOTE)
         with MirrorProcess(file) as mirror:
             starts.append(await_first_record(mirror, target_cluster, before.get(0, 0)))
+            assert str(archive) in mirror.mapped_files()
             with Load(source_cluster, TOPIC, per_second=2000, partitions=2):
                 await_more(target_cluster, 4000)
                 stops.append(stop(mirror))

@@ -141,6 +141,15 @@ class MirrorProcess:
                 found.append(one)
         return found
 
+    def mapped_files(self) -> set[str]:
+        """The files that Spark's JVM has mapped into its memory."""
+        return {
+            area.path
+            for one in self.processes()
+            if one.name() == "java"
+            for area in one.memory_maps()
+        }
+
     def kill_everything(self) -> None:
         """SIGKILL to the command, the JVM and the workers, at once."""
         everyone = self.processes()

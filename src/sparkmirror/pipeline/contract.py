@@ -120,14 +120,15 @@ class Receipt(NamedTuple):
     records: int
     bytes: int
     is_exact: bool  # false: gaps inside, because there were too many runs to list
-    position: int
-    downstream: int
-    producer_id: int
-    producer_epoch: int
-    next_sequence: int
-    is_clean: bool  # everything sent was acknowledged: the successor may go on with the sequence
-    error_code: int
-    error: str
+    # What follows is said of the end of a partition only.
+    position: int = -1
+    downstream: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    next_sequence: int = -1
+    is_clean: bool = True  # all acknowledged: the successor may go on with the sequence
+    error_code: int = 0
+    error: str = ""
 
 
 RUN, END = "run", "end"

@@ -108,14 +108,6 @@ class CopyPartition:
                 records=run.records,
                 bytes=run.bytes,
                 is_exact=run.is_exact,
-                position=-1,
-                downstream=-1,
-                producer_id=-1,
-                producer_epoch=-1,
-                next_sequence=-1,
-                is_clean=True,
-                error_code=error_codes.NONE,
-                error="",
             )
         yield Receipt(
             kind=END,
