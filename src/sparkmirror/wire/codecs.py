@@ -18,7 +18,7 @@ import lz4.frame
 from sparkmirror.errors import CorruptRecordBatchError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # as compression.type spells them
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 MOST_BYTES = 256 << 20  # what one record batch may hold; brokers take 1 MiB unless told otherwise
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -27,6 +27,11 @@ _BLOCK_LENGTH = struct.Struct(">i")
 _GZIP_WINDOW = 31  # zlib's number for a gzip header
 _FIRST_GUESS = 64 * 1024
 _NO_ROOM = "failed to write whole buffer"  # how cramjam says that the output was too small
+
+
+def codec_named(name: str | None) -> int | None:
+    """The codec that compression.type names; None for none in particular."""
+    return None if name is None else NAMES.index(name)
 
 
 def decompress(codec: int, body: memoryview) -> bytes:
