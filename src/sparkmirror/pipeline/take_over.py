@@ -105,7 +105,8 @@ class TakeOver:
         self._looks: dict[TopicPartition, _Look] = {}
         self._looked: dict[TopicPartition, float] = {}
         self._backoff = Backoff()
-        self._asking: set[TopicPartition] = set()
+        self._unheard: list[CopyPartition] = []  # nothing is known yet of their topics
+        target.on_metadata.append(self._settle)
         self._closing = False
         self._is_blind = False  # no READ on the target: said once
         self.other_writers: set[OtherWriter] = set()
@@ -114,13 +115,24 @@ class TakeOver:
 
     def begin(self, parts: Sequence[CopyPartition]) -> None:
         """Find out where these partitions stand; `taken_over` follows for each."""
+        unheard = [part for part in parts if not self._target.knows(part.target.tp)]
+        if unheard:
+            self._unheard += unheard
+            self._target.want({part.target.tp.topic for part in unheard})
+        heard = [part for part in parts if part not in unheard]
+        if heard:
+            self._ask(heard)
+
+    def _settle(self) -> None:
+        """Metadata arrived: those that waited for it are asked about."""
+        unheard, self._unheard = self._unheard, []
+        if unheard and not self._closing:
+            self._ask(unheard)
+
+    def _ask(self, parts: Sequence[CopyPartition]) -> None:
         by_target = {part.target.tp: part for part in parts}
-        self._asking.update(by_target)
-        if any(tp not in self._target.leaders for tp in by_target):
-            self._target.want({tp.topic for tp in by_target})
 
         def done(states: ProducerStates) -> None:
-            self._asking.difference_update(by_target)
             if not self._closing:
                 self._decide(by_target, states)
 
@@ -230,10 +242,12 @@ class TakeOver:
             return
         done = comparison.step()
         self._successor.compared(part, done)
+        reader = self._readers[part.target.tp]
+        reader.queued_bytes = comparison.held_bytes
+        self._fetcher.drained(reader)
         self.other_writers.update(
             OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
         )
-        reader = self._readers[part.target.tp]
         is_at_end = comparison.is_complete or (
             comparison.has_no_goal and reader.is_at_end and comparison.waits_for_target
         )
@@ -291,7 +305,8 @@ class TakeOver:
         recently = now - self._looked.get(tp, -_LOOK_AGAIN_SECONDS) < _LOOK_AGAIN_SECONDS
         if tp in self._readers or self._is_blind or (recently and not is_first):
             return
-        self._looked[tp] = now
+        if not is_first:
+            self._looked[tp] = now
         end = out.base_offset + out.count
         reader = SourcePartition(tp, part.pair.downstream + 1, stop_at=end)
         self._readers[tp] = reader
@@ -342,6 +357,8 @@ class TakeOver:
             if comparing is not None and comparing.comparison is not None:
                 comparing.comparison.see_target(batch)
             position = batch.next_offset
+        if comparing is not None and comparing.comparison is not None:
+            part.queued_bytes = comparing.comparison.held_bytes
         return position
 
     def fetched(self) -> None:
