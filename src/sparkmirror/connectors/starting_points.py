@@ -116,7 +116,9 @@ class StartingPoints:
         gone: set[str] = set()
         for one in mirrored:
             known = self._pairs.get(one.source)
-            if known is None or known.stored.target_topic in (None, one.target_topic_id):
+            if known is None or one.target_topic_id is None:
+                continue
+            if known.stored.target_topic in (None, one.target_topic_id):
                 continue
             gone.add(one.remote_topic)
             self._incomplete[one.source] = self._pairs.pop(one.source).stored
