@@ -339,7 +339,7 @@ def copied(
     write_topics(source)
     store_positions(target, "fidelity-middle")
     produce(source, "fidelity-open", numbered(10))
-    late = transactional(source, "fidelity-late")
+    late = transactional(source, "fidelity-late", transaction_timeout_ms=600_000)
     late.begin_transaction()
     write_part(late, "fidelity-open", 0, 10)
     produce(source, "fidelity-open", numbered(10, first=20))
