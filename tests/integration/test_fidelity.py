@@ -66,7 +66,7 @@ ALIAS = "matrix"
 OFFSETS, OFFSETS_PARTITIONS = f"mm2-offsets.{ALIAS}.internal", 25
 START = 42  # in the middle of a record batch of a hundred
 MEGABYTE = 1 << 20
-TINY_PARTITIONS, TINY = 20, 5_000
+TINY_PARTITIONS, TINY, TINY_CODECS = 20, 5_000, 500
 WIDE = 10_000
 NOW_MS = time.time_ns() // 1_000_000
 KEPT_FOREVER = {"retention.ms": "-1"}
@@ -83,6 +83,7 @@ EXACT = {
     "open": 1,
     "large": EACH,
     "tiny": TINY_PARTITIONS,
+    "tiny-codecs": EACH,
     "wide": 2,
     "clockless": 1,
     "growing": 4,
@@ -174,22 +175,25 @@ def write_large(cluster: LocalCluster, topic: str) -> None:
         )
 
 
-def write_tiny(cluster: LocalCluster, topic: str) -> None:
-    """100,000 record batches of one record."""
-    batches = [
-        bytes(
-            record_batches.encode(
-                [
-                    record_batches.Record(
-                        0, NOW_MS + n, b"%d" % n, b"value %d" % n, (("n", b"%d" % n),)
-                    )
-                ]
-            )
-        )
-        for n in range(TINY)
-    ]
+def tiny_batch(number: int, codec: int = record_batches.NONE) -> bytes:
+    """A record batch of one record."""
+    headers = (("number", b"%d" % number),)
+    record = record_batches.Record(0, NOW_MS + number, b"%d" % number, b"tiny " * 4, headers)
+    return bytes(record_batches.encode([record], codec=codec))
+
+
+def write_tiny(cluster: LocalCluster) -> None:
+    """100,000 record batches of one record, and some of each codec."""
+    batches = map(tiny_batch, range(TINY))
+    everywhere = range(TINY_PARTITIONS)
+    produce_batches(cluster, "fidelity-tiny", (dict.fromkeys(everywhere, one) for one in batches))
     produce_batches(
-        cluster, topic, (dict.fromkeys(range(TINY_PARTITIONS), batch) for batch in batches)
+        cluster,
+        "fidelity-tiny-codecs",
+        (
+            {codec: tiny_batch(number, codec) for codec in range(EACH)}
+            for number in range(TINY_CODECS)
+        ),
     )
 
 
@@ -283,7 +287,7 @@ def write_topics(source: LocalCluster) -> None:
     delete_before(source, "fidelity-trimmed", EACH, START)
     write_transactions(source, "fidelity-transactions")
     write_large(source, "fidelity-large")
-    write_tiny(source, "fidelity-tiny")
+    write_tiny(source)
     for index, codec in enumerate(("none", "lz4")):
         produce(
             source,
@@ -414,7 +418,17 @@ def target_log(copied: Copied, topic: str, partition: int = 0) -> list[LoggedBat
 
 
 @pytest.mark.parametrize(
-    "name", ["shapes", "idempotent", "trimmed", "compacted", "large", "middle", "append-source"]
+    "name",
+    [
+        "shapes",
+        "idempotent",
+        "trimmed",
+        "compacted",
+        "large",
+        "tiny-codecs",
+        "middle",
+        "append-source",
+    ],
 )
 def test_the_codec_stays_what_it_was(copied: Copied, name: str) -> None:
     """Record batches that pass as they are, and reframed ones alike."""
@@ -525,15 +539,25 @@ def test_an_open_transaction_holds_back_what_follows_it(copied: Copied) -> None:
     assert [record.key for record in copied.target[topic, 0]] == [b"key-%d" % n for n in range(30)]
 
 
-def test_tiny_and_wide_batches_were_what_they_are_called(copied: Copied) -> None:
-    """100,000 record batches of one record, and some of 10,000."""
-    tiny = [source_log(copied, "fidelity-tiny", index) for index in range(TINY_PARTITIONS)]
-    assert {batch.count for batches in tiny for batch in batches} == {1}
-    assert sum(len(batches) for batches in tiny) == 100_000
-    for index in range(2):
-        assert {batch.count for batch in source_log(copied, "fidelity-wide", index)} == {WIDE}
-    merged = sum(len(target_log(copied, "fidelity-tiny", n)) for n in range(TINY_PARTITIONS))
-    measured(f"tiny: 100,000 record batches became {merged}")
+def test_tiny_batches_were_tiny_and_are_joined(copied: Copied) -> None:
+    """100,000 record batches of one record become few; so do compressed ones."""
+    for topic, partitions, written in (
+        ("fidelity-tiny", TINY_PARTITIONS, TINY_PARTITIONS * TINY),
+        ("fidelity-tiny-codecs", EACH, EACH * TINY_CODECS),
+    ):
+        tiny = [one for n in range(partitions) for one in source_log(copied, topic, n)]
+        joined = [one for n in range(partitions) for one in target_log(copied, topic, n)]
+        assert {batch.count for batch in tiny} == {1}
+        assert len(tiny) == written
+        measured(f"{topic}: {written} record batches became {len(joined)}")
+        assert len(joined) < written / 10
+
+
+def test_wide_batches_were_wide_and_stay_so(copied: Copied) -> None:
+    """Record batches of 10,000 records pass as they are."""
+    for index in range(EXACT["fidelity-wide"]):
+        for log in (source_log, target_log):
+            assert [batch.count for batch in log(copied, "fidelity-wide", index)] == [WIDE] * 3
 
 
 def test_a_header_key_that_is_not_utf8_comes_through(copied: Copied) -> None:

@@ -12,6 +12,8 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
 
 import pytest
 
@@ -21,6 +23,9 @@ from support.figures import measured
 from support.memory import MIB, MemoryWatch
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
+from support.raw_producer import produce_batches
+from support.record_batches import Record as BatchRecord
+from support.record_batches import encode
 from support.witness import (
     PATIENCE_SECONDS,
     Record,
@@ -39,6 +44,7 @@ STOPPED_SECONDS, THOROUGH_SECONDS = 15, 60
 PARTITIONS = 32  # each may hold 2 MiB: together more than the buffer
 PER_SECOND = 10_000  # of 1 KB: the backlog is a multiple of the buffer
 LARGE_BATCHES = 120
+TINY_PARTITIONS, TINY_BATCHES = 20, 10_000  # in each partition
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,16 @@ def mirror(
         running.show_log()
 
 
+@contextmanager
+def suspended(cluster: LocalCluster) -> Iterator[None]:
+    """SIGSTOP: connections stay open and nothing answers."""
+    cluster.brokers[0].suspend()
+    try:
+        yield
+    finally:
+        cluster.brokers[0].resume()
+
+
 def check(watch: MemoryWatch, what: str) -> None:
     """Print and compare with the bound."""
     measured(f"{what}: {watch}; the bound allows {(watch.first + BUFFER + BESIDE) / MIB:.0f} MiB")
@@ -82,6 +98,7 @@ def test_memory_stays_bounded_while_the_target_is_stopped(
     mirror: MirrorProcess,
     source_cluster: LocalCluster,
     target: LocalCluster,
+    *,
     is_thorough: bool,
 ) -> None:
     """SIGSTOP under 10 MB/s; afterwards everything arrives, once."""
@@ -96,11 +113,8 @@ def test_memory_stays_bounded_while_the_target_is_stopped(
             record_size=1000,
             records_per_second=PER_SECOND,
         )
-        target.brokers[0].suspend()
-        try:
+        with suspended(target):
             time.sleep(seconds)
-        finally:
-            target.brokers[0].resume()
         assert loaded.result().records == seconds * PER_SECOND
         await_copy(source_cluster, topic, target, f"{ALIAS}.{topic}", CAUGHT_UP_SECONDS)
     assert seconds * PER_SECOND * 1000 > 4 * BUFFER
@@ -127,3 +141,23 @@ def test_memory_stays_bounded_with_batches_of_a_megabyte(
     check(watch, f"{LARGE_BATCHES} record batches of 1 MB")
     assert mirror.python_workers() == [worker]
     assert compare_topics(source_cluster, topic, target, f"{ALIAS}.{topic}") == LARGE_BATCHES
+
+
+def test_memory_stays_bounded_with_tiny_batches(
+    mirror: MirrorProcess, source_cluster: LocalCluster, target: LocalCluster
+) -> None:
+    """200,000 record batches of one record wait for a target that is stopped."""
+    topic = "memory-tiny"
+    create_topics(source_cluster, {topic: TINY_PARTITIONS})
+    produce(source_cluster, topic, numbered(TINY_PARTITIONS, TINY_PARTITIONS))
+    await_copy(source_cluster, topic, target, f"{ALIAS}.{topic}", CAUGHT_UP_SECONDS)
+    batch = encode([BatchRecord(0, time.time_ns() // 1_000_000, b"key", b"." * 100)])
+    request = dict.fromkeys(range(TINY_PARTITIONS), bytes(batch))
+    [worker] = mirror.python_workers()
+    with MemoryWatch(worker) as watch:
+        with suspended(target):
+            produce_batches(source_cluster, topic, repeat(request, TINY_BATCHES))
+            time.sleep(2)  # the last ones are read
+        await_copy(source_cluster, topic, target, f"{ALIAS}.{topic}", CAUGHT_UP_SECONDS)
+    check(watch, f"{TINY_PARTITIONS * TINY_BATCHES} record batches of one record")
+    assert mirror.python_workers() == [worker]
