@@ -13,6 +13,11 @@ _PAUSE_SECONDS = 0.05
 MIB = 1 << 20
 
 
+def resident(process: psutil.Process) -> int:
+    """Bytes in memory now."""
+    return int(process.memory_info().rss)
+
+
 class MemoryWatch:
     """Samples the resident memory of a process, which must not end meanwhile."""
 
@@ -20,7 +25,7 @@ class MemoryWatch:
         self._process = process
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
-        self.first = self.last = self.peak = self._resident()
+        self.last = self.peak = resident(process)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -36,13 +41,9 @@ class MemoryWatch:
         self._thread.join()
 
     def __str__(self) -> str:
-        first, last, peak = (size / MIB for size in (self.first, self.last, self.peak))
-        return f"{first:.0f} MiB before, at most {peak:.0f} MiB, {last:.0f} MiB after"
-
-    def _resident(self) -> int:
-        return int(self._process.memory_info().rss)
+        return f"at most {self.peak / MIB:.0f} MiB, {self.last / MIB:.0f} MiB afterwards"
 
     def _run(self) -> None:
         while not self._stop.wait(_PAUSE_SECONDS):
-            self.last = self._resident()
+            self.last = resident(self._process)
             self.peak = max(self.peak, self.last)
