@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from sparkmirror.formats.murmur2 import partition_for
 from sparkmirror.local.cluster import LocalCluster
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
+from support.odd_logs import hurry_the_cleaner, transactional
 from support.waiting import eventually
 from support.witness import (
     PATIENCE_SECONDS,
@@ -59,22 +60,6 @@ def position_key(topic: str, partition: int = 0) -> bytes:
     return text.encode()
 
 
-def hurry_the_cleaner(cluster: Cluster) -> None:
-    """Let the log cleaner look several times a second."""
-    broker = ConfigResource(
-        ResourceType.BROKER,
-        "1",
-        incremental_configs=[
-            ConfigEntry(
-                "log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET
-            )
-        ],
-    )
-    client = admin(cluster)
-    for future in client.incremental_alter_configs([broker]).values():
-        future.result(PATIENCE_SECONDS)
-
-
 def write_holes(cluster: Cluster, topic: str) -> None:
     """Every third record has a key of its own; of the others only the last of each key stays."""
     hurry_the_cleaner(cluster)
@@ -95,15 +80,6 @@ def write_holes(cluster: Cluster, topic: str) -> None:
     eventually(
         lambda: len(read_topic(cluster, topic)[0]) == left, PATIENCE_SECONDS, "the log is cleaned"
     )
-
-
-def transactional(cluster: Cluster, name: str) -> Producer:
-    """A producer ready to begin a transaction."""
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name, "linger.ms": 5}
-    )
-    producer.init_transactions(PATIENCE_SECONDS)
-    return producer
 
 
 def write_transactions(cluster: Cluster, topic: str) -> Producer:
