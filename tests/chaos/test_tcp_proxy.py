@@ -88,6 +88,12 @@ def silent(client: socket.socket) -> bool:
     return False
 
 
+def ask(port: int) -> bytes:
+    """Connect and wait for a word."""
+    with closing(socket.create_connection((HOST, port), SOON)) as client:
+        return client.recv(100)
+
+
 def test_requests_that_are_held_arrive_when_the_line_heals(
     line: Line, broker: Broker, client: socket.socket
 ) -> None:
@@ -158,9 +164,8 @@ def test_a_broker_that_is_not_there_is_a_broken_connection(line: Line, broker: B
     """The client does not hang on a proxy that has nobody to forward to."""
     port = line.proxy(lambda: broker.port)
     broker.close()
-    client = socket.create_connection((HOST, port), SOON)
-    with closing(client), pytest.raises(ConnectionResetError):
-        client.recv(100)
+    with pytest.raises(ConnectionResetError):
+        ask(port)
 
 
 def test_an_unbounded_amount_is_not_held(line: Line, client: socket.socket) -> None:

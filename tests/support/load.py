@@ -19,11 +19,22 @@ _FLUSH_SECONDS = 60.0
 
 
 class Load:
-    """Writes records at a steady rate from a thread of its own; none is lost, none is twice."""
+    """Writes records at a steady rate from a thread of its own; none is lost, none is twice.
+
+    Keys and values begin with the load's name and the record's number, which grows.
+    """
 
     def __init__(
-        self, cluster: Cluster, topic: str, *, per_second: int, partitions: int = 1, size: int = 100
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        per_second: int,
+        partitions: int = 1,
+        size: int = 100,
+        name: str = "",
     ) -> None:
+        self._name = name.encode()
         self._topic = topic
         self._per_second = per_second
         self._partitions = partitions
@@ -56,6 +67,8 @@ class Load:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        if kind is not None:
+            self._producer.purge()  # whoever failed does not wait for a dead broker as well
         left = self._producer.flush(_FLUSH_SECONDS)
         if kind is None:
             assert left == 0
@@ -68,8 +81,8 @@ class Load:
             while self.sent < due and not self._stop.is_set():
                 number = self.sent
                 record = Record(
-                    b"%d" % number,
-                    b"%d" % number + self._padding,
+                    self._name + b"%d" % number,
+                    self._name + b"%d" % number + self._padding,
                     timestamp_ms=time.time_ns() // 1_000_000,
                 )
                 partition = number % self._partitions

@@ -159,8 +159,8 @@ class Line:
             async with asyncio.TaskGroup() as both:
                 both.create_task(_Pump(self.to_broker).run(client_reader, broker))
                 both.create_task(_Pump(self.to_client).run(broker_reader, client))
-        except OSError:
-            return  # no broker there: the client is told below
+        except (OSError, asyncio.CancelledError):
+            return  # no broker there, or torn: both ends are told below
         finally:
             self._links.discard(link)
             for writer in (client, broker):
