@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
         "--mode", choices=[*(mode.value for mode in Mode), "both"], default=Mode.DEFAULT.value
     )
     parser.add_argument("--flows", choices=["1", "2", "both"], default="both")
-    parser.add_argument("--rate", type=int, default=800, help="records per second (800)")
+    parser.add_argument("--rate", type=int, default=600, help="records per second (600)")
     parser.add_argument("--partitions", type=int, default=4, help="of each source (4)")
     parser.add_argument(
         "--kinds",

@@ -27,6 +27,8 @@ from support.witness import Cluster, messages, topic_partitions
 _START_SECONDS = 180.0
 _RECOVERY_SECONDS = 150.0
 _LOOK_SECONDS = 0.25
+_AFTERMATH_SECONDS = 3.0  # a worker whose executor was killed writes on until it notices
+_LINGER_MS = 20  # a few records to a record batch
 
 
 @dataclass(slots=True)
@@ -107,10 +109,10 @@ class Run:
             for partition in range(self._scenario.partitions)
         ]
         self._say("clusters are up, the mirror starts")
+        self._await_topic(arena)
         with ExitStack() as loads:
             for cluster in arena.sources:
                 loads.enter_context(self._load(cluster, cluster.name))
-            self._await_topic(arena)
             with Observer(arena.target, self._scenario.remote_topic, streams) as observer:
                 if self._await_flow(observer, "records flow", _START_SECONDS):
                     self._hurt(arena, observer)
@@ -124,6 +126,7 @@ class Run:
             name=f"{name}-",
             per_second=self._scenario.per_second // self._scenario.flows,
             partitions=self._scenario.partitions,
+            linger_ms=_LINGER_MS,
         )
 
     def _await_topic(self, arena: Arena) -> None:
@@ -149,6 +152,7 @@ class Run:
             for thread in self._threads:
                 thread.join()
             self._threads.clear()
+            arena.wait(_AFTERMATH_SECONDS)
             over = time.time()
             failed = [one for one in struck if one.error is not None]
             for one in failed:

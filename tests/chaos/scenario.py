@@ -29,7 +29,7 @@ class Scenario:
     mode: Mode = Mode.DEFAULT
     flows: int = 1
     partitions: int = 4
-    per_second: int = 800
+    per_second: int = 600
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -50,12 +50,13 @@ def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
     """The lines of the file; `servers` are bootstrap servers by cluster."""
     lines = [f"clusters = {', '.join([*scenario.sources, TARGET])}"]
     for alias in (*scenario.sources, TARGET):
-        lines += [
-            f"{alias}.bootstrap.servers = {servers[alias]}",
-            # A cut line should be noticed within a run, not after the usual half minute.
-            f"{alias}.request.timeout.ms = 6000",
-            f"{alias}.socket.connection.setup.timeout.ms = 3000",
-        ]
+        lines.append(f"{alias}.bootstrap.servers = {servers[alias]}")
+        for client in ("admin", "consumer" if alias != TARGET else "producer"):
+            lines += [
+                # A cut line should be noticed within a run, not after the usual half minute.
+                f"{alias}.{client}.request.timeout.ms = 6000",
+                f"{alias}.{client}.socket.connection.setup.timeout.ms = 3000",
+            ]
     lines += [f"{source}->{TARGET}.enabled = true" for source in scenario.sources]
     lines += [
         f"topics = {TOPIC}",

@@ -32,6 +32,7 @@ class Load:
         per_second: int,
         partitions: int = 1,
         size: int = 100,
+        linger_ms: int = 5,
         name: str = "",
     ) -> None:
         self._name = name.encode()
@@ -46,7 +47,7 @@ class Load:
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
-                "linger.ms": 5,
+                "linger.ms": linger_ms,
                 "delivery.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,  # a broker that is killed on purpose is not worth a line
