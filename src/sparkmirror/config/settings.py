@@ -142,6 +142,28 @@ class PipelineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Policies:
+    """What to do about each thing that a flow cannot mend; see `config/keys_policies.py`."""
+
+    gap: str = "continue"
+    source_recreated: str = "stop"
+    source_truncated: str = "continue"
+    target_recreated: str = "continue"
+    target_truncated: str = "recopy"
+    corrupt_batch: str = "stop"
+    refused_record: str = "dead-letter"
+    open_transaction_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where the figures are served for Prometheus."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowSettings:
     """All that one pair A->B needs to run."""
 
@@ -159,3 +181,4 @@ class FlowSettings:
     producer: ConnectionSettings
     fetch: FetchSettings
     produce: ProduceSettings
+    policies: Policies = Policies()

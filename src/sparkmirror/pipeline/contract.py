@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import Incident, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ class Progress:
     cpu_seconds: float
     notices: tuple[str, ...]  # things that happened once and must be said
     trouble: str = ""  # a whole cluster out of reach
+    incidents: tuple[Incident, ...] = ()  # what happened to single partitions
+    needs: tuple[str, ...] = ()  # topics of our own that must be created to go on
 
 
 class Receipt(NamedTuple):
@@ -174,5 +177,9 @@ def progress_from_json(raw: dict[str, Any]) -> Progress:
             "partitions": tuple(PartitionProgress(*one) for one in raw["partitions"]),
             "latency": tuple((bucket, count) for bucket, count in raw["latency"]),
             "notices": tuple(raw["notices"]),
+            "incidents": tuple(
+                Incident(**{**one, "kind": Kind(one["kind"])}) for one in raw["incidents"]
+            ),
+            "needs": tuple(raw["needs"]),
         }
     )

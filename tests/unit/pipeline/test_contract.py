@@ -20,6 +20,7 @@ from sparkmirror.pipeline.contract import (
     to_json,
 )
 from sparkmirror.pipeline.spark_task import RECEIPT_SCHEMA
+from sparkmirror.state.incidents import Incident, Kind
 
 SETTINGS = TaskSettings(
     flow="a->b",
@@ -61,7 +62,7 @@ def test_settings_arrive_as_they_were_sent() -> None:
 
 
 def test_progress_arrives_as_it_was_sent() -> None:
-    """Rows of partitions, latency buckets, notices and trouble."""
+    """Rows of partitions, latency buckets, notices, trouble and incidents."""
     progress = Progress(
         split=1,
         attempt=2,
@@ -72,6 +73,8 @@ def test_progress_arrives_as_it_was_sent() -> None:
         cpu_seconds=3.5,
         notices=("gap: a", "b"),
         trouble="cluster",
+        incidents=(Incident(Kind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
+        needs=("mm2-ledger.a.internal",),
     )
 
     assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress
