@@ -2,7 +2,8 @@
 """A topic of our own that a task writes beside the copied ones: the ledger, the dead letters.
 
 Written through the task's producer, in order, without a producer id: an entry written twice does
-no harm. A topic that is not there yet is waited for; `is_wanted` makes the driver create it.
+no harm. A topic that is not there yet is waited for; the driver creates it when a task that has
+something to write names it in its progress.
 """
 
 from __future__ import annotations
@@ -27,11 +28,6 @@ class SideTopic:
         return self.line.tp.topic
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether something waits to be written to it."""
-        return not self.is_idle
-
-    @property
     def is_idle(self) -> bool:
         """Everything written is on the target."""
         return self.line.is_idle
@@ -42,7 +38,12 @@ class SideTopic:
             self._producer.start([self.topic])
         self._written += count
         self._producer.offer(self.line, Outgoing(memoryview(batch), count, 0, 0, ()))
+        self._producer.pump()
         return self._written
+
+    def withdrawn(self, count: int) -> None:
+        """So many records were refused, and will be written in another form."""
+        self._written -= count
 
     def acked(self, out: Outgoing) -> None:
         """The target acknowledged a record batch of this topic."""
