@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class Sink:
         self.answers = 0
         self.can_rewind = False
         self.rewinds = 0
+        self.pieces: list[Outgoing] | None = None  # to send instead of what was refused
+        self.lost: list[TopicPartition] = []
 
     def acked(self, part: TargetPartition, out: Outgoing) -> None:
         """Note which batch, by the source offset it began at."""
@@ -51,6 +54,21 @@ class Sink:
         """Whether the test reads again what was refused."""
         self.rewinds += self.can_rewind
         return self.can_rewind
+
+    def refused(
+        self,
+        _part: TargetPartition,
+        _out: Outgoing,
+        _code: int,
+        _text: str,
+        _record_errors: Mapping[int, str],
+    ) -> list[Outgoing] | None:
+        """What the test wants to send instead."""
+        return self.pieces
+
+    def sequence_lost(self, part: TargetPartition, _pause: float) -> None:
+        """Note it."""
+        self.lost.append(part.tp)
 
     def produce_recovered(self, _part: TargetPartition) -> None:
         """Count."""
@@ -99,7 +117,12 @@ class Bench:
     """A producer between fakes, with two partitions led by broker 1."""
 
     def __init__(
-        self, *, max_in_flight: int = 5, max_request_bytes: int = 1 << 20, is_known: bool = True
+        self,
+        *,
+        max_in_flight: int = 5,
+        max_request_bytes: int = 1 << 20,
+        is_known: bool = True,
+        merged_bytes: int = 0,
     ) -> None:
         self.loop = FakeLoop()
         self.cluster = FakeCluster({TP: 1, OTHER: 1})
@@ -108,7 +131,7 @@ class Bench:
         self.producer = Producer(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
-            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight),
+            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes),
             self.budget,
             self.sink,
             "test",
@@ -130,6 +153,13 @@ class Bench:
             self.offered[tp].append(first)
             self.producer.offer(self.parts[tp], out)
         buffer.settle()
+
+    def batch(self, count: int) -> Outgoing:
+        """A record batch with bytes of its own, not offered."""
+        view = memoryview(encode(numbered(0, count)))
+        out = Outgoing(view, count, count, 0, (Run(0, count),))
+        out.lie_in(Buffer(self.budget, 0), self.budget)
+        return out
 
     def broker(self, node: int = 1) -> FakeConnection:
         """The connection to a broker."""

@@ -57,7 +57,6 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
             epoch_seconds=float(connector.integer("epoch.seconds")),
             task_buffer_bytes=connector.integer("task.buffer.bytes"),
             admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
-            gap_policy=connector.string("gap.policy"),
         ),
         source_admin=clients.source_admin,
         target_admin=clients.target_admin,

@@ -46,6 +46,7 @@ class ProduceSettings:
     request_timeout_ms: int = 30_000
     max_request_bytes: int = 8_388_608
     max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
+    compression: str | None = None  # a codec's name; None: as on the source
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,6 @@ class PipelineSettings:
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
     admin_timeout_seconds: float
-    gap_policy: str = "continue"  # or stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,34 +10,37 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.errors import LeaseLostError
+from sparkmirror.errors import CorruptRecordBatchError, LeaseLostError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.safeguards import Safeguards
+from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.codecs import codec_named
 from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
-from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.outgoing import Admitted, Outgoing
-from sparkmirror.wire.producer import NO_PRODUCER, ProduceLimits, Producer, TargetPartition
-from sparkmirror.wire.producer_id import ask_producer_id
+from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
+from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
+from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 TICK_SECONDS = 1.0
 DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
 FLUSH_SECONDS = 2.0
 FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
-_PRODUCER_RETRY_SECONDS = 0.2
 
 
 class Control(Protocol):
@@ -74,12 +77,12 @@ class CopyTask:
         self._source = _cluster(loop, settings.consumer)
         self._target = _cluster(loop, settings.producer)
         fetch, produce = settings.fetch, settings.produce
-        self._read_committed = fetch.isolation_level == "read_committed"
+        self._codec = codec_named(produce.compression)
         self._fetcher = Fetcher(
             loop,
             self._source,
             FetchLimits(
-                read_committed=self._read_committed,
+                read_committed=fetch.isolation_level == "read_committed",
                 max_bytes=fetch.fetch_max_bytes,
                 max_partition_bytes=fetch.max_partition_fetch_bytes,
                 max_wait_ms=fetch.fetch_max_wait_ms,
@@ -115,6 +118,19 @@ class CopyTask:
         self._by_target: dict[TopicPartition, CopyPartition] = {
             part.target.tp: part for part in self._parts
         }
+        self._safeguards = Safeguards(
+            self,
+            loop,
+            (self._source, self._target),
+            self._fetcher,
+            self._producer,
+            self._budget,
+            settings,
+            self._parts,
+        )
+        self._take_over = TakeOver(
+            loop, self._target, settings.buffer_bytes, self, self._safeguards
+        )
         self._latency: Counter[int] = Counter()
         self._notices: list[str] = []
         self._state_trouble = ""
@@ -127,13 +143,18 @@ class CopyTask:
 
     # --- the life of the task
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether the task has not begun to end."""
+        return self._phase is _Phase.COPYING
+
     def run(self) -> list[Receipt]:
         """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
         self._producer.start(
             {part.target.tp.topic for part in self._parts} | {self._positions.topic}
         )
         self._source.want({part.source.tp.topic for part in self._parts})
-        self._get_producer_id()
+        self._begin()
         next_tick = time.monotonic() + TICK_SECONDS
         try:
             while self._phase is not _Phase.DONE:
@@ -155,35 +176,23 @@ class CopyTask:
             )
         return [receipt for part in self._parts for receipt in part.receipts(self._split.index)]
 
-    def _get_producer_id(self) -> None:
-        newcomers = [part for part in self._parts if part.target.producer_id == NO_PRODUCER]
-
-        def got(producer_id: int, producer_epoch: int) -> None:
-            self._state_trouble = ""
-            for part in newcomers:
-                part.target.producer_id = producer_id
-                part.target.producer_epoch = producer_epoch
-                part.target.is_introduced = False
-            self._fetcher.start(part.source for part in self._parts)
-
-        def failed(code: int) -> None:
-            self._state_trouble = (
-                f"{self._target.alias}: no producer id: {error_codes.name(code)}: "
-                f"{error_codes.advice(code)}"
-            )
-            if self._phase is _Phase.COPYING:
-                self._loop.call_later(
-                    _PRODUCER_RETRY_SECONDS, lambda: ask_producer_id(self._target, got, failed)
-                )
-
-        if newcomers:
-            ask_producer_id(self._target, got, failed)
-        else:
-            self._fetcher.start(part.source for part in self._parts)
+    def _begin(self) -> None:
+        """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
+        handed_over = [part for part in self._parts if part.is_taken_over]
+        for part in handed_over:
+            part.introduce(is_known=part.next_sequence > 0)
+        if handed_over:
+            self._fetcher.start(part.source for part in handed_over)
+        others = [part for part in self._parts if not part.is_taken_over]
+        if others:
+            self._take_over.begin(others)
 
     def _tick(self, now: float) -> None:
         self._source.check_deadlines()
         self._target.check_deadlines()
+        if self.is_copying:
+            self._take_over.check(now)
+            self._safeguards.tick()
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
         if is_due and self._positions.is_idle:
             self._next_flush = now + self._settings.flush_seconds
@@ -194,7 +203,7 @@ class CopyTask:
         """Move on to the next phase when this one is over."""
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
-            finished = all(part.source.is_finished for part in self._parts)
+            finished = all(p.is_taken_over and p.source.is_finished for p in self._parts)
             if (
                 finished
                 or self._is_lease_lost
@@ -202,10 +211,12 @@ class CopyTask:
                 or now >= self._phase_deadline
             ):
                 self._fetcher.close()
+                self._take_over.close()
                 self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
             drained = all(part.target.is_idle for part in self._parts)
-            if (drained and self._positions.is_idle) or now >= self._phase_deadline:
+            drained = drained and self._positions.is_idle and self._safeguards.is_idle
+            if drained or now >= self._phase_deadline:
                 self._flush()
                 self._enter(_Phase.FLUSHING, now + FLUSH_SECONDS)
         if self._phase is _Phase.FLUSHING and (
@@ -227,17 +238,46 @@ class CopyTask:
 
     # --- from the fetcher
 
-    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
-        """Queue record batches for the target."""
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: Buffer,
+    ) -> int:
+        """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
+        most = mine.target.most_joined
+        try:
+            batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
+        except CorruptRecordBatchError as error:
+            if self._safeguards.source_log.is_skipped(part, records, str(error)):
+                return part.position
+            raise
         for out in batches.outgoing:
             out.lie_in(buffer, self._budget)
+        mine.notable = True
+        if mine.comparison is not None:
+            return self._compare(mine, mine.comparison, batches)
+        for out in self._safeguards.pass_by(mine, batches.outgoing):
+            part.queued_bytes += out.source_size
             out.is_fresh = part.is_at_end
-            part.queued_bytes += out.size
             self._producer.offer(mine.target, out)
+        part.last_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
-        mine.notable = True
+        return batches.position
+
+    def _compare(self, mine: CopyPartition, comparison: Comparison, batches: Admitted) -> int:
+        """What a partition that is being taken over has on the source."""
+        part = mine.source
+        part.position = batches.position
+        for out in batches.outgoing:
+            part.queued_bytes += out.source_size
+            out.detach(self._budget)
+            comparison.see_source(out)
+        self._take_over.step(mine)
+        return part.position  # the end of a comparison turns to another one
 
     def fetched(self) -> None:
         """Send what one fetch brought."""
@@ -245,50 +285,21 @@ class CopyTask:
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
-        self._trouble(self._by_source[part.tp], code, self._source.alias, text)
+        mine = self._by_source[part.tp]
+        self._safeguards.fetch_trouble(mine, code)
+        self._trouble(mine, code, self._source.alias, text)
 
     def fetch_recovered(self, part: SourcePartition) -> None:
         """Forget it again."""
         self._trouble(self._by_source[part.tp], error_codes.NONE, self._source.alias, "")
 
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """The source lost what had been read and went on from there."""
+        self._safeguards.source_log.diverged(part, end_offset)
+
     def out_of_range(self, part: SourcePartition) -> None:
-        """Find out what happened to the log, and go on at its beginning or report."""
-
-        def bounds(earliest: int, latest: int) -> None:
-            if part.position > latest:
-                failed(error_codes.SOURCE_TRUNCATED)
-                return
-            if part.position < earliest and self._settings.gap_policy == "stop":
-                failed(error_codes.GAP)
-                return
-            if part.position < earliest:
-                self._notices.append(
-                    f"gap: {self._source.alias}: {part.tp}: offsets {part.position} to "
-                    f"{earliest - 1} were deleted on the source before they were copied; "
-                    f"going on at {earliest}"
-                )
-                mine = self._by_source[part.tp]
-                if mine.target.is_idle:
-                    mine.move_to(earliest)
-                self._fetcher.resume(part, earliest)
-            else:  # it is there after all: look again, without haste
-                self._fetcher.rewind(part, part.position, part.backoff.next_pause())
-
-        def failed(code: int) -> None:
-            self.fetch_trouble(part, code, "")
-            self._loop.call_later(
-                part.backoff.next_pause(slow=not error_codes.is_retriable(code)),
-                lambda: self.out_of_range(part),
-            )
-
-        if self._phase is _Phase.COPYING:
-            ask_log_bounds(
-                self._source,
-                part.tp,
-                read_committed=self._read_committed,
-                done=bounds,
-                failed=failed,
-            )
+        """The source's log does not hold the position."""
+        self._safeguards.source_log.out_of_range(part)
 
     # --- from the producer
 
@@ -296,14 +307,19 @@ class CopyTask:
         """Account for one record batch."""
         mine = self._by_target.get(part.tp)
         if mine is None:
-            return  # a position record
+            self._safeguards.acked(part.tp, out)  # if it is not a position record
+            return
         source = mine.source
-        source.queued_bytes -= out.size
+        source.queued_bytes -= out.source_size
         self._fetcher.drained(source)
         mine.records += out.count
         mine.bytes += out.size
         self._unflushed_bytes += out.size
+        if out.sequence >= 0:
+            mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
         if out.base_offset >= 0:
+            if mine.is_unproven or out.base_offset != mine.downstream + 1:
+                self._take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
         if out.is_fresh:  # of a backlog, the age says nothing about the copy
@@ -313,16 +329,18 @@ class CopyTask:
 
     def answered(self) -> None:
         """Room has been made: read on."""
+        self._safeguards.look()
         self._fetcher.pump()
 
     def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
         """Remember why a partition cannot be written."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
+            self._safeguards.produce_trouble(mine, code, text)
             self._trouble(mine, code, self._target.alias, text)
-        else:
+        elif not self._safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
-                f"{self._target.alias}: {part.tp}: positions cannot be written: "
+                f"{self._target.alias}: {part.tp} cannot be written: "
                 f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
             )
 
@@ -332,8 +350,84 @@ class CopyTask:
         if mine is None:
             return False
         mine.source.queued_bytes = 0  # the producer drops what was queued
-        self._fetcher.rewind(mine.source, mine.position, pause)
+        if self._safeguards.is_busy_with(mine):
+            self._fetcher.pause(mine.source)
+        else:
+            self._fetcher.rewind(mine.source, mine.position, pause)
         return True
+
+    def refused(
+        self,
+        part: TargetPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[Outgoing] | None:
+        """What to send instead of a record batch that will never be taken."""
+        return self._safeguards.refused(part, out, code, text, record_errors)
+
+    def read_again(self, part: CopyPartition) -> None:
+        """What was refused has been recorded: go on without it."""
+        part.target.backoff.reset()
+        self._trouble(part, error_codes.NONE, self._target.alias, "")
+        self._read_from(part, part.position)
+        self._fetcher.pump()
+
+    def sequence_lost(self, part: TargetPartition, pause: float) -> None:
+        """Somebody else wrote as this flow's producer: see what is there."""
+        mine = self._by_target[part.tp]
+        mine.source.queued_bytes = 0
+        mine.is_taken_over = False
+        self._fetcher.pause(mine.source)
+        self._notices.append(
+            f"resume: {self._target.alias}: {part.tp}: the broker expects another sequence; both "
+            "sides are compared"
+        )
+        self._take_over.again(mine, pause)
+
+    # --- from the take-over
+
+    def read_source(self, parts: Iterable[CopyPartition]) -> None:
+        """Read from the last pair on, to compare."""
+        for part in parts:
+            self._read_from(part, part.pair.position)
+        self._fetcher.pump()
+
+    def compare_again(self, part: CopyPartition, pause: float) -> None:
+        """Compare both sides, from the partition's pair."""
+        self._take_over.again(part, pause)
+
+    def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
+        """These are on the target already, or are read again."""
+        for out in done:
+            part.source.queued_bytes -= out.source_size
+            out.let_go()
+        self._fetcher.drained(part.source)
+        part.notable = True
+
+    def taken_over(self, parts: Iterable[CopyPartition]) -> None:
+        """Copy on from exact pairs."""
+        for part in parts:
+            self._safeguards.taken_over(part)
+            part.is_taken_over = True
+            part.is_unproven = True
+            part.target.backoff.reset()
+            self.take_over_trouble(part, error_codes.NONE, "")
+            self._read_from(part, part.position)
+        self._fetcher.pump()
+
+    def _read_from(self, part: CopyPartition, position: int) -> None:
+        part.source.queued_bytes = 0
+        self._fetcher.read_from(part.source, position)
+
+    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
+        """Remember why a partition does not begin."""
+        self._trouble(part, code, self._target.alias, text)
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        self._notices.append(text)
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """Forget it again."""
@@ -367,6 +461,9 @@ class CopyTask:
                 cpu_seconds=time.process_time(),
                 notices=tuple(self._notices),
                 trouble="; ".join(troubles),
+                other_writers=tuple(self._take_over.other_writers),
+                incidents=self._safeguards.take(),
+                needs=self._safeguards.needs(),
             )
         )
         self._latency.clear()

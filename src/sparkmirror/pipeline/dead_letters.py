@@ -38,6 +38,7 @@ class RefusedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
+    reason: str = ""  # what the broker said about this very record
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def dead_letter(record: RefusedRecord, refusal: Refusal, form: Form = Form.WHOLE
         "target.topic": refusal.target.topic,
         "error.code": refusal.code,
         "error": error_codes.name(refusal.code),
-        "reason": refusal.reason or error_codes.advice(refusal.code),
+        "reason": record.reason or refusal.reason or error_codes.advice(refusal.code),
     }
     key, value, headers = record.key, record.value, list(record.headers)
     if form >= Form.WITHOUT_VALUE and value is not None:

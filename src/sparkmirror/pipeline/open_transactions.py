@@ -39,7 +39,7 @@ class OpenTransactions:
         now = time.monotonic()
         late: list[SourcePartition] = []
         for part in parts:
-            if not part.is_held_back_by_a_transaction:
+            if not part.is_held_back:
                 self._stuck.pop(part.tp, None)
                 if self._named.pop(part.tp, None) is not None:
                     self._trouble(part, error_codes.NONE, "")

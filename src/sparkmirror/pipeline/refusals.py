@@ -9,7 +9,7 @@ and leaves those records out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from sparkmirror.model import TopicPartition
@@ -21,6 +21,7 @@ from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
 from sparkmirror.state.incidents import STOP, Incident, Kind
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget
+from sparkmirror.wire.merge import MERGED_BYTES
 from sparkmirror.wire.outgoing import Outgoing, split_outgoing
 from sparkmirror.wire.records import decode
 from sparkmirror.wire.reframe import Run
@@ -56,23 +57,28 @@ class Refusals:
     # --- what the producer asks
 
     def refused(
-        self, part: CopyPartition, out: Outgoing, code: int, text: str, bad: Sequence[int]
+        self,
+        part: CopyPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
     ) -> list[Outgoing] | None:
         """What to send instead of a refused record batch; None: the partition waits."""
-        named = sorted({index for index in bad if 0 <= index < out.count})
+        named = sorted(index for index in record_errors if 0 <= index < out.count)
         if out.count > 1 and (code in _TOO_LARGE or not named):
             self._shrink(part, out)
             return split_outgoing(out, self._budget)
-        cause = f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
         wanted = named or [0]
+        tp = part.source.tp
         if self._policy == STOP:
             offsets = [*_offsets(out.runs)]
             hit = (offsets[wanted[0]], offsets[wanted[-1]])
-            self._desk.report(
-                incident(Kind.REFUSED, part.source.tp, hit, len(wanted), cause, STOP)
-            )
+            cause = _cause(code, record_errors.get(wanted[0]) or text)
+            self._desk.report(incident(Kind.REFUSED, tp, hit, len(wanted), cause, STOP))
             return None
-        self._set_aside(part, out, wanted, code, text, cause)
+        reasons = {index: record_errors.get(index, "") for index in wanted}
+        self._set_aside(part, out, reasons, Refusal(self._flow, tp, part.target.tp, code, text))
         return None
 
     def _shrink(self, part: CopyPartition, out: Outgoing) -> None:
@@ -83,21 +89,20 @@ class Refusals:
         part.target.most_joined = size // 2
 
     def _set_aside(
-        self,
-        part: CopyPartition,
-        out: Outgoing,
-        wanted: list[int],
-        code: int,
-        text: str,
-        cause: str,
+        self, part: CopyPartition, out: Outgoing, reasons: Mapping[int, str], refusal: Refusal
     ) -> None:
+        """Record these records, by their number, then read the partition again without them."""
         tp = part.source.tp
         offsets = [*_offsets(out.runs)]
-        chosen = [offsets[index] for index in wanted]
+        chosen = [offsets[index] for index in reasons]
         kind = Kind.SKIPPED_RECORD if self._policy == "skip" else Kind.DEAD_LETTER
+        cause = _cause(refusal.code, next(iter(reasons.values())) or refusal.reason)
         found = _incidents(kind, tp, chosen, cause, self._policy)
 
         def recorded() -> None:
+            if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
+                self._refused_size.pop(tp, None)
+                part.target.most_joined = MERGED_BYTES
             self._aside.setdefault(tp, set()).update(chosen)
             self._busy.discard(tp)
             self._read_again(part)
@@ -107,18 +112,18 @@ class Refusals:
             self._desk.record(found, recorded)
             return
         records = decode(out.view)
-        refused = [
+        letters = [
             RefusedRecord(
                 offsets[index],
                 records[index].timestamp,
                 records[index].key,
                 records[index].value,
                 records[index].headers,
+                reason,
             )
-            for index in wanted
+            for index, reason in reasons.items()
         ]
-        refusal = Refusal(self._flow, tp, part.target.tp, code, text)
-        self._letters.send(refused, refusal, lambda: self._desk.record(found, recorded))
+        self._letters.send(letters, refusal, lambda: self._desk.record(found, recorded))
 
     # --- what has been read
 
@@ -135,7 +140,9 @@ class Refusals:
         return left
 
     def _without(self, out: Outgoing, aside: set[int]) -> list[Outgoing]:
-        if not any(run.first <= offset < run.first + run.length for run in out.runs for offset in aside):
+        if not any(
+            run.first <= offset < run.first + run.length for run in out.runs for offset in aside
+        ):
             return [out]
         unwanted = [offset in aside for offset in _offsets(out.runs)]
         cuts = [i for i in range(1, out.count) if unwanted[i] != unwanted[i - 1]]
@@ -160,6 +167,10 @@ class Refusals:
             else:
                 fitting += self._fit(tp, split_outgoing(out, self._budget))
         return fitting
+
+
+def _cause(code: int, text: str) -> str:
+    return f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
 
 
 def _offsets(runs: Iterable[Run]) -> Iterable[int]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from sparkmirror.config.settings import Policies
 from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.contract import TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
 from sparkmirror.state.incidents import STOP, Incident, Kind
@@ -45,21 +45,19 @@ class SourceLog:
         loop: Loop,
         source: Cluster,
         fetcher: Fetcher,
-        policies: Policies,
+        settings: TaskSettings,
         desk: IncidentDesk,
         reader: Reader,
         parts: Mapping[TopicPartition, CopyPartition],
-        *,
-        read_committed: bool,
     ) -> None:
         self._loop = loop
         self._source = source
         self._fetcher = fetcher
-        self._policies = policies
+        self._policies = settings.policies
         self._desk = desk
         self._reader = reader
         self._parts = parts
-        self._read_committed = read_committed
+        self._read_committed = settings.fetch.isolation_level == "read_committed"
         self._damaged: dict[TopicPartition, tuple[int, int]] = {}  # position, tries
 
     # --- gone at the beginning or at the end
@@ -127,7 +125,7 @@ class SourceLog:
 
     # --- damaged
 
-    def damaged(self, part: SourcePartition, records: memoryview, text: str) -> bool:
+    def is_skipped(self, part: SourcePartition, records: memoryview, text: str) -> bool:
         """The first record batch does not match its checksum; whether it is being skipped."""
         before, tries = self._damaged.get(part.tp, (-1, 0))
         tries = tries + 1 if before == part.position else 1
@@ -158,15 +156,13 @@ class SourceLog:
     def _go_on(self, part: SourcePartition, position: int, found: Incident) -> None:
         def recorded() -> None:
             mine = self._parts[part.tp]
-            if mine.target.is_idle:
+            if mine.target.is_idle and mine.comparison is None:
                 mine.move_to(position)
             self._fetcher.resume(part, position)
 
         self._desk.record([found], recorded)
 
-    def _wait(
-        self, part: SourcePartition, code: int, text: str, again: Callable[[], None]
-    ) -> None:
+    def _wait(self, part: SourcePartition, code: int, text: str, again: Callable[[], None]) -> None:
         self._reader.fetch_trouble(part, code, text)
         pause = part.backoff.next_pause(slow=not error_codes.is_retriable(code))
         self._loop.call_later(pause, lambda: again() if self._reader.is_copying else None)

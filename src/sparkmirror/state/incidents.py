@@ -93,7 +93,11 @@ RULES: Mapping[Kind, Rule] = MappingProxyType(
         Kind.RESUME_MISMATCH: Rule(
             "", "the target's tail does not match the source where it should", in_ledger=True
         ),
-        Kind.REFUSED: Rule("", "the target refuses every record, for lack of a right", False),
+        Kind.REFUSED: Rule(
+            "refused.record.policy",
+            "the target refuses records, and the partition waits",
+            in_ledger=False,
+        ),
         Kind.NO_READ: Rule(
             "", "the target may not be read, so that a crash may repeat records", in_ledger=False
         ),

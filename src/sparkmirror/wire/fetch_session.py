@@ -14,6 +14,8 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Leader
 
+UNKNOWN_EPOCH = -1
+
 
 class SourcePartition:
     """Where reading one partition stands."""
@@ -21,7 +23,9 @@ class SourcePartition:
     __slots__ = (
         "backoff",
         "end_offset",
+        "high_watermark",
         "is_at_end",
+        "last_epoch",
         "leader",
         "log_start",
         "position",
@@ -40,12 +44,17 @@ class SourcePartition:
         *,
         stop_at: int | None = None,
         topic_id: uuid.UUID | None = None,
+        last_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
         self.tp = tp
         self.position = position
         self.stop_at = stop_at
         self.topic_id = topic_id  # as planned: another id means a recreated topic
+        # The leader epoch of the last record batch that was read: the broker compares it with its
+        # own history, so that a log that was truncated and grew again is noticed.
+        self.last_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
+        self.high_watermark = -1  # of the log as everybody may read it
         self.log_start = -1
         self.is_at_end = False  # everything had been read when the last answer came
         self.queued_bytes = 0  # read and not yet acknowledged by the target
@@ -53,6 +62,11 @@ class SourcePartition:
         self.session: FetchSession | None = None
         self.trouble = error_codes.NONE
         self.backoff = Backoff()
+
+    @property
+    def is_held_back(self) -> bool:
+        """Everything stable has been read, and more is there behind an open transaction."""
+        return self.is_at_end and self.end_offset < self.high_watermark
 
     @property
     def is_finished(self) -> bool:
