@@ -23,6 +23,7 @@ import sparkmirror
 from sparkmirror.class_archive import build_in_background, existing_archive
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source import MirrorSourceConnector
@@ -106,10 +107,12 @@ class Application:
         source = None
         if settings.enabled:
             side_topics = SideTopics(settings, policy.replication, self._factors, status)
+            foreign_writers = ForeignWriters(settings, status)
 
             def progressed(progress: Progress) -> None:
                 status.progressed(progress)
                 side_topics.need(progress.needs)
+                foreign_writers.seen(progress.other_writers)
 
             epochs = Epochs(flow, self._spark.result, self._control, progressed)
             source = MirrorSourceConnector(
@@ -118,6 +121,7 @@ class Application:
                 self._factors,
                 status,
                 epochs,
+                side_topics,
                 splits=lambda: self._slots(flow),
                 once=self._once,
             )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the ledger and the dead-letter topic of a flow when a task first needs them.
+"""Creates the ledger and the dead-letter topic of a flow when they are first needed.
 
 Most flows never do, and their targets then hold MM2's topics only. A task says so in its progress
-until the topic is there, so a failed attempt need not be remembered for longer than a pause.
+until the topic is there, so a failed attempt need not be remembered for longer than a pause. What
+the driver itself meets it writes to the ledger through here as well.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.state.incidents import Incident
+from sparkmirror.state.ledger import append_entries, entry_of
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import (
     EnsuredTopic,
@@ -33,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class SideTopics:
-    """Called from the control channel's thread, works on threads of its own."""
+    """The side topics of one flow; callable from any thread."""
 
     def __init__(
         self,
@@ -46,7 +49,9 @@ class SideTopics:
         self._target = settings.target_admin
         self._factors = factors
         self._status = status
-        self._topics = {topic.name: topic for topic in side_topics(settings, names)}
+        topics = side_topics(settings, names)
+        self._ledger = topics[0]
+        self._topics = {topic.name: topic for topic in topics}
         self._lock = threading.Lock()
         self._busy: set[str] = set()
         self._backoff = Backoff()
@@ -62,6 +67,26 @@ class SideTopics:
         threading.Thread(
             target=self._create, args=(wanted,), name=f"{self._flow}/side-topics", daemon=True
         ).start()
+
+    def record(self, incidents: Sequence[Incident]) -> None:
+        """What the driver itself met: log, count, and write it to the ledger before going on.
+
+        A ledger that cannot be written shows in the status and keeps nobody from copying.
+        """
+        self._status.happened(incidents)
+        entries = [entry_of(str(self._flow), one) for one in incidents if one.belongs_in_ledger]
+        if not entries:
+            return
+        trouble = ""
+        try:
+            with ClusterAdmin(self._target) as admin:
+                for one in self._ensured([self._ledger], admin):
+                    if one.error is not None:
+                        raise one.error
+            append_entries(self._target, self._ledger.name, entries)
+        except ClusterError as error:
+            trouble = f"the ledger cannot be written: {error}"
+        self._status.note("ledger", trouble)
 
     def _create(self, wanted: list[InternalTopic]) -> None:
         trouble = ""

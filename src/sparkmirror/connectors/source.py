@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
 from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
@@ -43,6 +44,7 @@ class MirrorSourceConnector:
         factors: ReplicationFactors,
         status: FlowStatus,
         epochs: Epochs,
+        side_topics: SideTopics,
         *,
         splits: Callable[[], int],
         once: bool,
@@ -57,7 +59,7 @@ class MirrorSourceConnector:
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        self._points = StartingPoints(settings, status)
+        self._points = StartingPoints(settings, status, side_topics)
         self._stop_at: dict[TopicPartition, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True

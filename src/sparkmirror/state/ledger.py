@@ -10,6 +10,7 @@ itself, because the key says which thing it was. Everything here is in partition
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -128,6 +129,12 @@ def read_ledger(connection: Connection, topic: str, timeout_seconds: float = 60.
         except WireError:
             unreadable += 1
     return Ledger(tuple(entries), unreadable)
+
+
+def append_entries(connection: Connection, topic: str, entries: Iterable[LedgerEntry]) -> None:
+    """Write entries; returns when every replica has them."""
+    with TopicLog(connection, topic) as log:
+        log.append({PARTITION: [(entry.key(), entry.value()) for entry in entries]})
 
 
 def _object(data: bytes, what: str) -> dict[str, Json]:

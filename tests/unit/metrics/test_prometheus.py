@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
@@ -17,6 +15,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionProgress, Progress
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.state.incidents import Incident, Kind
+from support.scrape import Sample, sample, scrape
 
 FORBIDDEN = 29
 
@@ -54,48 +53,36 @@ def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsSer
     made.stop()
 
 
-def sample(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """What names one figure; of the one flow unless told otherwise."""
-    return name, tuple(sorted(({"flow": "a->b"} | labels).items()))
+def figure(name: str, **labels: str) -> Sample:
+    """The name of a figure of the one flow."""
+    return sample(name, flow="a->b", **labels)
 
 
-def scrape(settings: MetricsSettings) -> dict[object, float]:
-    """Every figure by its `sample`."""
-    url = f"http://{settings.host}:{settings.port}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        text = answer.read().decode()
-    return {
-        sample(one.name, **one.labels): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
-
-
-GAPS = sample("sparkmirror_incidents_total", topic="t", partition="0", kind="gap")
+GAPS = figure("sparkmirror_incidents_total", topic="t", partition="0", kind="gap")
 
 
 @pytest.mark.usefixtures("server")
 def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     """Per flow, and incidents by topic, partition and kind."""
-    found = scrape(settings)
-    assert found[sample("sparkmirror_records_total")] == 5
-    assert found[sample("sparkmirror_bytes_total")] == 500
-    assert found[sample("sparkmirror_lag_records")] == 27
-    assert found[sample("sparkmirror_partitions")] == 2
-    assert found[sample("sparkmirror_quarantined_partitions")] == 1
-    assert found[sample("sparkmirror_held_bytes")] == 64
-    assert found[sample("sparkmirror_flow_state", state="RUNNING")] == 1
-    assert found[sample("sparkmirror_flow_state", state="FAILED")] == 0
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_records_total")] == 5
+    assert found[figure("sparkmirror_bytes_total")] == 500
+    assert found[figure("sparkmirror_lag_records")] == 27
+    assert found[figure("sparkmirror_partitions")] == 2
+    assert found[figure("sparkmirror_quarantined_partitions")] == 1
+    assert found[figure("sparkmirror_held_bytes")] == 64
+    assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
+    assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
     assert found[GAPS] == 1
-    assert sample("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
+    assert figure("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
 
 
 @pytest.mark.usefixtures("server")
 def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -> None:
     """Nothing is kept between scrapes."""
-    scrape(settings)
+    scrape(settings.host, settings.port)
     status.happened([Incident(Kind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
-    assert scrape(settings)[GAPS] == 2
+    assert scrape(settings.host, settings.port)[GAPS] == 2
 
 
 @pytest.mark.usefixtures("server")
