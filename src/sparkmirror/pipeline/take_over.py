@@ -39,7 +39,6 @@ _AT_ONCE = 8  # comparisons; each holds up to two fetches' worth of either side
 _READ_BYTES = 1 << 20
 _PATIENCE_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
 _LOOK_AGAIN_SECONDS = 60.0  # how often one partition is searched for other writers
-_NOT_AUTHORIZED = frozenset({29, 31})
 
 
 class Successor(Protocol):
@@ -57,12 +56,6 @@ class Successor(Protocol):
     def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """Why a partition does not begin yet (0: it is about to)."""
 
-    def target_truncated(self, part: CopyPartition, missing: int) -> None:
-        """The target has lost acknowledged records; call `again` or never."""
-
-    def mismatch(self, part: CopyPartition, text: str) -> None:
-        """What is on the target is not what the source has: copying goes on at the pair."""
-
     def note(self, text: str) -> None:
         """Something that happened once and must be said."""
 
@@ -76,15 +69,37 @@ class _Look:
     expected: Outgoing | None  # our record batch at the end of the stretch, to be seen there
 
 
+class Witness(Protocol):
+    """Who is told of what must not happen silently."""
+
+    def target_truncated(self, part: CopyPartition, missing: int) -> None:
+        """The target has lost acknowledged records; `again` follows, or never."""
+
+    def is_further_back(self, part: CopyPartition) -> bool:
+        """Both sides did not agree: whether they are compared again, from an earlier pair."""
+
+    def mismatch(self, part: CopyPartition, text: str) -> None:
+        """What is on the target is not what the source has: copying goes on at the pair."""
+
+    def blind(self, part: CopyPartition) -> None:
+        """The target may not be read: copying goes on at the pair, at least once."""
+
+
 class TakeOver:
     """All partitions of a task that were not handed over cleanly."""
 
     def __init__(
-        self, loop: Loop, target: Cluster, buffer_bytes: int, successor: Successor
+        self,
+        loop: Loop,
+        target: Cluster,
+        buffer_bytes: int,
+        successor: Successor,
+        witness: Witness,
     ) -> None:
         self._loop = loop
         self._target = target
         self._successor = successor
+        self._witness = witness
         self._fetcher = Fetcher(
             loop,
             target,
@@ -148,7 +163,7 @@ class TakeOver:
         blind: list[CopyPartition] = []
         for tp, part in parts.items():
             code = states.failed.get(tp, error_codes.NONE)
-            if code in _NOT_AUTHORIZED:
+            if code in error_codes.NOT_AUTHORIZED:
                 blind.append(part)
             elif code == error_codes.UNSUPPORTED_VERSION:
                 self._compare(part, None)
@@ -175,10 +190,14 @@ class TakeOver:
         mine = [one for one in producers if one.producer_id == state.producer_id]
         if not mine:
             part.introduce(is_known=False)
-            return True
+            if part.moved_back is not None:
+                self._compare(part, None)
+            elif state.next_sequence:
+                self._check_end(part)
+            return part.moved_back is None and not state.next_sequence
         goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
         if mine[0].producer_epoch != state.producer_epoch:
-            self._successor.mismatch(
+            self._witness.mismatch(
                 part, f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}"
             )
             self._go_blind([part])
@@ -188,10 +207,30 @@ class TakeOver:
             return True
         if is_behind(goal, state.next_sequence):
             missing = (state.next_sequence - goal) & SEQUENCE_MASK
-            self._successor.target_truncated(part, missing)
+            self._witness.target_truncated(part, missing)
             return False
         self._compare(part, goal)
         return False
+
+    def _check_end(self, part: CopyPartition) -> None:
+        """The broker has forgotten our producer: at least the log must not be shorter."""
+
+        def bounds(_earliest: int, latest: int) -> None:
+            if self._closing:
+                return
+            missing = part.pair.downstream + 1 - latest
+            if missing > 0:
+                self._witness.target_truncated(part, missing)
+            else:
+                self._successor.taken_over([part])
+
+        def failed(code: int) -> None:
+            self._successor.take_over_trouble(part, code, "")
+            self.again(part, self._backoff.next_pause())
+
+        ask_log_bounds(
+            self._target, part.target.tp, read_committed=False, done=bounds, failed=failed
+        )
 
     def _go_blind(self, parts: list[CopyPartition]) -> None:
         """Nobody may look: go on at the stored position as a new producer, at least once."""
@@ -209,10 +248,7 @@ class TakeOver:
 
         if not self._is_blind:
             self._is_blind = True
-            self._successor.note(
-                f"no-read: {self._target.alias}: {parts[0].target.tp.topic} cannot be read back, "
-                "so after a crash some records may be copied twice; grant READ on the remote topics"
-            )
+            self._witness.blind(parts[0])
         ask_producer_id(self._target, got, failed)
 
     # --- comparisons
@@ -263,8 +299,11 @@ class TakeOver:
             self._start_waiting()
         elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
             self._end(part)
+            if self._witness.is_further_back(part):
+                self._start_waiting()
+                return
             part.give_up(comparison)
-            self._successor.mismatch(
+            self._witness.mismatch(
                 part,
                 f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
                 f"source's next ones after offset {part.pair.position - 1}",
@@ -284,7 +323,8 @@ class TakeOver:
                 self._since[tp] = now
             elif now - self._since[tp] > _PATIENCE_SECONDS:
                 self._end(part)
-                self.again(part)
+                if not self._witness.is_further_back(part):
+                    self.again(part)
 
     def _end(self, part: CopyPartition) -> None:
         tp = part.target.tp
@@ -330,7 +370,7 @@ class TakeOver:
             if batch.view[HEADER_SIZE:] != out.view[HEADER_SIZE:] and [
                 frame.body for frame in frames(batch.view)
             ] != [frame.body for frame in frames(out.view)]:
-                self._successor.mismatch(
+                self._witness.mismatch(
                     look.part,
                     f"the record batch at offset {out.base_offset} of {self._target.alias} is not "
                     "the one that was sent",
@@ -375,7 +415,7 @@ class TakeOver:
         comparing = self._comparing.get(part.tp)
         if comparing is None:
             return
-        if code in _NOT_AUTHORIZED:
+        if code in error_codes.NOT_AUTHORIZED:
             self._end(comparing)
             self._go_blind([comparing])
             self._start_waiting()
