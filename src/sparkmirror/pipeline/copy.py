@@ -203,7 +203,7 @@ class CopyTask:
         """Move on to the next phase when this one is over."""
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
-            finished = all(p.is_taken_over and p.source.is_finished for p in self._parts)
+            finished = all(part.is_finished for part in self._parts)
             if (
                 finished
                 or self._is_lease_lost
