@@ -216,7 +216,12 @@ def admit(
 
 
 def join(
-    pending: deque[Outgoing], limit: int, budget: Budget, *, tiny_bytes: int = TINY_BYTES
+    pending: deque[Outgoing],
+    limit: int,
+    budget: Budget,
+    *,
+    tiny_bytes: int = TINY_BYTES,
+    tiny_records: int = TINY_RECORDS,
 ) -> None:
     """Make one of the tiny record batches at the head of a queue, if none was ever sent.
 
@@ -227,7 +232,7 @@ def join(
     joint = Joint(limit)
     joined: list[Outgoing] = []
     for out in pending:
-        if out.sequence >= 0 or out.size > tiny_bytes:
+        if out.sequence >= 0 or out.size > tiny_bytes or out.count > tiny_records:
             break
         batch = RecordBatch(out.view)
         try:
