@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
 from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
@@ -25,6 +26,7 @@ from sparkmirror.pipeline.plan import plan_splits
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topic
 from sparkmirror.wire.backoff import Backoff
 
 LEASE_SECONDS = 5.0
@@ -42,6 +44,7 @@ class MirrorSourceConnector:
         factors: ReplicationFactors,
         status: FlowStatus,
         epochs: Epochs,
+        side_topics: SideTopics,
         *,
         splits: Callable[[], int],
         once: bool,
@@ -52,10 +55,11 @@ class MirrorSourceConnector:
         self._epochs = epochs
         self._splits = splits
         self._once = once
+        self._names = policy.replication
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        self._points = StartingPoints(settings, status)
+        self._points = StartingPoints(settings, status, side_topics)
         self._stop_at: dict[TopicPartition, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
@@ -181,5 +185,7 @@ class MirrorSourceConnector:
             buffer_bytes=settings.pipeline.task_buffer_bytes,
             epoch_seconds=settings.pipeline.epoch_seconds,
             lease_seconds=LEASE_SECONDS,
-            gap_policy=settings.pipeline.gap_policy,
+            policies=settings.policies,
+            ledger_topic=ledger_topic(self._names, self._flow.source),
+            dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
         )

@@ -41,6 +41,7 @@ class CopyPartition:
         "is_dirty",
         "is_taken_over",
         "is_unproven",
+        "moved_back",
         "next_sequence",
         "notable",
         "position",
@@ -71,6 +72,7 @@ class CopyPartition:
         self.downstream = start.downstream
         self.next_sequence = state.next_sequence  # of the first record that is not acknowledged
         self.comparison: Comparison | None = None
+        self.moved_back: Pair | None = None  # where to compare from, if the target lost records
         self.is_taken_over = start.is_handed_over
         self.is_unproven = False  # our first record batch since a take-over is to be read back
         self.records = 0
@@ -100,10 +102,22 @@ class CopyPartition:
     @property
     def pair(self) -> Pair:
         """Where both sides agree: what is acknowledged."""
-        state = ProducerState(
+        return self.moved_back or Pair(self.position, self.downstream, self._producer)
+
+    @property
+    def _producer(self) -> ProducerState:
+        return ProducerState(
             self.target.producer_id, self.target.producer_epoch, self.next_sequence
         )
-        return Pair(self.position, self.downstream, state)
+
+    def settle(self) -> None:
+        """The pair to go on at has been found."""
+        moved, self.moved_back = self.moved_back, None
+        if moved is not None:
+            self.move_to(moved.position)
+            self.downstream = moved.downstream
+            self.next_sequence = moved.producer.next_sequence
+            self.target.next_sequence = self.next_sequence
 
     def introduce(self, *, is_known: bool) -> None:
         """Write on as the flow's producer; `is_known`: the broker remembers it."""
@@ -119,6 +133,7 @@ class CopyPartition:
 
     def adopt(self, comparison: Comparison) -> None:
         """Go on after the last record that both sides have."""
+        self.moved_back = None
         self.move_to(comparison.position)
         self.downstream = comparison.downstream
         self.next_sequence = comparison.next_sequence
@@ -126,6 +141,7 @@ class CopyPartition:
 
     def give_up(self, comparison: Comparison) -> None:
         """Both sides do not agree: write on behind what is there, from the same position."""
+        self.settle()
         self.downstream = comparison.end_downstream
         self.next_sequence = comparison.end_sequence
         self.introduce(is_known=True)
@@ -136,7 +152,7 @@ class CopyPartition:
         return StoredPosition(
             self.position - 1,
             self.downstream,
-            self.pair.producer,
+            self._producer,
             self.source.last_epoch,
             self.start.topic_id,
             self.start.target_topic_id,
