@@ -456,6 +456,18 @@ def test_what_was_sent_is_never_joined() -> None:
     assert [out.count for out in pending] == [3]
 
 
+def test_many_records_that_wait_are_left_alone_however_few_their_bytes() -> None:
+    """Compression makes them small, not cheap to cut."""
+    budget = Budget(1 << 30)
+    count = TINY_RECORDS + 1
+    pending = queue([encode(numbered(n * count, count), codec=LZ4) for n in range(3)], budget)
+    assert pending[0].size < TINY_BYTES
+
+    join(pending, 512 << 10, budget)
+
+    assert len(pending) == 3
+
+
 def test_a_joined_one_can_be_joined_again() -> None:
     """Its own offsets are gone; the runs know them."""
     budget = Budget(1 << 30)
