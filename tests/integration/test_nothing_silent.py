@@ -48,6 +48,7 @@ from support.witness import (
 
 LARGE = b"large" * 10_000
 HOUR_MS = 3_600_000
+WITHIN_AN_HOUR = {"message.timestamp.after.max.ms": str(HOUR_MS)}  # the default since 4.0
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 HURT = ("gap", "cut", "short", "down", "corrupt")  # while the mirror is down
 SINGLE = ("steady", "large", "again", "lost", *HURT)
@@ -90,8 +91,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> It
         create_topics(source, {"calm-fewer": 3, "calm-blind": 1, "calm-denied": 1, "calm-open": 1})
         create_topics(source, dict.fromkeys(both("times"), 1), ANY_TIME)
         create_topics(target, dict.fromkeys(map(remote, both("large")), 1), LIMITED)
-        create_topics(target, dict.fromkeys(map(remote, [*both("times"), "calm-fewer"]), 1))
-        create_topics(target, {remote("calm-blind"): 1})
+        create_topics(target, dict.fromkeys(map(remote, both("times")), 1), WITHIN_AN_HOUR)
+        create_topics(target, {remote("calm-fewer"): 1, remote("calm-blind"): 1})
         forbid(target, remote("calm-blind"), AclOperation.READ)
         write(source, [t for t in topics(source) if t.startswith(FLOWS)], 30)
         with running((source, target, file)) as made:
