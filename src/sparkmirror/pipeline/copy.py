@@ -203,7 +203,7 @@ class CopyTask:
         """Move on to the next phase when this one is over."""
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
-            finished = all(p.is_taken_over and p.source.is_finished for p in self._parts)
+            finished = all(part.is_finished for part in self._parts)
             if (
                 finished
                 or self._is_lease_lost
@@ -336,8 +336,9 @@ class CopyTask:
         """Remember why a partition cannot be written."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
-            self._safeguards.produce_trouble(mine, code, text)
-            self._trouble(mine, code, self._target.alias, text)
+            if not self._safeguards.is_busy_with(mine):
+                self._safeguards.produce_trouble(mine, code, text)
+                self._trouble(mine, code, self._target.alias, text)
         elif not self._safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
                 f"{self._target.alias}: {part.tp} cannot be written: "

@@ -83,6 +83,11 @@ class CopyPartition:
         self.trouble_code = error_codes.NONE
         self.trouble = ""
 
+    @property
+    def is_finished(self) -> bool:
+        """Everything wanted has been copied (a bounded run)."""
+        return self.is_taken_over and self.source.is_finished and self.target.is_idle
+
     def move_to(self, position: int) -> None:
         """Everything before the position is done with."""
         if position != self.position:
