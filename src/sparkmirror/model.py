@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that every layer shares: a flow, a topic partition, a secret."""
+"""Values that every layer shares: a flow, a topic partition, a producer's state, a secret."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """Who writes a target partition, and with which sequence it goes on; -1: nobody yet."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    next_sequence: int = 0
+
+
+NO_PRODUCER = ProducerState()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,7 @@ from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.formats.heartbeat import Heartbeat
 from sparkmirror.formats.murmur2 import murmur2, partition_for
 from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.formats.source_offsets import SourceOffset, SourcePartition
+from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
 from sparkmirror.model import Flow, TopicPartition
 
 OFFSET_SYNC = OffsetSync(TopicPartition("topic-1", 2), upstream_offset=3, downstream_offset=4)
@@ -78,9 +78,9 @@ def test_source_offset_keys_are_those_of_connect() -> None:
 
 def test_source_offset_values_are_those_of_connect() -> None:
     """Without a downstream offset the value is Java's; ours follows it as a second field."""
-    assert SourceOffset(41).value() == SOURCE_OFFSET_VALUE
-    assert SourceOffset.from_value(SOURCE_OFFSET_VALUE) == SourceOffset(41)
-    assert SourceOffset(41, 777).value() == b'{"offset":41,"downstream":777}'
+    assert StoredPosition(41).value() == SOURCE_OFFSET_VALUE
+    assert StoredPosition.from_value(SOURCE_OFFSET_VALUE) == StoredPosition(41)
+    assert StoredPosition(41, 777).value() == b'{"offset":41,"downstream":777}'
 
 
 @pytest.mark.parametrize(

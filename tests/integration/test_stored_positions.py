@@ -9,13 +9,14 @@ from confluent_kafka import Producer
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import BrokerError
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.offsets import OffsetStore
-from sparkmirror.state.positions import PositionRecord, StoredPosition, position_record
+from sparkmirror.state.positions import PositionRecord, position_record
 from support.names import unique_name
 from support.topics import make
 from support.waiting import eventually

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
-from sparkmirror.wire.outgoing import Admitted, Outgoing
+from sparkmirror.wire.outgoing import AbortedTransaction, Outgoing, admit
 from support.fake_brokers import FakeCluster, FakeConnection, FakeLoop, Request, partition_data
 from support.record_batches import encode, numbered
 
@@ -26,14 +28,24 @@ class Sink:
         self.troubles: list[tuple[TopicPartition, int]] = []
         self.recovered: list[TopicPartition] = []
         self.outside: list[SourcePartition] = []
+        self.diverging: list[tuple[TopicPartition, int]] = []
         self.fetches = 0
 
-    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: Buffer,
+    ) -> int:
         """Pin and keep."""
+        batches = admit(records, part.position, aborted)
+        part.last_epoch = batches.leader_epoch
         for out in batches.outgoing:
             out.lie_in(buffer, self._budget)
             part.queued_bytes += out.size
             self.taken.setdefault(part.tp, []).append(out)
+        return batches.position
 
     def fetched(self) -> None:
         """Count."""
@@ -50,6 +62,10 @@ class Sink:
     def out_of_range(self, part: SourcePartition) -> None:
         """Note the partition."""
         self.outside.append(part)
+
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """Note partition and where its log parted."""
+        self.diverging.append((part.tp, end_offset))
 
 
 class Bench:

@@ -33,6 +33,8 @@ class Sink:
         self.answers = 0
         self.can_rewind = False
         self.rewinds = 0
+        self.pieces: list[Outgoing] | None = None  # to send instead of what was refused
+        self.lost: list[TopicPartition] = []
 
     def acked(self, part: TargetPartition, out: Outgoing) -> None:
         """Note which batch, by the source offset it began at."""
@@ -51,6 +53,16 @@ class Sink:
         """Whether the test reads again what was refused."""
         self.rewinds += self.can_rewind
         return self.can_rewind
+
+    def refused(
+        self, _part: TargetPartition, _out: Outgoing, _code: int, _text: str
+    ) -> list[Outgoing] | None:
+        """What the test wants to send instead."""
+        return self.pieces
+
+    def sequence_lost(self, part: TargetPartition, _pause: float) -> None:
+        """Note it."""
+        self.lost.append(part.tp)
 
     def produce_recovered(self, _part: TargetPartition) -> None:
         """Count."""
@@ -130,6 +142,13 @@ class Bench:
             self.offered[tp].append(first)
             self.producer.offer(self.parts[tp], out)
         buffer.settle()
+
+    def batch(self, count: int) -> Outgoing:
+        """A record batch with bytes of its own, not offered."""
+        view = memoryview(encode(numbered(0, count)))
+        out = Outgoing(view, count, count, 0, (Run(0, count),))
+        out.lie_in(Buffer(self.budget, 0), self.budget)
+        return out
 
     def broker(self, node: int = 1) -> FakeConnection:
         """The connection to a broker."""

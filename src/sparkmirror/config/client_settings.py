@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkmirror.config.keys import CLIENT
-from sparkmirror.config.keys_client import MOST_IN_FLIGHT
+from sparkmirror.config.keys_client import KEPT_COMPRESSION, MOST_IN_FLIGHT
 from sparkmirror.config.layering import Layered, client_config, record_producer_config
 from sparkmirror.config.placement import unknown_client_key
 from sparkmirror.config.providers import Resolver
@@ -139,11 +139,13 @@ def _produce(reader: Reader, report: Report) -> ProduceSettings:
             f"{origin.key} counts as {MOST_IN_FLIGHT}: a broker remembers the last "
             f"{MOST_IN_FLIGHT} record batches of a producer, more could not be kept in order.",
         )
+    compression = reader.string("compression.type")
     return ProduceSettings(
         acks=1 if acks == "1" else -1,
         request_timeout_ms=reader.integer("request.timeout.ms"),
         max_request_bytes=reader.integer("max.request.size"),
         max_in_flight=min(in_flight, MOST_IN_FLIGHT),
+        compression=None if compression == KEPT_COMPRESSION else compression,
     )
 
 

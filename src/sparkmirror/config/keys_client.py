@@ -245,6 +245,7 @@ CONSUMER_KEYS = (
 )
 
 MOST_IN_FLIGHT = 5
+KEPT_COMPRESSION = "producer"  # the word of a topic's compression.type
 
 PRODUCER_KEYS = (
     *_CONNECTION_KEYS,
@@ -285,10 +286,22 @@ PRODUCER_KEYS = (
         checks=(at_least(1000),),
         importance=Importance.LOW,
     ),
+    Key(
+        name="compression.type",
+        type=Type.STRING,
+        default=KEPT_COMPRESSION,
+        doc="How record batches are compressed on their way to the target: none, gzip, snappy, "
+        "lz4 or zstd; those of another codec are compressed anew. producer keeps what the "
+        "source's producers chose.",
+        checks=(one_of(KEPT_COMPRESSION, "none", "gzip", "snappy", "lz4", "zstd"),),
+        mm2_default="none",
+        reason="record batches are copied as they are, their compression included",
+    ),
 )
 
 _GROUPS = "partitions are assigned without a consumer group"
 _RAW = "record batches are copied as they are, not built from records"
+_LEVEL = "each codec has its default level, where anything is compressed at all"
 _OWN_RETRIES = "retries go on until the target answers, with a pause of their own"
 _OWN_METADATA = "metadata is refreshed when a leader changes and with the topics"
 _NO_JAVA = "there is no Java plugin here"
@@ -340,10 +353,9 @@ _IGNORED_CONSUMER = {
 _IGNORED_PRODUCER = {
     "batch.size": _RAW,
     "linger.ms": _RAW,
-    "compression.type": "record batches keep the compression they have on the source",
-    "compression.gzip.level": _RAW,
-    "compression.lz4.level": _RAW,
-    "compression.zstd.level": _RAW,
+    "compression.gzip.level": _LEVEL,
+    "compression.lz4.level": _LEVEL,
+    "compression.zstd.level": _LEVEL,
     "buffer.memory": "task.buffer.bytes bounds the memory",
     "max.block.ms": "a slow target makes the flow wait, without limit",
     "delivery.timeout.ms": _OWN_RETRIES,

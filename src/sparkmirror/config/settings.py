@@ -47,6 +47,7 @@ class ProduceSettings:
     request_timeout_ms: int = 30_000
     max_request_bytes: int = 8_388_608
     max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
+    compression: str | None = None  # a codec's name; None: as on the source
 
 
 class ExactlyOnce(Enum):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MirrorSourceConnector: copies the records of a flow, epoch after epoch.
 
-Its thread reads the stored positions, plans the splits, runs a Spark job, and goes on from what
+Its thread takes the starting points, plans the splits, runs a Spark job, and goes on from what
 the job's receipts say. Another thread (`source_topics`) watches the topics and ends an epoch
 early when they changed.
 """
@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition, SourceTopics
+from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
+from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, TaskSettings
-from sparkmirror.pipeline.epochs import EpochResult, Epochs, Standing, apply_standing
+from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.state.offsets import OffsetStore
-from sparkmirror.state.positions import StoredPosition
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.wire.backoff import Backoff
 
@@ -56,9 +55,8 @@ class MirrorSourceConnector:
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        self._standings: dict[TopicPartition, Standing] = {}
+        self._points = StartingPoints(settings, status)
         self._stop_at: dict[TopicPartition, int] = {}
-        self._topic_ids: dict[str, str | None] = {}  # as first seen: a position belongs to an id
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
         )
@@ -98,11 +96,9 @@ class MirrorSourceConnector:
 
     def _copy(self) -> None:
         self._topics.first_round.wait()
-        stored = self._until_it_works(self._stored_positions)
-        if stored is None:
+        if self._until_it_works(self._points.read) is None:
             return
-        offsets_partitions, positions = stored
-        settings = self._task_settings(offsets_partitions)
+        settings = self._task_settings(self._points.offsets_partitions)
         if self._once and self._until_it_works(self._fix_the_end) is None:
             return
         backoff = Backoff()
@@ -111,7 +107,9 @@ class MirrorSourceConnector:
             self._epochs.arm()
             if self._stop.is_set():
                 break  # asked between the two: nobody would end the epoch
-            starts = self._until_it_works(lambda: self._starts(positions))
+            starts = self._until_it_works(
+                lambda: self._points.starts(self._mirrored(), self._stop_at)
+            )
             if starts is None:
                 return
             if not starts:
@@ -137,7 +135,7 @@ class MirrorSourceConnector:
         )
         self._status.enter(FlowState.RUNNING)
         result = self._epochs.run(splits, settings)
-        self._standings.update(result.standings)
+        self._points.take(result.standings)
         return result
 
     def _until_it_works(self, attempt: Callable[[], T]) -> T | None:
@@ -154,15 +152,6 @@ class MirrorSourceConnector:
 
     # --- positions
 
-    def _stored_positions(self) -> tuple[int, dict[TopicPartition, StoredPosition]]:
-        stored = OffsetStore(
-            self._settings.target_admin,
-            self._settings.internal_topics.offsets,
-            connector=self._settings.source.name,
-            source_alias=self._flow.source,
-        ).read()
-        return stored.partitions, stored.positions
-
     def _mirrored(self) -> Mirrored:
         return self._topics.current or ()
 
@@ -175,71 +164,6 @@ class MirrorSourceConnector:
             raise error
         self._stop_at = dict(found.found)
         return True
-
-    def _starts(self, stored: dict[TopicPartition, StoredPosition]) -> list[PartitionStart]:
-        mirrored = self._mirrored()
-        fresh = [
-            one.source
-            for one in mirrored
-            if one.source not in self._standings and one.source not in stored
-        ]
-        resets = self._reset_positions(fresh)
-        starts: list[PartitionStart] = []
-        for one in mirrored:
-            start = self._start(one, stored, resets)
-            if start is not None and (start.stop_at is None or start.position < start.stop_at):
-                starts.append(start)
-        return starts
-
-    def _start(
-        self,
-        one: MirroredPartition,
-        stored: dict[TopicPartition, StoredPosition],
-        resets: dict[TopicPartition, int],
-    ) -> PartitionStart | None:
-        tp = one.source
-        known = stored.get(tp)
-        position = known.offset + 1 if known is not None else resets.get(tp)
-        standing = self._standings.get(tp)
-        if position is None and standing is None:
-            return None
-        start = PartitionStart(
-            topic=tp.topic,
-            partition=tp.partition,
-            remote_topic=one.remote_topic,
-            position=position or 0,
-            downstream=known.downstream if known and known.downstream is not None else -1,
-            is_stored=known is not None,
-            stop_at=self._stop_at.get(tp),
-            topic_id=self._topic_ids.setdefault(tp.topic, one.topic_id),
-        )
-        return apply_standing(start, standing) if standing is not None else start
-
-    def _reset_positions(self, fresh: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions without a stored offset begin (auto.offset.reset)."""
-        wanted = list(fresh)
-        reset = self._settings.fetch.auto_offset_reset
-        if not wanted:
-            return {}
-        if reset == "none":
-            for tp in wanted:
-                self._status.note(
-                    f"reset {tp}",
-                    f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is none"
-                    "; store an offset or set it to earliest or latest",
-                )
-            return {}
-        with ClusterAdmin(self._settings.source_admin) as admin:
-            if reset == "latest":
-                found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
-            else:
-                found = admin.earliest_offsets(wanted)
-        for tp in wanted:
-            error = found.failed.get(tp)
-            self._status.note(f"reset {tp}", str(error) if error else "")
-        if found.failed and not found.found:
-            raise next(iter(found.failed.values()))
-        return dict(found.found)
 
     def _task_settings(self, offsets_partitions: int) -> TaskSettings:
         settings = self._settings

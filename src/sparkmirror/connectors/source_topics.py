@@ -41,6 +41,7 @@ class MirroredPartition:
     source: TopicPartition
     remote_topic: str
     topic_id: str | None
+    target_topic_id: str | None
 
 
 Mirrored = tuple[MirroredPartition, ...]
@@ -190,9 +191,11 @@ class SourceTopics:
             if counterpart is None:
                 continue  # its creation failed: in the status, and tried again next round
             ready = min(topic.partitions, counterpart.partitions)
-            topic_id = str(topic.topic_id) if topic.topic_id else None
+            topic_id, target_id = (
+                str(one.topic_id) if one.topic_id else None for one in (topic, counterpart)
+            )
             partitions += [
-                MirroredPartition(TopicPartition(name, index), remote_name, topic_id)
+                MirroredPartition(TopicPartition(name, index), remote_name, topic_id, target_id)
                 for index in range(ready)
             ]
         before, self.current = self.current, tuple(partitions)

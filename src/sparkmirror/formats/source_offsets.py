@@ -3,10 +3,14 @@
 
     key    ["<connector name>",{"cluster":"<source alias>","partition":<n>,"topic":"<topic>"}]
     value  {"offset":<last mirrored source offset>}
-           {"offset":<last mirrored source offset>,"downstream":<its offset on the target>}
+           {"offset":<last mirrored source offset>,"downstream":<its offset on the target>,
+            "producer":<id>,"epoch":<its epoch>,"sequence":<the next one>,
+            "leaderEpoch":<of the source's last record batch>,
+            "sourceTopic":"<topic id>","targetTopic":"<topic id>"}
 
 Java looks a key up by its raw bytes, hence the fixed order of fields (that of a Java HashMap).
-The second value form is ours; Java reads the first field and resumes correctly.
+The second value form is ours; Java reads the first field and resumes correctly. Its values must
+be primitive: Connect refuses nested ones.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import TypeGuard
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
-from sparkmirror.model import TopicPartition
+from sparkmirror.model import ProducerState, TopicPartition
 
 _KEY_PARTS = 2
 
@@ -65,28 +69,64 @@ class SourcePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOffset:
-    """The last mirrored record: its offset on the source and, where known, on the target."""
+class StoredPosition:
+    """The last mirrored record: its offset on the source and, where we wrote it, what is beside.
+
+    Offset, downstream and producer together are a pair that exact resume can begin at: the record
+    at `offset` is the last one of ours before `downstream + 1`, and the next one on the target
+    has the producer's next sequence.
+    """
 
     offset: int
-    downstream: int | None = None
+    downstream: int | None = None  # the target offset after which our next record comes
+    producer: ProducerState | None = None
+    leader_epoch: int = -1
+    source_topic: str | None = None  # topic ids: a recreated topic has another one
+    target_topic: str | None = None
 
     def value(self) -> bytes:
         """The record's value."""
         fields: dict[str, Json] = {"offset": self.offset}
         if self.downstream is not None:
             fields["downstream"] = self.downstream
+        if self.producer is not None:
+            fields["producer"] = self.producer.producer_id
+            fields["epoch"] = self.producer.producer_epoch
+            fields["sequence"] = self.producer.next_sequence
+        if self.leader_epoch >= 0:
+            fields["leaderEpoch"] = self.leader_epoch
+        if self.source_topic is not None:
+            fields["sourceTopic"] = self.source_topic
+        if self.target_topic is not None:
+            fields["targetTopic"] = self.target_topic
         return encode(fields)
 
     @classmethod
-    def from_value(cls, value: bytes) -> SourceOffset:
-        """The offsets in a value; fields that we do not know are passed over."""
+    def from_value(cls, value: bytes) -> StoredPosition:
+        """What a value says; fields that we do not know are passed over."""
         fields = decode(value, "A stored offset")
         offset = fields.get("offset") if isinstance(fields, dict) else None
         if not isinstance(fields, dict) or not _is_int(offset):
             raise WireError(f"A stored offset has no whole number 'offset': {value!r}.")
-        downstream = fields.get("downstream")
-        return cls(int(offset), int(downstream) if _is_int(downstream) else None)
+        downstream, leader_epoch = fields.get("downstream"), fields.get("leaderEpoch")
+        return cls(
+            int(offset),
+            int(downstream) if _is_int(downstream) else None,
+            _producer(fields),
+            int(leader_epoch) if _is_int(leader_epoch) else -1,
+            _text(fields.get("sourceTopic")),
+            _text(fields.get("targetTopic")),
+        )
+
+
+def _producer(fields: dict[str, Json]) -> ProducerState | None:
+    found = [fields.get(name) for name in ("producer", "epoch", "sequence")]
+    numbers = [int(one) for one in found if _is_int(one)]
+    return ProducerState(*numbers) if len(numbers) == len(found) else None
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _is_int(value: Json) -> TypeGuard[int]:

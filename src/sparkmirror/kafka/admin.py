@@ -13,6 +13,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import kafka.errors
+
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.clients import Connection
 from sparkmirror.kafka.cluster_client import (
@@ -37,8 +39,11 @@ from sparkmirror.kafka.requests import (
     create_request,
     grow_request,
     offsets_request,
+    producer_id_request,
+    producers_request,
 )
-from sparkmirror.model import TopicPartition
+from sparkmirror.model import ProducerState, TopicPartition
+from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 T = TypeVar("T")
 
@@ -166,6 +171,49 @@ class ClusterAdmin:
     ) -> Answers[TopicPartition, int]:
         """The offset after the last record: the last stable one for read_committed."""
         return self._offsets(topic_partitions, LATEST, isolation_level)
+
+    def new_producer(self) -> ProducerState:
+        """A producer id that nobody has used."""
+
+        def step() -> Any:
+            answer = self._client.ask(producer_id_request())
+            if answer.error_code:
+                raise kafka.errors.for_code(answer.error_code)
+            return answer
+
+        answer = self._client.persist("asking for a producer id", step)
+        return ProducerState(answer.producer_id, answer.producer_epoch, 0)
+
+    def next_sequences(
+        self, topic_partitions: Iterable[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, int]:
+        """With which sequence a producer goes on, for partitions that remember it.
+
+        Partitions that may not be asked, or whose brokers do not know the question, are left out.
+        """
+        wanted = frozenset(topic_partitions)
+        step = partial(self._describe_producers, wanted)
+        return {
+            tp: (one.last_sequence + 1) & SEQUENCE_MASK
+            for tp, producers in self._client.persist("describing producers", step).items()
+            for one in producers
+            if one.producer_id == producer_id
+        }
+
+    def _describe_producers(self, wanted: frozenset[TopicPartition]) -> dict[TopicPartition, Any]:
+        found: dict[TopicPartition, Any] = {}
+        leaders, _codes = self._client.leaders(wanted)
+        for leader, some in leaders.items():
+            try:
+                answer = self._client.ask(producers_request(some), leader)
+            except kafka.errors.IncompatibleBrokerVersion:
+                continue
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    if not one.error_code:
+                        tp = TopicPartition(topic.name, one.partition_index)
+                        found[tp] = one.active_producers
+        return found
 
     def _offsets(
         self, topic_partitions: Iterable[TopicPartition], timestamp: int, isolation_level: str

@@ -13,9 +13,11 @@ from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DescribeConfigsRequest,
+    DescribeProducersRequest,
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.model import TopicPartition
@@ -24,6 +26,7 @@ EARLIEST = -2
 LATEST = -1
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _TOPIC_RESOURCE = 2
+_APPEND_VERSION = 9  # later ones name topics by their ids
 _FETCH_WAIT_MS = 200
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_PARTITION_BYTES = 1024 * 1024
@@ -94,6 +97,44 @@ def offsets_request(
         isolation_level=isolation,
         topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
         min_version=2 if isolation else 1,
+    )
+
+
+def producer_id_request() -> object:
+    """A new producer id, without transactions."""
+    return InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
+
+
+def producers_request(topic_partitions: Sequence[TopicPartition]) -> object:
+    """What a leader remembers of the producers of its partitions."""
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in topic_partitions:
+        topics[topic].append(partition)
+    one = DescribeProducersRequest.TopicRequest
+    return DescribeProducersRequest(
+        topics=[one(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+    )
+
+
+def append_request(topic: str, batches: Mapping[int, bytes], timeout_ms: int) -> object:
+    """One record batch for each of some partitions of a topic, for all replicas."""
+    data = ProduceRequest.TopicProduceData
+    return ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            data(
+                name=topic,
+                partition_data=[
+                    data.PartitionProduceData(index=index, records=records)
+                    for index, records in batches.items()
+                ],
+            )
+        ],
+        max_version=_APPEND_VERSION,
     )
 
 

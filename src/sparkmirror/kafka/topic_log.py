@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a small topic, such as the offsets topic, from its beginning to its present end.
+"""A small topic, such as the offsets topic: read from its beginning to its end, appended to.
 
 The end is reached by position, never by counting: transaction markers and compaction leave
 offsets that hold no record. A `TopicLog` belongs to one thread.
@@ -8,7 +8,7 @@ offsets that hold no record. A `TopicLog` belongs to one thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -18,8 +18,12 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.clients import Connection
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.records import Fetched, LogRecord, decode_fetched
-from sparkmirror.kafka.requests import fetch_request
+from sparkmirror.kafka.requests import append_request, fetch_request
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.record_batch import build, stamp
+
+KeyValue = tuple[bytes | None, bytes | None]
 
 
 class TopicLog:
@@ -71,6 +75,39 @@ class TopicLog:
             if not fetched:
                 time.sleep(PAUSE_SECONDS)
 
+    def append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
+        """Write records to some partitions, each partition's at once, and wait for all replicas.
+
+        Written again if an answer is lost: meant for compacted topics.
+        """
+        left = dict(records)
+        deadline = time.monotonic() + self._client.connection.request_timeout_seconds
+        while left:
+            step = partial(self._produce, left)
+            codes = self._client.persist(f"writing to topic '{self._topic}'", step)
+            left = {index: left[index] for index in left if index in codes}
+            for index, code in codes.items():
+                if not error_codes.is_retriable(code) or time.monotonic() > deadline:
+                    doing = f"writing to {self._topic}-{index}"
+                    raise self._client.error(doing, code, self._topic)
+            if left:
+                time.sleep(PAUSE_SECONDS)
+
+    def _produce(self, records: Mapping[int, Sequence[KeyValue]]) -> dict[int, int]:
+        """The error codes of those partitions that did not take theirs."""
+        wanted = [TopicPartition(self._topic, index) for index in records]
+        timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
+        leaders, failed = self._client.leaders(wanted)
+        codes = {tp.partition: code for tp, code in failed.items()}
+        for leader, some in leaders.items():
+            batches = {tp.partition: _sealed(records[tp.partition]) for tp in some}
+            answer = self._client.ask(append_request(self._topic, batches, timeout_ms), leader)
+            for topic in answer.responses:
+                for one in topic.partition_responses:
+                    if one.error_code:
+                        codes[one.index] = one.error_code
+        return codes
+
     def _span(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The first and the end offset of each partition that holds anything."""
         partitions = [TopicPartition(self._topic, number) for number in range(self.partitions)]
@@ -109,6 +146,12 @@ class TopicLog:
             f"its brokers are up and that every partition has a leader.",
             cluster=alias,
         )
+
+
+def _sealed(records: Sequence[KeyValue]) -> bytes:
+    batch = build(records)
+    stamp(memoryview(batch), -1, -1, -1)
+    return bytes(batch)
 
 
 def _decode(tp: TopicPartition, partition: Any, position: int) -> Fetched:

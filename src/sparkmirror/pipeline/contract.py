@@ -13,31 +13,28 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
-from sparkmirror.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerState:
-    """Who writes a target partition, and with which sequence it goes on; -1: nobody yet."""
-
-    producer_id: int = -1
-    producer_epoch: int = -1
-    next_sequence: int = 0
+from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStart:
-    """One topic partition of a split: from where to where."""
+    """One topic partition of a split: from where to where.
+
+    Position, downstream and producer are a pair as the offsets topic stores it; a task that is
+    not handed the partition over by its predecessor compares both sides from there on.
+    """
 
     topic: str
     partition: int
     remote_topic: str
     position: int  # the next source offset to copy
-    downstream: int = -1  # the target offset of the last record copied, if known
-    is_stored: bool = True  # false: the position is not in the offsets topic yet
+    downstream: int = -1  # everything of ours after this target offset is after the position
     stop_at: int | None = None  # end here (a bounded run)
     topic_id: str | None = None
-    producer: ProducerState = ProducerState()
+    target_topic_id: str | None = None
+    producer: ProducerState = NO_PRODUCER
+    leader_epoch: int = -1  # of the last record batch read on the source
+    is_handed_over: bool = False  # the last task ended cleanly: nothing was written since
 
     @property
     def source(self) -> TopicPartition:
@@ -90,6 +87,16 @@ class PartitionProgress(NamedTuple):
     bytes: int
     trouble_code: int
     trouble: str
+    next_sequence: int = 0
+    leader_epoch: int = -1
+
+
+class OtherWriter(NamedTuple):
+    """A producer that is not this flow's wrote into a remote topic."""
+
+    topic: str
+    partition: int
+    producer_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ class Progress:
     cpu_seconds: float
     notices: tuple[str, ...]  # things that happened once and must be said
     trouble: str = ""  # a whole cluster out of reach
+    other_writers: tuple[OtherWriter, ...] = ()
 
 
 class Receipt(NamedTuple):
@@ -126,6 +134,7 @@ class Receipt(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     next_sequence: int = -1
+    leader_epoch: int = -1
     is_clean: bool = True  # all acknowledged: the successor may go on with the sequence
     error_code: int = 0
     error: str = ""
@@ -174,5 +183,6 @@ def progress_from_json(raw: dict[str, Any]) -> Progress:
             "partitions": tuple(PartitionProgress(*one) for one in raw["partitions"]),
             "latency": tuple((bucket, count) for bucket, count in raw["latency"]),
             "notices": tuple(raw["notices"]),
+            "other_writers": tuple(OtherWriter(*one) for one in raw["other_writers"]),
         }
     )

@@ -22,7 +22,6 @@ from typing import Any
 from sparkmirror.errors import WireError
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
-    ProducerState,
     Progress,
     Split,
     TaskSettings,
@@ -85,7 +84,11 @@ class EpochLine:
                     start,
                     position=known.position if known else start.position,
                     downstream=known.downstream if known else start.downstream,
-                    producer=ProducerState(),  # its sequence is not known
+                    producer=replace(start.producer, next_sequence=known.next_sequence)
+                    if known
+                    else start.producer,
+                    leader_epoch=known.leader_epoch if known else start.leader_epoch,
+                    is_handed_over=False,  # more may have landed than was reported
                 )
             )
         return replace(split, partitions=tuple(starts))

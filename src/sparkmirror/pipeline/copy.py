@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -17,9 +18,11 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
@@ -29,15 +32,14 @@ from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.outgoing import Admitted, Outgoing
-from sparkmirror.wire.producer import NO_PRODUCER, ProduceLimits, Producer, TargetPartition
-from sparkmirror.wire.producer_id import ask_producer_id
+from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
+from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
+from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 TICK_SECONDS = 1.0
 DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
 FLUSH_SECONDS = 2.0
 FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
-_PRODUCER_RETRY_SECONDS = 0.2
 
 
 class Control(Protocol):
@@ -101,6 +103,7 @@ class CopyTask:
             self,
             settings.producer.client_id,
         )
+        self._take_over = TakeOver(loop, self._target, settings.buffer_bytes, self)
         self._positions = PositionWriter(
             self._producer,
             topic=settings.offsets_topic,
@@ -133,7 +136,7 @@ class CopyTask:
             {part.target.tp.topic for part in self._parts} | {self._positions.topic}
         )
         self._source.want({part.source.tp.topic for part in self._parts})
-        self._get_producer_id()
+        self._begin()
         next_tick = time.monotonic() + TICK_SECONDS
         try:
             while self._phase is not _Phase.DONE:
@@ -155,35 +158,22 @@ class CopyTask:
             )
         return [receipt for part in self._parts for receipt in part.receipts(self._split.index)]
 
-    def _get_producer_id(self) -> None:
-        newcomers = [part for part in self._parts if part.target.producer_id == NO_PRODUCER]
-
-        def got(producer_id: int, producer_epoch: int) -> None:
-            self._state_trouble = ""
-            for part in newcomers:
-                part.target.producer_id = producer_id
-                part.target.producer_epoch = producer_epoch
-                part.target.is_introduced = False
-            self._fetcher.start(part.source for part in self._parts)
-
-        def failed(code: int) -> None:
-            self._state_trouble = (
-                f"{self._target.alias}: no producer id: {error_codes.name(code)}: "
-                f"{error_codes.advice(code)}"
-            )
-            if self._phase is _Phase.COPYING:
-                self._loop.call_later(
-                    _PRODUCER_RETRY_SECONDS, lambda: ask_producer_id(self._target, got, failed)
-                )
-
-        if newcomers:
-            ask_producer_id(self._target, got, failed)
-        else:
-            self._fetcher.start(part.source for part in self._parts)
+    def _begin(self) -> None:
+        """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
+        handed_over = [part for part in self._parts if part.is_taken_over]
+        for part in handed_over:
+            part.introduce(is_known=part.next_sequence > 0)
+        if handed_over:
+            self._fetcher.start(part.source for part in handed_over)
+        others = [part for part in self._parts if not part.is_taken_over]
+        if others:
+            self._take_over.begin(others)
 
     def _tick(self, now: float) -> None:
         self._source.check_deadlines()
         self._target.check_deadlines()
+        if self._phase is _Phase.COPYING:
+            self._take_over.check(now)
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
         if is_due and self._positions.is_idle:
             self._next_flush = now + self._settings.flush_seconds
@@ -194,7 +184,7 @@ class CopyTask:
         """Move on to the next phase when this one is over."""
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
-            finished = all(part.source.is_finished for part in self._parts)
+            finished = all(p.is_taken_over and p.source.is_finished for p in self._parts)
             if (
                 finished
                 or self._is_lease_lost
@@ -202,6 +192,7 @@ class CopyTask:
                 or now >= self._phase_deadline
             ):
                 self._fetcher.close()
+                self._take_over.close()
                 self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
             drained = all(part.target.is_idle for part in self._parts)
@@ -227,17 +218,39 @@ class CopyTask:
 
     # --- from the fetcher
 
-    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
-        """Queue record batches for the target."""
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: Buffer,
+    ) -> int:
+        """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
+        batches = admit(records, part.position, aborted)
         for out in batches.outgoing:
             out.lie_in(buffer, self._budget)
-            out.is_fresh = part.is_at_end
             part.queued_bytes += out.size
+        mine.notable = True
+        if mine.comparison is not None:
+            return self._compare(mine, mine.comparison, batches)
+        for out in batches.outgoing:
+            out.is_fresh = part.is_at_end
             self._producer.offer(mine.target, out)
+        part.last_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
-        mine.notable = True
+        return batches.position
+
+    def _compare(self, mine: CopyPartition, comparison: Comparison, batches: Admitted) -> int:
+        """What a partition that is being taken over has on the source."""
+        part = mine.source
+        part.position = batches.position
+        for out in batches.outgoing:
+            out.detach(self._budget)
+            comparison.see_source(out)
+        self._take_over.step(mine)
+        return part.position  # the end of a comparison turns to another one
 
     def fetched(self) -> None:
         """Send what one fetch brought."""
@@ -250,6 +263,18 @@ class CopyTask:
     def fetch_recovered(self, part: SourcePartition) -> None:
         """Forget it again."""
         self._trouble(self._by_source[part.tp], error_codes.NONE, self._source.alias, "")
+
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """The source lost what had been read and went on from there: so do we, loudly."""
+        mine = self._by_source[part.tp]
+        self._notices.append(
+            f"truncated: {self._source.alias}: {part.tp}: offsets {end_offset} to "
+            f"{part.position - 1} were lost on the source and written anew (unclean leader "
+            f"election); what was copied of the lost ones stays, going on at {end_offset}"
+        )
+        if mine.target.is_idle:
+            mine.move_to(end_offset)
+        self._fetcher.resume(part, end_offset)
 
     def out_of_range(self, part: SourcePartition) -> None:
         """Find out what happened to the log, and go on at its beginning or report."""
@@ -303,7 +328,11 @@ class CopyTask:
         mine.records += out.count
         mine.bytes += out.size
         self._unflushed_bytes += out.size
+        if out.sequence >= 0:
+            mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
         if out.base_offset >= 0:
+            if mine.is_unproven or out.base_offset != mine.downstream + 1:
+                self._take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
         if out.is_fresh:  # of a backlog, the age says nothing about the copy
@@ -334,6 +363,76 @@ class CopyTask:
         mine.source.queued_bytes = 0  # the producer drops what was queued
         self._fetcher.rewind(mine.source, mine.position, pause)
         return True
+
+    def refused(
+        self, part: TargetPartition, out: Outgoing, code: int, text: str
+    ) -> list[Outgoing] | None:
+        """Nothing to offer instead yet: the partition waits."""
+        del part, out, code, text
+        return None
+
+    def sequence_lost(self, part: TargetPartition, pause: float) -> None:
+        """Somebody else wrote as this flow's producer: see what is there."""
+        mine = self._by_target[part.tp]
+        mine.source.queued_bytes = 0
+        mine.is_taken_over = False
+        self._fetcher.pause(mine.source)
+        self._notices.append(
+            f"resume: {self._target.alias}: {part.tp}: the broker expects another sequence; both "
+            "sides are compared"
+        )
+        self._take_over.again(mine, pause)
+
+    # --- from the take-over
+
+    def read_source(self, parts: Iterable[CopyPartition]) -> None:
+        """Read from the last pair on, to compare."""
+        for part in parts:
+            self._read_from(part, part.position)
+
+    def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
+        """These are on the target already, or are read again."""
+        for out in done:
+            part.source.queued_bytes -= out.size
+            out.let_go()
+        self._fetcher.drained(part.source)
+        part.notable = True
+
+    def taken_over(self, parts: Iterable[CopyPartition]) -> None:
+        """Copy on from exact pairs."""
+        for part in parts:
+            part.is_taken_over = True
+            part.is_unproven = True
+            part.target.backoff.reset()
+            self.take_over_trouble(part, error_codes.NONE, "")
+            self._read_from(part, part.position)
+        self._fetcher.pump()
+
+    def _read_from(self, part: CopyPartition, position: int) -> None:
+        part.source.queued_bytes = 0
+        self._fetcher.read_from(part.source, position)
+
+    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
+        """Remember why a partition does not begin."""
+        self._trouble(part, code, self._target.alias, text)
+
+    def target_truncated(self, part: CopyPartition, missing: int) -> None:
+        """Acknowledged records are gone from the target."""
+        self._trouble(
+            part,
+            error_codes.TARGET_TRUNCATED,
+            self._target.alias,
+            f"{missing} records that had been acknowledged are gone",
+        )
+        self._take_over.again(part, part.target.backoff.next_pause(slow=True))
+
+    def mismatch(self, part: CopyPartition, text: str) -> None:
+        """Both sides do not agree: nothing is lost, but some may come twice."""
+        self._notices.append(f"mismatch: {part.target.tp}: {text}; some records may come twice")
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        self._notices.append(text)
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """Forget it again."""
@@ -367,6 +466,7 @@ class CopyTask:
                 cpu_seconds=time.process_time(),
                 notices=tuple(self._notices),
                 trouble="; ".join(troubles),
+                other_writers=tuple(self._take_over.other_writers),
             )
         )
         self._latency.clear()

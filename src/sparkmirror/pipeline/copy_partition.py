@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from sparkmirror.model import TopicPartition
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import ProducerState, TopicPartition
+from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import (
     END,
     RUN,
@@ -15,10 +18,17 @@ from sparkmirror.pipeline.contract import (
     Receipt,
 )
 from sparkmirror.pipeline.runs import Runs
-from sparkmirror.state.positions import StoredPosition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.producer import TargetPartition
+
+
+class Pair(NamedTuple):
+    """A point at which both sides are known to agree."""
+
+    position: int  # the next source offset
+    downstream: int  # our records before the position are on the target up to this offset
+    producer: ProducerState
 
 
 class CopyPartition:
@@ -26,8 +36,12 @@ class CopyPartition:
 
     __slots__ = (
         "bytes",
+        "comparison",
         "downstream",
         "is_dirty",
+        "is_taken_over",
+        "is_unproven",
+        "next_sequence",
         "notable",
         "position",
         "records",
@@ -43,7 +57,11 @@ class CopyPartition:
         topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
         self.start = start
         self.source = SourcePartition(
-            start.source, start.position, stop_at=start.stop_at, topic_id=topic_id
+            start.source,
+            start.position,
+            stop_at=start.stop_at,
+            topic_id=topic_id,
+            last_epoch=start.leader_epoch,
         )
         state = start.producer
         self.target = TargetPartition(
@@ -51,10 +69,14 @@ class CopyPartition:
         )
         self.position = start.position  # everything before it is acknowledged or was skipped
         self.downstream = start.downstream
+        self.next_sequence = state.next_sequence  # of the first record that is not acknowledged
+        self.comparison: Comparison | None = None
+        self.is_taken_over = start.is_handed_over
+        self.is_unproven = False  # our first record batch since a take-over is to be read back
         self.records = 0
         self.bytes = 0
         self.runs = Runs()
-        self.is_dirty = not start.is_stored and start.position > 0
+        self.is_dirty = False
         self.notable = True  # changed since the last progress report
         self.trouble_code = error_codes.NONE
         self.trouble = ""
@@ -75,9 +97,50 @@ class CopyPartition:
             self.trouble = f"{cluster}: {tp}: {error_codes.name(code)}: {explanation}"
         self.notable = True
 
+    @property
+    def pair(self) -> Pair:
+        """Where both sides agree: what is acknowledged."""
+        state = ProducerState(
+            self.target.producer_id, self.target.producer_epoch, self.next_sequence
+        )
+        return Pair(self.position, self.downstream, state)
+
+    def introduce(self, *, is_known: bool) -> None:
+        """Write on as the flow's producer; `is_known`: the broker remembers it."""
+        self.target.next_sequence = self.next_sequence
+        self.target.is_introduced = is_known
+
+    def become(self, producer_id: int, producer_epoch: int) -> None:
+        """Write on as a new producer."""
+        self.target.producer_id, self.target.producer_epoch = producer_id, producer_epoch
+        self.next_sequence = 0
+        self.introduce(is_known=False)
+        self.is_dirty = True
+
+    def adopt(self, comparison: Comparison) -> None:
+        """Go on after the last record that both sides have."""
+        self.move_to(comparison.position)
+        self.downstream = comparison.downstream
+        self.next_sequence = comparison.next_sequence
+        self.introduce(is_known=True)
+
+    def give_up(self, comparison: Comparison) -> None:
+        """Both sides do not agree: write on behind what is there, from the same position."""
+        self.downstream = comparison.end_downstream
+        self.next_sequence = comparison.end_sequence
+        self.introduce(is_known=True)
+        self.is_dirty = True
+
     def stored_position(self) -> StoredPosition:
         """The position as the offsets topic keeps it: the last offset that is done with."""
-        return StoredPosition(self.position - 1, self.downstream if self.downstream >= 0 else None)
+        return StoredPosition(
+            self.position - 1,
+            self.downstream,
+            self.pair.producer,
+            self.source.last_epoch,
+            self.start.topic_id,
+            self.start.target_topic_id,
+        )
 
     def progress(self) -> PartitionProgress:
         """A line of a progress report."""
@@ -91,6 +154,8 @@ class CopyPartition:
             bytes=self.bytes,
             trouble_code=self.trouble_code,
             trouble=self.trouble,
+            next_sequence=self.next_sequence,
+            leader_epoch=self.source.last_epoch,
         )
 
     def receipts(self, split: int) -> Iterator[Receipt]:
@@ -124,8 +189,9 @@ class CopyPartition:
             downstream=self.downstream,
             producer_id=target.producer_id,
             producer_epoch=target.producer_epoch,
-            next_sequence=target.next_sequence,
-            is_clean=target.is_idle,
+            next_sequence=self.next_sequence,
+            leader_epoch=self.source.last_epoch,
+            is_clean=target.is_idle and self.is_taken_over,
             error_code=self.trouble_code,
             error=self.trouble,
         )

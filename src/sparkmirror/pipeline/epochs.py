@@ -12,14 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.model import Flow, ProducerState, TopicPartition
 from sparkmirror.pipeline.contract import (
     END,
-    PartitionStart,
-    ProducerState,
     Progress,
     Receipt,
     Split,
@@ -44,6 +42,8 @@ class Standing:
     position: int
     downstream: int
     producer: ProducerState
+    leader_epoch: int
+    is_clean: bool  # everything written was acknowledged: a successor may go on blindly
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,13 @@ class Epochs:
         except _spark_errors() as error:
             failure = _first_line(str(error))
             standings = {
-                start.source: Standing(start.position, start.downstream, start.producer)
+                start.source: Standing(
+                    start.position,
+                    start.downstream,
+                    start.producer,
+                    start.leader_epoch,
+                    is_clean=False,
+                )
                 for split in splits
                 for start in line.resumed(split.index).partitions
             }
@@ -164,24 +170,13 @@ def _standings(receipts: list[Receipt]) -> dict[TopicPartition, Standing]:
         TopicPartition(one.topic, one.partition): Standing(
             one.position,
             one.downstream,
-            ProducerState(one.producer_id, one.producer_epoch, one.next_sequence)
-            if one.is_clean
-            else ProducerState(),
+            ProducerState(one.producer_id, one.producer_epoch, one.next_sequence),
+            one.leader_epoch,
+            one.is_clean,
         )
         for one in receipts
         if one.kind == END
     }
-
-
-def apply_standing(start: PartitionStart, standing: Standing) -> PartitionStart:
-    """A start that goes on where an epoch ended."""
-    return replace(
-        start,
-        position=standing.position,
-        downstream=standing.downstream,
-        producer=standing.producer,
-        is_stored=True,
-    )
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:

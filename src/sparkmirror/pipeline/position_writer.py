@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.positions import StoredPosition, position_record
+from sparkmirror.state.positions import position_record
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.producer import Producer, TargetPartition
 from sparkmirror.wire.record_batch import build

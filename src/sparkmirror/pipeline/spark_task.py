@@ -20,8 +20,8 @@ from sparkmirror.wire.loop import Loop
 RECEIPT_DDL = (
     "kind string, split int, topic string, partition int, source_first long, source_last long, "
     "target_first long, records long, bytes long, is_exact boolean, position long, "
-    "downstream long, producer_id long, producer_epoch int, next_sequence int, is_clean boolean, "
-    "error_code int, error string"
+    "downstream long, producer_id long, producer_epoch int, next_sequence int, leader_epoch int, "
+    "is_clean boolean, error_code int, error string"
 )
 _TYPES = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "boolean": pa.bool_()}
 RECEIPT_SCHEMA = pa.schema(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads where a flow stands from Connect's offsets topic on the target.
+"""Where a flow stands, as Connect's offsets topic on the target keeps it.
 
-Only reads: positions are written by the tasks, with the records of `state/positions.py`.
+The driver reads it and writes the first position of a topic partition; the tasks write all
+others themselves, with the records of `state/positions.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkmirror.kafka.topic_log import TopicLog
-from sparkmirror.state.positions import positions_from
+from sparkmirror.state.positions import position_record, positions_from
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkmirror.formats.source_offsets import StoredPosition
     from sparkmirror.kafka.clients import Connection
     from sparkmirror.model import TopicPartition
-    from sparkmirror.state.positions import StoredPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,14 @@ class OffsetStore:
                 log.partitions,
             )
             return StoredPositions(positions, log.partitions)
+
+    def write(self, positions: Mapping[TopicPartition, StoredPosition]) -> None:
+        """Store positions; returns when every replica has them."""
+        with TopicLog(self._connection, self._topic) as log:
+            by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
+            for tp, stored in positions.items():
+                record = position_record(
+                    self._connector, self._source_alias, tp, stored, log.partitions
+                )
+                by_partition.setdefault(record.partition, []).append((record.key, record.value))
+            log.append(by_partition)

@@ -7,25 +7,16 @@ The stored offset is that of the last mirrored record; a task resumes at the one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.formats.source_offsets import SourceOffset, SourcePartition
+from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sparkmirror.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPosition:
-    """The last mirrored record: source offset and, if we wrote it, its offset on the target."""
-
-    offset: int
-    downstream: int | None = None
 
 
 class PositionRecord(NamedTuple):
@@ -61,7 +52,7 @@ def position_record(
     key = SourcePartition(connector, cluster, topic_partition).key()
     value = None
     if position is not None:
-        value = SourceOffset(position.offset, position.downstream).value()
+        value = position.value()
     return PositionRecord(key, value, partition_for(key, partitions))
 
 
@@ -91,11 +82,10 @@ def positions_from(
 
 def _position(named: SourcePartition, value: bytes) -> StoredPosition:
     try:
-        stored = SourceOffset.from_value(value)
+        return StoredPosition.from_value(value)
     except WireError as error:
         raise WireError(
             f"The stored position of {named.topic_partition} of cluster '{named.cluster}' cannot "
             f"be read, and guessing would lose or repeat records: {error} Write a valid offset or "
             f"delete the record."
         ) from error
-    return StoredPosition(stored.offset, stored.downstream)

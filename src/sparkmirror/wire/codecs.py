@@ -3,13 +3,14 @@
 
 lz4 needs frames with independent blocks, snappy is wrapped in the framing of the Java snappy
 library (a 16-byte header, then blocks with a four-byte length each).
+
+A few damaged or hostile bytes can claim to be gigabytes: nothing is decompressed beyond a bound.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import cast
 
 import cramjam
 import lz4.frame
@@ -17,31 +18,52 @@ import lz4.frame
 from sparkmirror.errors import CorruptRecordBatchError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+MOST_BYTES = 256 << 20  # what one record batch may hold; brokers take 1 MiB unless told otherwise
+
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">i")
 _GZIP_WINDOW = 31  # zlib's number for a gzip header
+_FIRST_GUESS = 64 * 1024
+_NO_ROOM = "failed to write whole buffer"  # how cramjam says that the output was too small
 
 
-def decompress(codec: int, body: memoryview) -> bytes | memoryview:
+def codec_named(name: str | None) -> int | None:
+    """The codec that compression.type names; None for none in particular."""
+    return None if name is None else NAMES.index(name)
+
+
+def decompress(codec: int, body: memoryview) -> bytes:
     """The records as they were before compression."""
+    plain = decompress_within(codec, body, MOST_BYTES)
+    if plain is None:
+        raise CorruptRecordBatchError(
+            f"codec {codec} makes more than {MOST_BYTES >> 20} MiB of one record batch"
+        )
+    return plain
+
+
+def decompress_within(codec: int, body: memoryview, most: int) -> bytes | None:
+    """The records as they were before compression; None if they are larger than `most`."""
     try:
         if codec == NONE:
-            return body
+            return bytes(body) if len(body) <= most else None
         if codec == GZIP:
-            return zlib.decompress(body, _GZIP_WINDOW)
+            return _gunzip(body, most)
         if codec == SNAPPY:
-            return _snappy_decompress(body)
+            return _unsnap(body, most)
         if codec == LZ4:
-            return cast("bytes", lz4.frame.decompress(body))
+            return _unlz4(body, most)
         if codec == ZSTD:
-            return bytes(cramjam.zstd.decompress(body))
+            return _unzstd(body, most)
     except (zlib.error, RuntimeError, cramjam.DecompressionError, struct.error) as error:
         raise CorruptRecordBatchError(f"codec {codec} cannot decompress it: {error}") from error
     raise CorruptRecordBatchError(f"unknown compression codec {codec}")
 
 
 def compress(codec: int, body: bytes) -> bytes:
-    """The records compressed with the codec their batch had."""
+    """The records compressed."""
     if codec == NONE:
         return body
     if codec == GZIP:
@@ -52,20 +74,75 @@ def compress(codec: int, body: bytes) -> bytes:
             bytes(cramjam.snappy.compress_raw(body[at : at + _XERIAL_BLOCK]))
             for at in range(0, len(body), _XERIAL_BLOCK)
         ]
-        return _XERIAL_HEADER + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+        return _XERIAL_HEADER + b"".join(_BLOCK_LENGTH.pack(len(b)) + b for b in blocks)
     if codec == LZ4:
-        return cast("bytes", lz4.frame.compress(body, block_linked=False, store_size=False))
+        return bytes(lz4.frame.compress(body, block_linked=False, store_size=False))
     return bytes(cramjam.zstd.compress(body))
 
 
-def _snappy_decompress(body: memoryview) -> bytes:
+def _gunzip(body: memoryview, most: int) -> bytes | None:
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    plain = unpacker.decompress(body, most + 1)
+    if len(plain) > most:
+        return None
+    if not unpacker.eof:
+        raise CorruptRecordBatchError(f"codec {GZIP} cannot decompress it: it is cut off")
+    return plain
+
+
+def _unlz4(body: memoryview, most: int) -> bytes | None:
+    # Step by step: the library sets aside whatever a frame's header claims to hold.
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    step = min(most, max(_FIRST_GUESS, 4 * len(body))) + 1
+    plain: bytes = unpacker.decompress(body, step)
+    parts, size = [plain], len(plain)
+    while not unpacker.eof and size <= most:
+        if unpacker.needs_input:
+            raise CorruptRecordBatchError(f"codec {LZ4} cannot decompress it: it is cut off")
+        plain = unpacker.decompress(b"", step)
+        parts.append(plain)
+        size += len(plain)
+    if size > most:
+        return None
+    return b"".join(parts) if len(parts) > 1 else plain
+
+
+def _unzstd(body: memoryview, most: int) -> bytes | None:
+    room = min(most, max(_FIRST_GUESS, 8 * len(body)))
+    while True:
+        plain = bytearray(room)
+        try:
+            size = cramjam.zstd.decompress_into(body, plain)
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+            if room == most:
+                return None
+            room = min(most, 8 * room)
+        else:
+            return bytes(memoryview(plain)[:size])
+
+
+def _unsnap(body: memoryview, most: int) -> bytes | None:
     if bytes(body[:8]) != _XERIAL_HEADER[:8]:
-        return bytes(cramjam.snappy.decompress_raw(body))
-    out = bytearray()
-    position = len(_XERIAL_HEADER)
+        return _unsnap_block(body, most)
+    parts: list[bytes] = []
+    position, left = len(_XERIAL_HEADER), most
     while position < len(body):
-        (size,) = struct.unpack_from(">i", body, position)
-        position += 4
-        out += bytes(cramjam.snappy.decompress_raw(body[position : position + size]))
+        (size,) = _BLOCK_LENGTH.unpack_from(body, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 <= size <= len(body) - position:
+            raise CorruptRecordBatchError(f"codec {SNAPPY} cannot decompress it: it is cut off")
+        block = _unsnap_block(body[position : position + size], left)
+        if block is None:
+            return None
+        parts.append(block)
+        left -= len(block)
         position += size
-    return bytes(out)
+    return b"".join(parts)
+
+
+def _unsnap_block(block: memoryview, most: int) -> bytes | None:
+    if cramjam.snappy.decompress_raw_len(block) > most:
+        return None
+    return bytes(cramjam.snappy.decompress_raw(block))

@@ -13,7 +13,8 @@ class Remedy(Enum):
 
     RETRY = "retry"  # the same request again, after a pause
     REFRESH = "refresh"  # find the leader anew, then again
-    RESET_PRODUCER = "reset producer"  # a new producer id and sequence
+    COMPARE = "compare"  # find out what is on the target, and go on after that
+    REFUSED = "refused"  # this record batch will never be taken as it is
     OUT_OF_RANGE = "out of range"  # ask the leader where its log begins and ends
     QUARANTINE = "quarantine"  # nothing we do helps: report, and look again much later
 
@@ -28,6 +29,8 @@ LOST_CONNECTION = -1002  # ours: the socket closed or never answered
 SOURCE_TRUNCATED = -1003  # ours: our position is beyond the end of the source's log
 UNKNOWN_LEADER = -1004  # ours: no broker leads the partition at the moment
 GAP = -1006  # ours: retention deleted records before they were copied, and the policy is to stop
+TARGET_TRUNCATED = -1007  # ours: the target has lost records that it had acknowledged
+MISMATCH = -1008  # ours: the target does not hold what the source has
 TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
 
 _REMEDIES = {
@@ -39,20 +42,24 @@ _REMEDIES = {
     7: Remedy.RETRY,  # REQUEST_TIMED_OUT: it may be in the log; same sequence
     8: Remedy.REFRESH,  # BROKER_NOT_AVAILABLE
     9: Remedy.REFRESH,  # REPLICA_NOT_AVAILABLE
+    10: Remedy.REFUSED,  # MESSAGE_TOO_LARGE
     13: Remedy.RETRY,  # NETWORK_EXCEPTION
     14: Remedy.RETRY,  # COORDINATOR_LOAD_IN_PROGRESS
     15: Remedy.RETRY,  # COORDINATOR_NOT_AVAILABLE
     16: Remedy.REFRESH,  # NOT_COORDINATOR
+    18: Remedy.REFUSED,  # RECORD_LIST_TOO_LARGE
     19: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS
     20: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the log; same sequence
-    45: Remedy.RESET_PRODUCER,  # OUT_OF_ORDER_SEQUENCE_NUMBER
-    47: Remedy.RESET_PRODUCER,  # INVALID_PRODUCER_EPOCH
+    32: Remedy.REFUSED,  # INVALID_TIMESTAMP
+    45: Remedy.COMPARE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    47: Remedy.COMPARE,  # INVALID_PRODUCER_EPOCH
     51: Remedy.RETRY,  # CONCURRENT_TRANSACTIONS: the one before is still being finished
     56: Remedy.REFRESH,  # KAFKA_STORAGE_ERROR
-    59: Remedy.RESET_PRODUCER,  # UNKNOWN_PRODUCER_ID
+    59: Remedy.COMPARE,  # UNKNOWN_PRODUCER_ID
     74: Remedy.REFRESH,  # FENCED_LEADER_EPOCH
     75: Remedy.REFRESH,  # UNKNOWN_LEADER_EPOCH
     78: Remedy.RETRY,  # OFFSET_NOT_AVAILABLE
+    87: Remedy.REFUSED,  # INVALID_RECORD
     89: Remedy.RETRY,  # THROTTLING_QUOTA_EXCEEDED
     100: Remedy.REFRESH,  # UNKNOWN_TOPIC_ID
     103: Remedy.REFRESH,  # INCONSISTENT_TOPIC_ID
@@ -78,6 +85,8 @@ _OUR_NAMES = {
     UNKNOWN_LEADER: "NO_LEADER",
     TOPIC_RECREATED: "TOPIC_RECREATED",
     GAP: "GAP",
+    TARGET_TRUNCATED: "TARGET_TRUNCATED",
+    MISMATCH: "MISMATCH",
 }
 
 
@@ -128,6 +137,10 @@ _ADVICE = {
         "records were deleted on the source before they were copied, and gap.policy is stop; set "
         "it to continue, or change the stored offset"
     ),
+    TARGET_TRUNCATED: (
+        "the target has lost records that it had acknowledged (unclean leader election)"
+    ),
+    MISMATCH: "the target does not hold what was copied there; somebody else wrote or deleted",
     UNKNOWN_LEADER: "no broker leads the partition",
     TOPIC_RECREATED: (
         "the topic was deleted and created again while it was being copied, so that the position "

@@ -33,6 +33,8 @@ IDS_VERSION = 13
 FINAL_SESSION_EPOCH = -1
 _BODY = struct.Struct(">ihi")
 _PARTITION = struct.Struct(">ihqqq")
+_DIVERGING = struct.Struct(">iq")
+_DIVERGING_TAG = 0
 _ABORTED = struct.Struct(">qq")
 _EMPTY = memoryview(b"")
 
@@ -59,6 +61,7 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...]
     records: memoryview
+    diverging_end: int = -1  # where the log parts from what was read before; -1: it does not
 
 
 class FetchResponse(NamedTuple):
@@ -76,23 +79,26 @@ def fetch_request(
     max_wait_ms: int,
     max_bytes: int,
     session: tuple[int, int],
-    wanted: Mapping[TopicPartition, tuple[int, int]] = MappingProxyType({}),
+    wanted: Mapping[TopicPartition, tuple[int, int, int]] = MappingProxyType({}),
     forgotten: Iterable[TopicPartition] = (),
     topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
 ) -> Any:
-    """A fetch request: `wanted` gives offset and leader epoch of partitions that changed."""
+    """A fetch request for partitions that changed.
+
+    `wanted` gives offset, leader epoch and the epoch of the last record batch read before.
+    """
 
     def named(topic: str) -> dict[str, Any]:
         return {"topic_id": topic_ids[topic]} if version >= IDS_VERSION else {"topic": topic}
 
     topics: dict[str, list[Any]] = {}
-    for tp, (offset, leader_epoch) in wanted.items():
+    for tp, (offset, leader_epoch, last_epoch) in wanted.items():
         topics.setdefault(tp.topic, []).append(
             FetchRequest.FetchTopic.FetchPartition(
                 partition=tp.partition,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
-                last_fetched_epoch=-1,
+                last_fetched_epoch=last_epoch,
                 log_start_offset=-1,
                 partition_max_bytes=limits.max_partition_bytes,
             )
@@ -157,9 +163,24 @@ def _partition(
     if size > 1:
         records = frame[position : position + size - 1]
         position += size - 1
-    position = _skip_tags(frame, position)
-    data = PartitionData(topic, index, error, high, stable, log_start, tuple(aborted), records)
+    diverging_end, position = _diverging_end(frame, position)
+    data = PartitionData(
+        topic, index, error, high, stable, log_start, tuple(aborted), records, diverging_end
+    )
     return data, position
+
+
+def _diverging_end(frame: memoryview, position: int) -> tuple[int, int]:
+    """The end offset in the tagged field 0 (epoch i32, end offset i64), if it is there."""
+    diverging = -1
+    count, position = _uvarint(frame, position)
+    for _ in range(count):
+        tag, position = _uvarint(frame, position)
+        size, position = _uvarint(frame, position)
+        if tag == _DIVERGING_TAG:
+            _epoch, diverging = _DIVERGING.unpack_from(frame, position)
+        position += size
+    return diverging, position
 
 
 def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:

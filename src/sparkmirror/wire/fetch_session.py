@@ -14,6 +14,8 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Leader
 
+UNKNOWN_EPOCH = -1
+
 
 class SourcePartition:
     """Where reading one partition stands."""
@@ -22,6 +24,7 @@ class SourcePartition:
         "backoff",
         "end_offset",
         "is_at_end",
+        "last_epoch",
         "leader",
         "log_start",
         "position",
@@ -40,11 +43,15 @@ class SourcePartition:
         *,
         stop_at: int | None = None,
         topic_id: uuid.UUID | None = None,
+        last_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
         self.tp = tp
         self.position = position
         self.stop_at = stop_at
         self.topic_id = topic_id  # as planned: another id means a recreated topic
+        # The leader epoch of the last record batch that was read: the broker compares it with its
+        # own history, so that a log that was truncated and grew again is noticed.
+        self.last_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
         self.log_start = -1
         self.is_at_end = False  # everything had been read when the last answer came

@@ -9,7 +9,7 @@ enough waiting to be written is left out until it has drained. Owned by the loop
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
@@ -29,9 +29,9 @@ from sparkmirror.wire.fetch_protocol import (
     fetch_request,
     parse_response,
 )
-from sparkmirror.wire.fetch_session import FetchSession, SourcePartition
+from sparkmirror.wire.fetch_session import UNKNOWN_EPOCH, FetchSession, SourcePartition
 from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.outgoing import Admitted, admit
+from sparkmirror.wire.outgoing import AbortedTransaction
 
 _HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
 _SMALLEST_FETCH = 1 << 20
@@ -41,8 +41,17 @@ _SESSION_EPOCH_MASK = 0x7FFFFFFF
 class FetchSink(Protocol):
     """Who takes what was read."""
 
-    def admitted(self, part: SourcePartition, batches: Admitted, buffer: Buffer) -> None:
-        """Record batches of one partition, in order; pin the buffer for each that is kept."""
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: Buffer,
+    ) -> int:
+        """Record batches of one partition, in order; returns the position after them.
+
+        Whoever keeps one pins the buffer. Raises CorruptRecordBatchError if the first is damaged.
+        """
 
     def fetched(self) -> None:
         """One response has been handed over completely."""
@@ -55,6 +64,9 @@ class FetchSink(Protocol):
 
     def out_of_range(self, part: SourcePartition) -> None:
         """The position is outside the log; call `resume` with a new one, or never."""
+
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """The log was truncated and has grown anew from there; call `resume`, or never."""
 
 
 class Fetcher:
@@ -85,17 +97,47 @@ class Fetcher:
                 self._homeless[part.tp] = part
         self._cluster.want({tp.topic for tp in self._parts})
 
+    def read_from(self, part: SourcePartition, position: int) -> None:
+        """Begin, or go on, at this position; `pump` sends."""
+        self._turn(part, position)
+        self._parts[part.tp] = part
+        if part.is_finished:
+            self._evict(part)
+        elif part.tp in self._cluster.leaders:
+            self._find_home(part)
+        else:
+            self._homeless[part.tp] = part
+            self._cluster.want({part.tp.topic})
+
     def resume(self, part: SourcePartition, position: int) -> None:
         """Go on with a partition from a position that its leader named."""
-        part.position = position
+        self._turn(part, position)
         self._find_home(part)
         self.pump()
+
+    def pause(self, part: SourcePartition) -> None:
+        """Read nothing of this partition until `read_from`."""
+        self._evict(part)
+        self._homeless.pop(part.tp, None)
 
     def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
         """Read on from an earlier position, or the same, after a pause."""
         self._evict(part)
-        part.position = position
+        self._turn(part, position)
         self._loop.call_later(pause, lambda: self._return(part))
+
+    def forget(self, part: SourcePartition) -> None:
+        """Read this partition no more."""
+        self._evict(part)
+        self._parts.pop(part.tp, None)
+        self._homeless.pop(part.tp, None)
+
+    @staticmethod
+    def _turn(part: SourcePartition, position: int) -> None:
+        if position != part.position:
+            part.last_epoch = UNKNOWN_EPOCH
+        part.position = position
+        part.is_at_end = False
 
     def drained(self, part: SourcePartition) -> None:
         """The target acknowledged some of what was queued."""
@@ -188,7 +230,11 @@ class Fetcher:
             max_bytes=wanted,
             session=(session.id, session.session_epoch),
             wanted={
-                tp: (part.position, part.leader.leader_epoch if part.leader else -1)
+                tp: (
+                    part.position,
+                    part.leader.leader_epoch if part.leader else -1,
+                    part.last_epoch,
+                )
                 for tp, part in changed.items()
             },
             forgotten=() if full else forgotten,
@@ -259,20 +305,24 @@ class Fetcher:
         if data.error:
             self._complain(part, data.error)
             return
+        if data.diverging_end >= 0:
+            self._evict(part)
+            part.trouble = error_codes.SOURCE_TRUNCATED
+            self._sink.diverged(part, data.diverging_end)
+            return
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
         part.log_start = data.log_start_offset
         if data.records:
+            aborted = data.aborted if self._limits.read_committed else ()
             try:
-                batches = admit(
-                    data.records, part.position, data.aborted if self._limits.read_committed else ()
-                )
+                part.position = self._sink.received(part, data.records, aborted, buffer)
             except CorruptRecordBatchError as error:
                 self._complain(part, error_codes.CORRUPT_SOURCE, str(error))
                 return
-            part.position = batches.position
+            if part.session is not session:
+                return  # whoever took it has turned to another position
             session.changed[part.tp] = part
-            self._sink.admitted(part, batches, buffer)
             if part.queued_bytes >= self._enough:
                 session.held_back.add(part.tp)
                 session.leave(part)
@@ -301,7 +351,7 @@ class Fetcher:
         self._loop.call_later(pause, lambda: self._return(part))
 
     def _return(self, part: SourcePartition) -> None:
-        if not self._closing and part.session is None:
+        if not self._closing and part.session is None and self._parts.get(part.tp) is part:
             self._homeless[part.tp] = part
             self._cluster.refresh()
 

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.merge import MERGED_BYTES, TINY_BYTES, TINY_RECORDS, Joint
 from sparkmirror.wire.record_batch import RecordBatch, split
-from sparkmirror.wire.reframe import Run, needs_reframe, reframe
+from sparkmirror.wire.reframe import Run, cut, needs_reframe, reframe
+
+_PAIR = 2  # fewer cannot be joined
 
 
 class Outgoing:
@@ -27,6 +32,7 @@ class Outgoing:
         "runs",
         "sequence",
         "size",
+        "source_size",
         "view",
     )
 
@@ -38,10 +44,12 @@ class Outgoing:
         max_timestamp: int,
         runs: tuple[Run, ...],
         *,
+        source_size: int | None = None,
         has_own_bytes: bool = True,
     ) -> None:
         self.view = view
         self.size = len(view)
+        self.source_size = self.size if source_size is None else source_size  # as it was fetched
         self.count = count
         self.next_position = next_position  # the source offset after this record batch
         self.max_timestamp = max_timestamp
@@ -53,10 +61,12 @@ class Outgoing:
         self.is_acked = False
         self.is_fresh = False  # arrived while everything before it had been read
 
-    def lie_in(self, buffer: Buffer, budget: Budget) -> None:
+    def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:
         """Pin the buffer that holds the bytes: the response's, or one of its own size."""
-        self.buffer = Buffer(budget, self.size) if self.has_own_bytes else buffer
-        self.buffer.retain()
+        if self.has_own_bytes or buffer is None:
+            buffer = Buffer(budget, self.size)
+        self.buffer = buffer
+        buffer.retain()
 
     def detach(self, budget: Budget) -> None:
         """Move into bytes of its own, so that a stuck partition does not pin its neighbours'."""
@@ -89,46 +99,212 @@ class Admitted(NamedTuple):
     outgoing: list[Outgoing]
     position: int
     aborted_records: int
+    leader_epoch: int = -1  # of the last record batch that was looked at
+
+
+class _Passage:
+    """What a fetch response lets through, in order; tiny neighbours become one."""
+
+    __slots__ = ("_alone", "_codec", "_joint", "_limit", "_next_position", "_source_size", "passed")
+
+    def __init__(self, codec: int | None, limit: int) -> None:
+        self._codec = codec
+        self._limit = limit
+        self._joint = Joint(limit, codec)
+        self._alone: RecordBatch | None = None  # the only one in the joint, if it may pass raw
+        self._source_size = 0
+        self._next_position = 0
+        self.passed: list[Outgoing] = []
+
+    def take(self, batch: RecordBatch, position: int) -> None:
+        """Let the records from the position on through."""
+        if len(batch.view) <= TINY_BYTES and batch.count <= TINY_RECORDS:
+            if self._join(batch, position):
+                return
+            self.settle()
+            if self._join(batch, position):
+                return
+        self.settle()
+        if needs_reframe(batch, position, codec=self._codec):
+            new = reframe(batch, position, codec=self._codec)
+            if new is None:
+                return
+            out = Outgoing(
+                new.view,
+                new.records,
+                batch.next_offset,
+                batch.max_timestamp,
+                new.runs,
+                source_size=len(batch.view),
+            )
+        else:
+            out = _unchanged(batch)
+        self.passed.append(out)
+
+    def settle(self) -> None:
+        """What has been joined goes on."""
+        joint = self._joint
+        if not joint.members:
+            return
+        if joint.members == 1 and self._alone is not None:
+            self.passed.append(_unchanged(self._alone))
+        else:
+            self.passed.append(
+                Outgoing(
+                    joint.seal(),
+                    joint.count,
+                    self._next_position,
+                    joint.max_timestamp,
+                    joint.runs,
+                    source_size=self._source_size,
+                )
+            )
+        self._joint = Joint(self._limit, self._codec)
+        self._source_size = 0
+
+    def _join(self, batch: RecordBatch, position: int) -> bool:
+        joint = self._joint
+        if not joint.members:
+            is_whole = not needs_reframe(batch, position, codec=self._codec)
+            self._alone = batch if is_whole else None
+        if not joint.take(batch, position):
+            return False
+        self._source_size += len(batch.view)
+        self._next_position = batch.next_offset
+        return True
 
 
 def admit(
-    records: memoryview, position: int, aborted: Sequence[AbortedTransaction] = ()
+    records: memoryview,
+    position: int,
+    aborted: Sequence[AbortedTransaction] = (),
+    *,
+    codec: int | None = None,
+    merged_bytes: int = MERGED_BYTES,
 ) -> Admitted:
-    """Decide about each record batch: skip, send as it is, or reframe.
+    """Decide about each record batch: skip, send as it is, join with its neighbours, or reframe.
 
     Control batches, empty batches (compaction leaves them) and aborted transactions only advance
     the position. The list of aborted transactions belongs to this one response.
+    With a `codec`, everything is compressed with it. None joined is larger than `merged_bytes`.
     Raises CorruptRecordBatchError if the first wanted one is damaged; those before a damaged one
     go on, and the next fetch begins with it.
     """
     began = position
-    outgoing: list[Outgoing] = []
+    passage = _Passage(codec, merged_bytes)
     aborting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     aborted_producers: set[int] = set()
     aborted_records = 0
-    batches = split(records)
-    while True:
-        try:
-            batch = next(batches, None)
-            if batch is None:
-                break
-            batch.verify()  # first: every decision below believes the header
+    lowest, leader_epoch = 0, -1
+    try:
+        for batch in split(records):
+            batch.verify(lowest)  # first: every decision below believes the header
             following = batch.next_offset
-            out = None
-            if following > position and _is_wanted(batch, aborting, aborted_producers):
-                out = _outgoing(batch, position)
-        except CorruptRecordBatchError:
-            if position == began:
-                raise
+            if following <= position:
+                continue
+            if _is_wanted(batch, aborting, aborted_producers):
+                passage.take(batch, position)
+            elif batch.is_transactional and not batch.is_control:
+                aborted_records += batch.count
+            position = lowest = following
+            leader_epoch = batch.leader_epoch
+    except CorruptRecordBatchError:
+        if position == began:
+            raise
+    passage.settle()
+    return Admitted(passage.passed, position, aborted_records, leader_epoch)
+
+
+def join(
+    pending: deque[Outgoing], limit: int, budget: Budget, *, tiny_bytes: int = TINY_BYTES
+) -> None:
+    """Make one of the tiny record batches at the head of a queue, if none was ever sent.
+
+    No larger than `limit`. Those joined let go of their buffers; the new one lies in its own.
+    """
+    if len(pending) < _PAIR or pending[1].size > tiny_bytes:
+        return
+    joint = Joint(limit)
+    joined: list[Outgoing] = []
+    for out in pending:
+        if out.sequence >= 0 or out.size > tiny_bytes:
             break
-        if following <= position:
-            continue
-        if out is not None:
-            outgoing.append(out)
-        elif batch.is_transactional and not batch.is_control:
-            aborted_records += batch.count
-        position = following
-    return Admitted(outgoing, position, aborted_records)
+        batch = RecordBatch(out.view)
+        try:
+            if not joint.take(batch, batch.base_offset, out.runs):
+                break
+        except CorruptRecordBatchError:
+            break  # the target decides about it
+        joined.append(out)
+    if len(joined) < _PAIR:
+        return
+    new = Outgoing(
+        joint.seal(),
+        joint.count,
+        joined[-1].next_position,
+        joint.max_timestamp,
+        joint.runs,
+        source_size=sum(out.source_size for out in joined),
+    )
+    new.is_fresh = all(out.is_fresh for out in joined)
+    for out in joined:
+        pending.popleft()
+        out.let_go()
+    new.lie_in(None, budget)
+    pending.appendleft(new)
+
+
+def split_outgoing(
+    out: Outgoing, budget: Budget, cuts: Sequence[int] | None = None
+) -> list[Outgoing]:
+    """A record batch in pieces, cut before the records of these numbers (default: in halves).
+
+    The pieces replace it: it lets go of its buffer, they lie in their own, none has been sent.
+    """
+    middle = cuts if cuts is not None else (out.count // 2,) if out.count > 1 else ()
+    bounds = (0, *middle, out.count)
+    pieces: list[Outgoing] = []
+    for view, (first, last) in zip(cut(out.view, middle), pairwise(bounds), strict=True):
+        runs = _part(out.runs, first, last)
+        is_last = last == out.count
+        share = out.source_size * last // out.count - out.source_size * first // out.count
+        piece = Outgoing(
+            view,
+            last - first,
+            out.next_position if is_last else runs[-1].first + runs[-1].length,
+            RecordBatch(view).max_timestamp,
+            runs,
+            source_size=share,
+        )
+        piece.is_fresh = out.is_fresh
+        pieces.append(piece)
+    out.let_go()
+    for piece in pieces:
+        piece.lie_in(None, budget)
+    return pieces
+
+
+def _part(runs: tuple[Run, ...], first: int, last: int) -> tuple[Run, ...]:
+    """The runs of the records of these numbers."""
+    found: list[Run] = []
+    number = 0
+    for run in runs:
+        low, high = max(first, number), min(last, number + run.length)
+        if low < high:
+            found.append(Run(run.first + low - number, high - low))
+        number += run.length
+    return tuple(found)
+
+
+def _unchanged(batch: RecordBatch) -> Outgoing:
+    return Outgoing(
+        batch.view,
+        batch.count,
+        batch.next_offset,
+        batch.max_timestamp,
+        (Run(batch.base_offset, batch.count),),
+        has_own_bytes=False,
+    )
 
 
 def _is_wanted(
@@ -145,20 +321,3 @@ def _is_wanted(
     if not batch.count:
         return False
     return not (batch.is_transactional and batch.producer_id in aborted_producers)
-
-
-def _outgoing(batch: RecordBatch, position: int) -> Outgoing | None:
-    if not needs_reframe(batch, position):
-        runs = (Run(batch.base_offset, batch.count),)
-        return Outgoing(
-            batch.view,
-            batch.count,
-            batch.next_offset,
-            batch.max_timestamp,
-            runs,
-            has_own_bytes=False,
-        )
-    new = reframe(batch, position)
-    if new is None:
-        return None
-    return Outgoing(new.view, new.records, batch.next_offset, batch.max_timestamp, new.runs)

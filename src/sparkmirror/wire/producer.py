@@ -29,7 +29,6 @@ from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
-from sparkmirror.wire.producer_id import ask_producer_id
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 
 NO_PRODUCER = -1
@@ -60,6 +59,7 @@ class TargetPartition:
         "pending",
         "producer_epoch",
         "producer_id",
+        "refused",
         "tp",
         "unanswered",
         "waiting_since",
@@ -87,6 +87,7 @@ class TargetPartition:
         self.line: deque[TargetPartition] | None = None  # the queue it stands in
         self.failure = error_codes.NONE
         self.failure_text = ""
+        self.refused: Outgoing | None = None  # the record batch that the failure is about
         self.out_of_order_twice = False
         self.backoff = Backoff()
         self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
@@ -114,6 +115,14 @@ class ProduceSink(Protocol):
 
         Returns whether that is possible; everything queued has then been dropped.
         """
+
+    def refused(
+        self, part: TargetPartition, out: Outgoing, code: int, text: str
+    ) -> list[Outgoing] | None:
+        """The target will never take this record batch: what to send instead; None: nothing yet."""
+
+    def sequence_lost(self, part: TargetPartition, pause: float) -> None:
+        """The broker expects another sequence: everything queued has been dropped."""
 
     def produce_recovered(self, part: TargetPartition) -> None:
         """A partition in trouble can be written again."""
@@ -285,6 +294,8 @@ class Producer:
             if one.error_code in (error_codes.NONE, error_codes.DUPLICATE_SEQUENCE_NUMBER):
                 self._succeed(part, out, one.base_offset)
             else:
+                if not part.failure:
+                    part.refused = out
                 self._fail(part, one.error_code, one.error_message or "")
                 continue
             if part.unanswered:
@@ -339,6 +350,11 @@ class Producer:
         part.window.clear()
         self._sink.produce_trouble(part, code, part.failure_text)
         remedy = error_codes.remedy(code)
+        if remedy is Remedy.REFUSED:
+            if self._replace_refused(part, code):
+                self._again(part)
+                return
+            remedy = Remedy.QUARANTINE
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
         if remedy is Remedy.QUARANTINE and self._sink.rewound(part, pause):
             self._drop(part)
@@ -346,14 +362,37 @@ class Producer:
         for out in part.pending:
             out.is_acked = False  # the broker recognises those it has
             out.detach(self._budget)
-        if remedy is Remedy.RESET_PRODUCER and part.producer_id != NO_PRODUCER:
+        if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER:
             if part.out_of_order_twice:
-                self._renew_producer(part)
+                part.out_of_order_twice = False
+                self._drop(part)
+                self._sink.sequence_lost(part, pause)
                 return
             part.out_of_order_twice = True  # resent once with the same sequences
         if remedy is Remedy.REFRESH:
             self._cluster.refresh()
         self._loop.call_later(pause, lambda: self._again(part))
+
+    def _replace_refused(self, part: TargetPartition, code: int) -> bool:
+        """Put what the sink offers in the place of a record batch that was refused.
+
+        The broker took neither it nor anything after it: their sequences are free again.
+        """
+        refused = part.refused
+        if refused is None or not part.pending or part.pending[0] is not refused:
+            return False  # one before it is unanswered: that first, then it is refused again
+        pieces = self._sink.refused(part, refused, code, part.failure_text)
+        if pieces is None:
+            return False
+        part.pending.popleft()
+        refused.let_go()
+        if refused.sequence >= 0:
+            part.next_sequence = refused.sequence
+        for out in part.pending:
+            out.sequence = -1
+            out.is_acked = False
+        part.pending.extendleft(reversed(pieces))
+        return True
 
     def _drop(self, part: TargetPartition) -> None:
         """Forget what was refused: the broker took none of it, so its sequence is free again."""
@@ -364,37 +403,16 @@ class Producer:
             out.let_go()
         part.pending.clear()
         part.failure = error_codes.NONE
+        part.refused = None
 
     def _again(self, part: TargetPartition) -> None:
         if self._closing:
             return
         part.failure = error_codes.NONE
+        part.refused = None
         if part.pending and part.line is None:
             self._line_up(part)
         self.pump()
-
-    # --- producer ids
-
-    def _renew_producer(self, part: TargetPartition) -> None:
-        """Our sequence no longer fits what the broker remembers: go on as a new producer."""
-
-        def renewed(producer_id: int, producer_epoch: int) -> None:
-            part.producer_id, part.producer_epoch, part.next_sequence = (
-                producer_id,
-                producer_epoch,
-                0,
-            )
-            for out in part.pending:
-                out.sequence = -1
-            part.out_of_order_twice = False
-            part.is_introduced = False
-            self._again(part)
-
-        def failed(code: int) -> None:
-            self._sink.produce_trouble(part, code, "no new producer id")
-            self._loop.call_later(part.backoff.next_pause(), lambda: self._renew_producer(part))
-
-        ask_producer_id(self._cluster, renewed, failed)
 
     def close(self) -> None:
         """Send nothing more."""

@@ -63,6 +63,7 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 MAGIC = 2
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap from 2^31 - 1 to 0
+_MARKER = struct.Struct(">h")
 _ABORT_MARKER = 0
 
 
@@ -84,21 +85,24 @@ class RecordBatch:
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
-        (
-            self.base_offset,
-            _length,
-            self.leader_epoch,
-            magic,
-            self.crc,
-            self.attributes,
-            self.last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            _producer_epoch,
-            _base_sequence,
-            self.count,
-        ) = HEADER.unpack_from(view)
+        try:
+            (
+                self.base_offset,
+                _length,
+                self.leader_epoch,
+                magic,
+                self.crc,
+                self.attributes,
+                self.last_offset_delta,
+                self.base_timestamp,
+                self.max_timestamp,
+                self.producer_id,
+                _producer_epoch,
+                _base_sequence,
+                self.count,
+            ) = HEADER.unpack_from(view)
+        except struct.error as error:
+            raise CorruptRecordBatchError("a record batch is shorter than its header") from error
         if magic != MAGIC:
             raise CorruptRecordBatchError(
                 f"the record batch at offset {self.base_offset} has format version {magic}; "
@@ -125,11 +129,24 @@ class RecordBatch:
         """Compaction removed records, so that offsets inside are no longer contiguous."""
         return bool(self.last_offset_delta + 1 != self.count)
 
-    def verify(self) -> None:
-        """Raise if the bytes are not those the source's producer sealed with its CRC."""
+    def verify(self, lowest: int = 0) -> None:
+        """Raise if the bytes are not those the source's producer sealed with its CRC.
+
+        The base offset is not under the CRC; all that is known is that it is not below `lowest`.
+        """
         if crc32c(self.view[CRC_START:]) != self.crc:
             raise CorruptRecordBatchError(
                 f"the record batch at offset {self.base_offset} does not match its CRC"
+            )
+        if not 0 <= self.count <= self.last_offset_delta + 1 > 0:
+            raise CorruptRecordBatchError(
+                f"the record batch at offset {self.base_offset} claims {self.count} records in "
+                f"{self.last_offset_delta + 1} offsets"
+            )
+        if self.base_offset < lowest:
+            raise CorruptRecordBatchError(
+                f"a record batch claims offset {self.base_offset} where {lowest} is the lowest "
+                "that can be"
             )
 
     def is_abort_marker(self) -> bool:
@@ -138,10 +155,15 @@ class RecordBatch:
         # length, attributes, timestamp delta, offset delta, key length: one byte each but the
         # timestamp delta, which is a varint; then the key: version i16, type i16.
         position = 2
-        while records[position] & 0x80:
-            position += 1
-        position += 3
-        return int.from_bytes(records[position + 2 : position + 4], "big") == _ABORT_MARKER
+        try:
+            while records[position] & 0x80:
+                position += 1
+            (marker,) = _MARKER.unpack_from(records, position + 5)
+        except (IndexError, struct.error) as error:
+            raise CorruptRecordBatchError(
+                f"the transaction marker at offset {self.base_offset} is cut off"
+            ) from error
+        return bool(marker == _ABORT_MARKER)
 
 
 def split(records: memoryview) -> Iterator[RecordBatch]:

@@ -179,6 +179,7 @@ def test_client_keys_with_a_meaning_are_mapped() -> None:
         "b.producer.request.timeout.ms=9000",
         "b.producer.send.buffer.bytes=2000",
         "a->b.producer.override.max.in.flight.requests.per.connection=2",
+        "a->b.producer.override.compression.type=zstd",
     )
     assert found.fetch == FetchSettings(
         auto_offset_reset="none",
@@ -191,10 +192,34 @@ def test_client_keys_with_a_meaning_are_mapped() -> None:
     assert found.consumer.receive_buffer_bytes == 1000
     assert found.source_admin.connect_timeout_seconds == 2.5
     assert found.produce == ProduceSettings(
-        acks=1, request_timeout_ms=9000, max_request_bytes=77, max_in_flight=2
+        acks=1,
+        request_timeout_ms=9000,
+        max_request_bytes=77,
+        max_in_flight=2,
+        compression="zstd",
     )
     assert found.producer.request_timeout_seconds == 9
     assert found.producer.send_buffer_bytes == 2000
+
+
+@pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("prefix", ["b.producer.", "a->b.producer.override."])
+def test_the_users_codec_is_taken_from_either_place(prefix: str, name: str) -> None:
+    """The worker's line, and the connector's override of it."""
+    assert settings(f"{prefix}compression.type={name}").produce.compression == name
+
+
+def test_compression_is_kept_unless_a_codec_is_named() -> None:
+    """Unset, or the word of a topic's compression.type."""
+    assert settings().produce.compression is None
+    assert settings("b.producer.compression.type=producer").produce.compression is None
+
+
+def test_an_unknown_codec_is_refused_by_name() -> None:
+    """A misspelt codec does not quietly mean none."""
+    (error,) = errors("b.producer.compression.type=lzop")
+    assert "b.producer.compression.type" in error
+    assert "zstd" in error
 
 
 def test_client_ids_are_mm2s() -> None:

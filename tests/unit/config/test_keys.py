@@ -96,6 +96,7 @@ def test_the_defaults_that_differ_are_these() -> None:
         "isolation.level",
         "max.request.size",
         "max.in.flight.requests.per.connection",
+        "compression.type",
     }
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.source_offsets import SourceOffset, SourcePartition
+from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
 from sparkmirror.model import TopicPartition
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=80)
@@ -21,10 +21,10 @@ def test_a_key_comes_back(partition: SourcePartition) -> None:
     assert SourcePartition.from_key(partition.key()) == partition
 
 
-@given(st.builds(SourceOffset, st.integers(-1), st.none() | st.integers(0)))
-def test_a_value_comes_back(offset: SourceOffset) -> None:
+@given(st.builds(StoredPosition, st.integers(-1), st.none() | st.integers(0)))
+def test_a_value_comes_back(offset: StoredPosition) -> None:
     """Decoding undoes encoding, with and without a downstream offset."""
-    assert SourceOffset.from_value(offset.value()) == offset
+    assert StoredPosition.from_value(offset.value()) == offset
 
 
 def test_other_alphabets_are_written_as_they_are() -> None:
@@ -59,17 +59,17 @@ def test_a_key_that_java_would_not_find_is_not_ours(key: bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (b'{"offset":41}', SourceOffset(41)),
-        (b'{"offset":41,"downstream":777}', SourceOffset(41, 777)),
-        (b'{"downstream":777,"offset":41}', SourceOffset(41, 777)),
-        (b'{ "offset": 41, "someday": {"a": [1]} }', SourceOffset(41)),
-        (b'{"offset":41,"downstream":null}', SourceOffset(41)),
-        (b'{"offset":41,"downstream":"soon"}', SourceOffset(41)),
+        (b'{"offset":41}', StoredPosition(41)),
+        (b'{"offset":41,"downstream":777}', StoredPosition(41, 777)),
+        (b'{"downstream":777,"offset":41}', StoredPosition(41, 777)),
+        (b'{ "offset": 41, "someday": {"a": [1]} }', StoredPosition(41)),
+        (b'{"offset":41,"downstream":null}', StoredPosition(41)),
+        (b'{"offset":41,"downstream":"soon"}', StoredPosition(41)),
     ],
 )
-def test_a_value_with_other_fields_is_understood(value: bytes, expected: SourceOffset) -> None:
+def test_a_value_with_other_fields_is_understood(value: bytes, expected: StoredPosition) -> None:
     """Only the offset must be there; what else a value holds may change."""
-    assert SourceOffset.from_value(value) == expected
+    assert StoredPosition.from_value(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_a_value_with_other_fields_is_understood(value: bytes, expected: SourceO
 def test_a_value_without_an_offset_is_an_error(value: bytes) -> None:
     """A position that cannot be read is not taken for none, which would copy everything again."""
     with pytest.raises(WireError, match="A stored offset"):
-        SourceOffset.from_value(value)
+        StoredPosition.from_value(value)

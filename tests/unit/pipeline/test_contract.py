@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
+    OtherWriter,
     PartitionProgress,
     PartitionStart,
-    ProducerState,
     Progress,
     Receipt,
     Split,
@@ -45,8 +46,9 @@ def test_a_split_arrives_as_it_was_sent() -> None:
         3,
         (
             PartitionStart(
-                "t", 7, "a.t", 2**40, 2**41, is_stored=False, stop_at=2**42, topic_id="x",
-                producer=ProducerState(2**50, 12, 2**31 - 1),
+                "t", 7, "a.t", 2**40, 2**41, stop_at=2**42, topic_id="x",
+                target_topic_id="y", producer=ProducerState(2**50, 12, 2**31 - 1),
+                leader_epoch=9, is_handed_over=True,
             ),
             PartitionStart("größe", 0, "a.größe", 0),
         ),
@@ -65,13 +67,14 @@ def test_progress_arrives_as_it_was_sent() -> None:
     progress = Progress(
         split=1,
         attempt=2,
-        partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble"),),
+        partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble", 11, 12),),
         latency=((3, 4), (5, 6)),
         held_bytes=1,
         oldest_unacked_seconds=2.5,
         cpu_seconds=3.5,
         notices=("gap: a", "b"),
         trouble="cluster",
+        other_writers=(OtherWriter("a.t", 0, 77),),
     )
 
     assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress

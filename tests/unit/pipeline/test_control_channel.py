@@ -15,10 +15,10 @@ import pytest
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
+from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
-    ProducerState,
     Progress,
     Split,
     TaskSettings,
@@ -55,8 +55,8 @@ SETTINGS = TaskSettings(
 SPLIT = Split(
     4,
     (
-        PartitionStart("t", 0, "a.t", 10, producer=ProducerState(5, 0, 7)),
-        PartitionStart("t", 1, "a.t", 20, producer=ProducerState(5, 0, 9)),
+        PartitionStart("t", 0, "a.t", 10, producer=ProducerState(5, 0, 7), is_handed_over=True),
+        PartitionStart("t", 1, "a.t", 20, producer=ProducerState(5, 0, 9), is_handed_over=True),
     ),
 )
 REFUSED = (OSError, WireError)
@@ -107,7 +107,7 @@ def join() -> Iterator[Callable[[Invitation], ControlClient]]:
 
 def progress(position: int, records: int = 1) -> Progress:
     """A report about the first partition."""
-    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "")
+    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "", 12, 3)
     return Progress(SPLIT.index, 1, (row,), ((3, 1),), 0, 0.0, 0.1, ())
 
 
@@ -222,7 +222,7 @@ def test_a_task_that_comes_after_the_end_is_told_at_once(
 def test_a_second_attempt_goes_on_from_the_reported_positions(
     epoch: Epoch, join: Callable[[Invitation], ControlClient]
 ) -> None:
-    """With a fresh producer, since the sequence is not known; the first attempt is told to end."""
+    """And compares, since more may have landed; the first attempt is told to end."""
     first = join(epoch.invitation)
     first.report(progress(15))
     eventually(lambda: epoch.reports, 5, "the report")
@@ -230,8 +230,15 @@ def test_a_second_attempt_goes_on_from_the_reported_positions(
     second = join(epoch.invitation)
 
     assert second.split.partitions == (
-        replace(SPLIT.partitions[0], position=15, downstream=115, producer=ProducerState()),
-        replace(SPLIT.partitions[1], producer=ProducerState()),
+        replace(
+            SPLIT.partitions[0],
+            position=15,
+            downstream=115,
+            producer=ProducerState(5, 0, 12),
+            leader_epoch=3,
+            is_handed_over=False,
+        ),
+        replace(SPLIT.partitions[1], is_handed_over=False),
     )
     eventually(lambda: first.end_requested, 5, "the first attempt ends")
     assert not second.end_requested

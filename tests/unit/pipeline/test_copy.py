@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
-from sparkmirror.model import TopicPartition
+from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline import copy
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
@@ -60,11 +60,13 @@ class Bench:
             lease_seconds=5.0,
             gap_policy=gap_policy,
         )
-        split = Split(0, (PartitionStart("t", 0, "a.t", 10),))
+        start = PartitionStart(
+            "t", 0, "a.t", 10, producer=ProducerState(5, 0, 0), is_handed_over=True
+        )
+        split = Split(0, (start,))
         self.task = copy.CopyTask(split, settings, self.control, self.loop)  # type: ignore[arg-type]
         (self.part,) = self.task._parts
-        self.task._get_producer_id()
-        self.written().reply(SimpleNamespace(error_code=0, producer_id=5, producer_epoch=0))
+        self.task._begin()
         self.source.learn()
 
     def asked(self) -> Request:

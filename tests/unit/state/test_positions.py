@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.positions import (
     PositionRecord,
-    StoredPosition,
     position_record,
     positions_from,
 )

@@ -83,7 +83,7 @@ def test_a_batch_without_wanted_records_only_advances_the_position() -> None:
     """The records at the end of the batch were compacted away."""
     admitted = admit(response(encode(numbered(0, 3), last_offset=9)), 6)
 
-    assert admitted == Admitted([], 10, 0)
+    assert admitted == Admitted([], 10, 0, leader_epoch=7)
 
 
 def test_markers_only_advance_the_position() -> None:

@@ -6,8 +6,6 @@ Requests are answered by hand or by `Log`, which refuses and recognises as a bro
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from sparkmirror.wire import error_codes
@@ -302,45 +300,54 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     assert bench.sink.recoveries == 1
 
 
-def test_out_of_order_twice_means_a_new_producer_id_from_sequence_zero() -> None:
-    """The log was emptied or truncated: the same batches go out under another id, in order."""
+def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:
+    """The broker expects another sequence: resent once, then dropped, until somebody has looked."""
     bench = Bench()
     bench.parts[TP].next_sequence = 70
     bench.offer(1, 2)
     bench.producer.pump()
     for _ in range(2):
         assert sequences(bench.broker()) == [70, 71]
+        assert not bench.sink.lost
         for request in [bench.broker().waiting.popleft() for _ in range(2)]:
             request.produced({TP: (OUT_OF_ORDER, -1)})
         bench.loop.advance(0.5)
-    asked = bench.broker().waiting.popleft()
-    assert not bench.broker().waiting, "nothing is sent before the new id is known"
 
-    asked.reply(SimpleNamespace(error_code=0, producer_id=99, producer_epoch=4))
-
-    for sequence in (0, 1):
-        (request,) = bench.broker().waiting
-        head = header(request.batches[TP])
-        assert (head.producer_id, head.producer_epoch, head.base_sequence) == (99, 4, sequence)
-        bench.serve(bench.broker().waiting.popleft())
-    bench.check_all_copied_once()
+    assert bench.sink.lost == [TP]
+    assert bench.parts[TP].is_idle
+    bench.loop.advance(60)
+    assert not bench.broker().waiting, "nothing is sent by itself"
 
 
-def test_a_new_producer_id_is_asked_for_until_it_comes() -> None:
-    """The coordinator is loading, then the connection breaks, then it answers."""
+def test_pieces_take_the_place_and_the_sequences_of_what_was_refused() -> None:
+    """The first of three is too large: nothing of the three landed, all get new sequences."""
     bench = Bench()
-    bench.offer(1)
+    bench.offer(4, 2, 2)
     bench.producer.pump()
-    for _ in range(2):
-        bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
-        bench.loop.advance(0.5)
-    bench.broker().waiting.popleft().reply(SimpleNamespace(error_code=14))
-    bench.loop.advance(2)
-    bench.broker().lose()
-    bench.loop.advance(5)
+    assert sequences(bench.broker()) == [0, 4, 6]
+    bench.sink.pieces = [bench.batch(1), bench.batch(1)]
 
+    first, second, third = [bench.broker().waiting.popleft() for _ in range(3)]
+    first.produced({TP: (TOO_LARGE, -1)})
+    second.produced({TP: (OUT_OF_ORDER, -1)})
+    assert not bench.broker().waiting, "all answers first"
+    third.produced({TP: (OUT_OF_ORDER, -1)})
+
+    assert sequences(bench.broker()) == [0, 1, 2, 4]
     bench.settle()
-    bench.check_all_copied_once()
+    assert bench.parts[TP].next_sequence == 6
+
+
+def test_what_is_refused_and_cannot_be_replaced_is_quarantined() -> None:
+    """Nothing to send instead: the partition is read again much later."""
+    bench = Bench()
+    bench.sink.can_rewind = True
+    bench.offer(4)
+    bench.producer.pump()
+    bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
+
+    assert bench.sink.rewinds == 1
+    assert bench.parts[TP].is_idle
 
 
 def test_one_out_of_order_answer_keeps_the_producer_id() -> None:

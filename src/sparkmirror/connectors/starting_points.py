@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each topic partition of a flow begins: a complete pair, stored before anything is written.
+
+A pair says which source offset comes next, behind which target offset, and with which sequence
+of the flow's producer. As every partition has one in Kafka before a task may write to it, whoever
+comes after a crash knows what to compare, and recognises what the dead one wrote. Positions that
+Java MirrorMaker 2 wrote have only the source offset: they are completed by what the target says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.model import NO_PRODUCER, TopicPartition
+from sparkmirror.pipeline.contract import PartitionStart
+from sparkmirror.pipeline.epochs import Standing
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.state.offsets import OffsetStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A complete pair, and whether the last task ended cleanly there."""
+
+    stored: StoredPosition
+    is_handed_over: bool = False
+
+
+class StartingPoints:
+    """The pairs of one flow, kept from epoch to epoch."""
+
+    def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._status = status
+        self._store = OffsetStore(
+            settings.target_admin,
+            settings.internal_topics.offsets,
+            connector=settings.source.name,
+            source_alias=settings.flow.source,
+        )
+        self._pairs: dict[TopicPartition, _Known] = {}
+        self._incomplete: dict[TopicPartition, StoredPosition] = {}
+        self._producer = NO_PRODUCER
+        self.offsets_partitions = 0
+
+    def read(self) -> bool:
+        """Read what is stored; true, for `_until_it_works`."""
+        stored = self._store.read()
+        self.offsets_partitions = stored.partitions
+        for tp, position in stored.positions.items():
+            if position.producer is None:
+                self._incomplete[tp] = position
+            else:
+                self._pairs[tp] = _Known(position)
+                if position.producer.producer_id > self._producer.producer_id:
+                    self._producer = replace(position.producer, next_sequence=0)
+        return True
+
+    def take(self, standings: Mapping[TopicPartition, Standing]) -> None:
+        """Remember where an epoch left its partitions."""
+        for tp, standing in standings.items():
+            before = self._pairs[tp].stored
+            self._pairs[tp] = _Known(
+                replace(
+                    before,
+                    offset=standing.position - 1,
+                    downstream=standing.downstream,
+                    producer=standing.producer,
+                    leader_epoch=standing.leader_epoch,
+                ),
+                standing.is_clean,
+            )
+
+    def starts(
+        self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int]
+    ) -> list[PartitionStart]:
+        """A start for every partition that can begin."""
+        self._forget_recreated_targets(mirrored)
+        self._complete([one for one in mirrored if one.source not in self._pairs])
+        starts = [
+            self._start(one, self._pairs[one.source], stop_at.get(one.source))
+            for one in mirrored
+            if one.source in self._pairs
+        ]
+        return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
+
+    @staticmethod
+    def _start(one: MirroredPartition, known: _Known, stop_at: int | None) -> PartitionStart:
+        stored = known.stored
+        downstream, producer = stored.downstream, stored.producer
+        return PartitionStart(
+            topic=one.source.topic,
+            partition=one.source.partition,
+            remote_topic=one.remote_topic,
+            position=stored.offset + 1,
+            downstream=-1 if downstream is None else downstream,
+            stop_at=stop_at,
+            topic_id=stored.source_topic or one.topic_id,
+            target_topic_id=stored.target_topic or one.target_topic_id,
+            producer=producer or NO_PRODUCER,
+            leader_epoch=stored.leader_epoch,
+            is_handed_over=known.is_handed_over,
+        )
+
+    def _forget_recreated_targets(self, mirrored: Mirrored) -> None:
+        """A remote topic with another id is another topic: its old offsets mean nothing."""
+        gone: set[str] = set()
+        for one in mirrored:
+            known = self._pairs.get(one.source)
+            if known is None or known.stored.target_topic in (None, one.target_topic_id):
+                continue
+            gone.add(one.remote_topic)
+            self._incomplete[one.source] = self._pairs.pop(one.source).stored
+        for topic in sorted(gone):
+            _log.warning(
+                f"{self._flow}: {self._flow.target}: {topic} was deleted and created again; what "
+                "had been copied before is gone from there, copying goes on where it was"
+            )
+
+    # --- completing
+
+    def _complete(self, newcomers: list[MirroredPartition]) -> None:
+        """Make and store a pair for partitions that have none."""
+        positions = {
+            one.source: self._incomplete[one.source].offset + 1
+            for one in newcomers
+            if one.source in self._incomplete
+        }
+        positions |= self._reset_positions(
+            [one.source for one in newcomers if one.source not in positions]
+        )
+        wanted = [one for one in newcomers if one.source in positions]
+        if not wanted:
+            return
+        made: dict[TopicPartition, StoredPosition] = {}
+        with ClusterAdmin(self._settings.target_admin) as admin:
+            if self._producer.producer_id < 0:
+                self._producer = admin.new_producer()
+            remote = {
+                one.source: TopicPartition(one.remote_topic, one.source.partition) for one in wanted
+            }
+            ends = admin.end_offsets(remote.values(), "read_uncommitted")
+            sequences = admin.next_sequences(ends.found, self._producer.producer_id)
+        for one in wanted:
+            target = remote[one.source]
+            error = ends.failed.get(target)
+            self._status.note(f"start {one.source}", str(error) if error else "")
+            if target in ends.found:
+                before = self._incomplete.get(one.source)
+                made[one.source] = StoredPosition(
+                    positions[one.source] - 1,
+                    ends.found[target] - 1,
+                    replace(self._producer, next_sequence=sequences.get(target, 0)),
+                    before.leader_epoch if before else -1,
+                    (before.source_topic if before else None) or one.topic_id,
+                    one.target_topic_id,
+                )
+        if ends.failed and not made:
+            raise next(iter(ends.failed.values()))
+        self._store.write(made)
+        self._tell_of_foreign_state(made)
+        for tp, stored in made.items():
+            self._incomplete.pop(tp, None)
+            self._pairs[tp] = _Known(stored)
+
+    def _tell_of_foreign_state(self, made: Iterable[TopicPartition]) -> None:
+        foreign = sum(
+            1 for tp in made if tp in self._incomplete and self._incomplete[tp].producer is None
+        )
+        if foreign:
+            _log.info(
+                f"{self._flow}: {foreign} topic partitions have positions that MirrorMaker 2 "
+                "wrote: copying goes on after the stored offsets, which is exact if it was "
+                "stopped cleanly, and exact after any crash from here on"
+            )
+
+    def _reset_positions(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin that have no stored position."""
+        if not wanted:
+            return {}
+        reset = self._settings.fetch.auto_offset_reset
+        if reset == "none":
+            for tp in wanted:
+                self._status.note(
+                    f"reset {tp}",
+                    f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is none"
+                    "; store an offset or set it to earliest or latest",
+                )
+            return {}
+        with ClusterAdmin(self._settings.source_admin) as admin:
+            if reset == "latest":
+                found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
+            else:
+                found = admin.earliest_offsets(wanted)
+        for tp in wanted:
+            error = found.failed.get(tp)
+            self._status.note(f"reset {tp}", str(error) if error else "")
+        if found.failed and not found.found:
+            raise next(iter(found.failed.values()))
+        return dict(found.found)

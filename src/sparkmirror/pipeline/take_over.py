@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Go on where a predecessor was cut off, by compare-and-append.
+
+The leaders of the target say which sequence of this flow's producer came last. If it is not the
+one of the stored pair, both sides are compared from the pair on (`comparison.py`). The successor
+keeps producer id and epoch and goes on with the next sequence, so the broker appends only if
+nothing landed since: a predecessor that wakes up is refused or recognised as a duplicate, and
+who is refused compares again. The first record batch acknowledged is read back once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.comparison import Comparison, is_behind
+from sparkmirror.pipeline.contract import OtherWriter
+from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.fetch_protocol import FetchLimits
+from sparkmirror.wire.fetch_session import SourcePartition
+from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.log_bounds import ask_log_bounds
+from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.outgoing import AbortedTransaction, Outgoing
+from sparkmirror.wire.producer_id import ask_producer_id
+from sparkmirror.wire.producer_states import ActiveProducer, ProducerStates, ask_producer_states
+from sparkmirror.wire.record_batch import HEADER_SIZE, SEQUENCE_MASK, split
+from sparkmirror.wire.records import frames
+
+_AT_ONCE = 8  # comparisons; each holds up to two fetches' worth of either side
+_READ_BYTES = 1 << 20
+_PATIENCE_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
+_LOOK_AGAIN_SECONDS = 60.0  # how often one partition is searched for other writers
+_NOT_AUTHORIZED = frozenset({29, 31})
+
+
+class Successor(Protocol):
+    """The copy task, as its take-over needs it."""
+
+    def read_source(self, parts: Iterable[CopyPartition]) -> None:
+        """Read these partitions from their position on."""
+
+    def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
+        """Source record batches that are on the target already."""
+
+    def taken_over(self, parts: Iterable[CopyPartition]) -> None:
+        """The partitions' pairs are exact: copy on from there."""
+
+    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
+        """Why a partition does not begin yet (0: it is about to)."""
+
+    def target_truncated(self, part: CopyPartition, missing: int) -> None:
+        """The target has lost acknowledged records; call `again` or never."""
+
+    def mismatch(self, part: CopyPartition, text: str) -> None:
+        """What is on the target is not what the source has: copying goes on at the pair."""
+
+    def note(self, text: str) -> None:
+        """Something that happened once and must be said."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """A stretch of the target's log that is read once, between two of our record batches."""
+
+    part: CopyPartition
+    reader: SourcePartition
+    expected: Outgoing | None  # our record batch at the end of the stretch, to be seen there
+
+
+class TakeOver:
+    """All partitions of a task that were not handed over cleanly."""
+
+    def __init__(
+        self, loop: Loop, target: Cluster, buffer_bytes: int, successor: Successor
+    ) -> None:
+        self._loop = loop
+        self._target = target
+        self._successor = successor
+        self._fetcher = Fetcher(
+            loop,
+            target,
+            FetchLimits(
+                read_committed=False,
+                max_bytes=_AT_ONCE * _READ_BYTES,
+                max_partition_bytes=_READ_BYTES,
+                max_wait_ms=100,
+                min_bytes=1,
+            ),
+            Budget(max(buffer_bytes // 4, 4 * _READ_BYTES)),
+            self,
+        )
+        self._waiting: deque[tuple[CopyPartition, int | None]] = deque()
+        self._comparing: dict[TopicPartition, CopyPartition] = {}
+        self._readers: dict[TopicPartition, SourcePartition] = {}
+        self._since: dict[TopicPartition, float] = {}
+        self._looks: dict[TopicPartition, _Look] = {}
+        self._looked: dict[TopicPartition, float] = {}
+        self._backoff = Backoff()
+        self._asking: set[TopicPartition] = set()
+        self._closing = False
+        self._is_blind = False  # no READ on the target: said once
+        self.other_writers: set[OtherWriter] = set()
+
+    # --- what the leaders remember
+
+    def begin(self, parts: Sequence[CopyPartition]) -> None:
+        """Find out where these partitions stand; `taken_over` follows for each."""
+        by_target = {part.target.tp: part for part in parts}
+        self._asking.update(by_target)
+        if any(tp not in self._target.leaders for tp in by_target):
+            self._target.want({tp.topic for tp in by_target})
+
+        def done(states: ProducerStates) -> None:
+            self._asking.difference_update(by_target)
+            if not self._closing:
+                self._decide(by_target, states)
+
+        ask_producer_states(self._target, by_target, done)
+
+    def again(self, part: CopyPartition, pause: float = 0.0) -> None:
+        """Compare anew, from the last acknowledged pair."""
+        self._loop.call_later(pause, lambda: None if self._closing else self.begin([part]))
+
+    def _decide(self, parts: dict[TopicPartition, CopyPartition], states: ProducerStates) -> None:
+        ready: list[CopyPartition] = []
+        later: list[CopyPartition] = []
+        blind: list[CopyPartition] = []
+        for tp, part in parts.items():
+            code = states.failed.get(tp, error_codes.NONE)
+            if code in _NOT_AUTHORIZED:
+                blind.append(part)
+            elif code == error_codes.UNSUPPORTED_VERSION:
+                self._compare(part, None)
+            elif code:
+                self._successor.take_over_trouble(part, code, "")
+                later.append(part)
+            elif self._is_ready(part, states.found.get(tp, ())):
+                ready.append(part)
+        if ready:
+            self._backoff.reset()
+            self._successor.taken_over(ready)
+        if blind:
+            self._go_blind(blind)
+        if later:
+            self._target.refresh()
+            self._loop.call_later(
+                self._backoff.next_pause(), lambda: None if self._closing else self.begin(later)
+            )
+        self._start_waiting()
+
+    def _is_ready(self, part: CopyPartition, producers: Sequence[ActiveProducer]) -> bool:
+        """Whether nothing was written after the pair; else sees to the partition."""
+        state = part.pair.producer
+        mine = [one for one in producers if one.producer_id == state.producer_id]
+        if not mine:
+            part.introduce(is_known=False)
+            return True
+        goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
+        if mine[0].producer_epoch != state.producer_epoch:
+            self._successor.mismatch(
+                part, f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}"
+            )
+            self._go_blind([part])
+            return False
+        part.introduce(is_known=True)
+        if goal == state.next_sequence:
+            return True
+        if is_behind(goal, state.next_sequence):
+            missing = (state.next_sequence - goal) & SEQUENCE_MASK
+            self._successor.target_truncated(part, missing)
+            return False
+        self._compare(part, goal)
+        return False
+
+    def _go_blind(self, parts: list[CopyPartition]) -> None:
+        """Nobody may look: go on at the stored position as a new producer, at least once."""
+
+        def got(producer_id: int, producer_epoch: int) -> None:
+            for part in parts:
+                part.become(producer_id, producer_epoch)
+            self._successor.taken_over(parts)
+
+        def failed(code: int) -> None:
+            for part in parts:
+                self._successor.take_over_trouble(part, code, "no producer id")
+            pause = self._backoff.next_pause()
+            self._loop.call_later(pause, lambda: None if self._closing else self._go_blind(parts))
+
+        if not self._is_blind:
+            self._is_blind = True
+            self._successor.note(
+                f"no-read: {self._target.alias}: {parts[0].target.tp.topic} cannot be read back, "
+                "so after a crash some records may be copied twice; grant READ on the remote topics"
+            )
+        ask_producer_id(self._target, got, failed)
+
+    # --- comparisons
+
+    def _compare(self, part: CopyPartition, goal: int | None) -> None:
+        self._waiting.append((part, goal))
+
+    def _start_waiting(self) -> None:
+        started: list[CopyPartition] = []
+        while self._waiting and len(self._comparing) < _AT_ONCE:
+            part, goal = self._waiting.popleft()
+            tp, pair = part.target.tp, part.pair
+            self._drop_look(tp)
+            part.comparison = Comparison(pair.producer, pair.position, pair.downstream, goal)
+            self._comparing[tp] = part
+            self._since[tp] = time.monotonic()
+            self._readers[tp] = SourcePartition(tp, pair.downstream + 1)
+            started.append(part)
+        if started:
+            self._fetcher.start(self._readers[part.target.tp] for part in started)
+            self._successor.read_source(started)
+
+    def step(self, part: CopyPartition) -> None:
+        """One side has more: compare, and end if that was all."""
+        comparison = part.comparison
+        if comparison is None:
+            return
+        done = comparison.step()
+        self._successor.compared(part, done)
+        self.other_writers.update(
+            OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
+        )
+        reader = self._readers[part.target.tp]
+        is_at_end = comparison.is_complete or (
+            comparison.has_no_goal and reader.is_at_end and comparison.waits_for_target
+        )
+        if is_at_end:
+            self._end(part)
+            part.adopt(comparison)
+            if comparison.passed_over:
+                self._successor.note(
+                    f"resume: {part.source.tp}: {comparison.passed_over} records before offset "
+                    f"{comparison.position} are not on {self._target.alias}"
+                )
+            self._successor.taken_over([part])
+            self._start_waiting()
+        elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
+            self._end(part)
+            part.give_up(comparison)
+            self._successor.mismatch(
+                part,
+                f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
+                f"source's next ones after offset {part.pair.position - 1}",
+            )
+            self._successor.taken_over([part])
+            self._start_waiting()
+
+    def check(self, now: float) -> None:
+        """Called about once a second: what was appended should have become readable."""
+        for tp, part in [*self._comparing.items()]:
+            comparison = part.comparison
+            reader = self._readers[tp]
+            self.step(part)
+            if tp not in self._comparing or comparison is None:
+                continue
+            if not (reader.is_at_end and comparison.waits_for_target):
+                self._since[tp] = now
+            elif now - self._since[tp] > _PATIENCE_SECONDS:
+                self._end(part)
+                self.again(part)
+
+    def _end(self, part: CopyPartition) -> None:
+        tp = part.target.tp
+        comparison, part.comparison = part.comparison, None
+        if comparison is not None:
+            self._successor.compared(part, comparison.leave())
+        self._comparing.pop(tp, None)
+        self._since.pop(tp, None)
+        self._fetcher.forget(self._readers.pop(tp))
+
+    # --- looking at single stretches
+
+    def look(self, part: CopyPartition, out: Outgoing) -> None:
+        """Our record batch is not where it was expected, or is the first: see what is there."""
+        tp = part.target.tp
+        is_first, part.is_unproven = part.is_unproven, False
+        now = time.monotonic()
+        recently = now - self._looked.get(tp, -_LOOK_AGAIN_SECONDS) < _LOOK_AGAIN_SECONDS
+        if tp in self._readers or self._is_blind or (recently and not is_first):
+            return
+        self._looked[tp] = now
+        end = out.base_offset + out.count
+        reader = SourcePartition(tp, part.pair.downstream + 1, stop_at=end)
+        self._readers[tp] = reader
+        self._looks[tp] = _Look(part, reader, out if is_first else None)
+        self._fetcher.start([reader])
+
+    def _drop_look(self, tp: TopicPartition) -> None:
+        if self._looks.pop(tp, None) is not None:
+            self._fetcher.forget(self._readers.pop(tp))
+
+    def _see(self, look: _Look, records: memoryview) -> None:
+        tp = look.part.target.tp
+        for batch in split(records):
+            mine = batch.producer_id == look.part.target.producer_id
+            if not mine and not batch.is_control and batch.base_offset < (look.reader.stop_at or 0):
+                self.other_writers.add(OtherWriter(*tp, batch.producer_id))
+            out = look.expected
+            if out is None or batch.base_offset != out.base_offset:
+                continue
+            look.expected = None
+            if batch.view[HEADER_SIZE:] != out.view[HEADER_SIZE:] and [
+                frame.body for frame in frames(batch.view)
+            ] != [frame.body for frame in frames(out.view)]:
+                self._successor.mismatch(
+                    look.part,
+                    f"the record batch at offset {out.base_offset} of {self._target.alias} is not "
+                    "the one that was sent",
+                )
+
+    # --- from the fetcher, which reads the target here
+
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],  # noqa: ARG002 - everything counts here
+        buffer: Buffer,  # noqa: ARG002 - what is kept is copied
+    ) -> int:
+        """Record batches of the target, in order."""
+        position = part.position
+        look = self._looks.get(part.tp)
+        if look is not None:
+            self._see(look, records)
+        comparing = self._comparing.get(part.tp)
+        for batch in split(records):
+            if batch.next_offset <= position:
+                continue
+            if comparing is not None and comparing.comparison is not None:
+                comparing.comparison.see_target(batch)
+            position = batch.next_offset
+        return position
+
+    def fetched(self) -> None:
+        """Compare what has come."""
+        for part in [*self._comparing.values()]:
+            self.step(part)
+        for tp, look in [*self._looks.items()]:
+            if look.reader.is_finished:
+                self._drop_look(tp)
+
+    def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
+        """The target cannot be read."""
+        self._drop_look(part.tp)
+        comparing = self._comparing.get(part.tp)
+        if comparing is None:
+            return
+        if code in _NOT_AUTHORIZED:
+            self._end(comparing)
+            self._go_blind([comparing])
+            self._start_waiting()
+        else:
+            self._successor.take_over_trouble(comparing, code, text)
+
+    def fetch_recovered(self, part: SourcePartition) -> None:
+        """The target can be read again."""
+        comparing = self._comparing.get(part.tp)
+        if comparing is not None:
+            self._successor.take_over_trouble(comparing, error_codes.NONE, "")
+
+    def out_of_range(self, part: SourcePartition) -> None:
+        """The target's log does not hold the pair any more: begin where it begins."""
+        self._drop_look(part.tp)
+        comparing = self._comparing.get(part.tp)
+        if comparing is None:
+            return
+
+        def bounds(earliest: int, latest: int) -> None:
+            if self._comparing.get(part.tp) is not comparing:
+                return
+            if part.position > latest:
+                self._end(comparing)
+                self.again(comparing, self._backoff.next_pause())
+            else:
+                self._fetcher.resume(part, max(earliest, part.position))
+
+        def failed(code: int) -> None:
+            if self._comparing.get(part.tp) is comparing:
+                self._successor.take_over_trouble(comparing, code, "")
+                self._end(comparing)
+                self.again(comparing, self._backoff.next_pause())
+
+        ask_log_bounds(self._target, part.tp, read_committed=False, done=bounds, failed=failed)
+
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """Never asked for: reading the target names no epochs."""
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closing = True
+        self._fetcher.close()

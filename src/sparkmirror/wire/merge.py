@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny record batches become one.
+
+A producer that does not linger leaves a record batch for every record. Each costs the target as
+much as a large one does, and only a few per partition are on their way at a time; so neighbours
+are joined. Only what is tiny: cutting many records anew costs more than it saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparkmirror.wire import codecs
+from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, RecordBatch
+from sparkmirror.wire.records import places
+from sparkmirror.wire.reframe import MOST_GROWTH, Recut, Run
+
+TINY_BYTES = 4 << 10  # as it travels
+TINY_RECORDS = 32
+MERGED_BYTES = 512 << 10  # what a merged record batch holds at most, before compression
+
+
+class Joint:
+    """Record batches that follow each other, becoming one.
+
+    All get the codec of the first, which ends the row at one of another, or the codec given.
+    """
+
+    __slots__ = ("_codec", "_end", "_first", "_limit", "_recut", "_runs", "_size", "members")
+
+    def __init__(self, limit: int, codec: int | None = None) -> None:
+        self.members = 0
+        self._limit = limit
+        self._codec = codec
+        self._recut = Recut(codecs.NONE)
+        self._size = HEADER_SIZE
+        self._runs: list[Run] = []  # all but the last
+        self._first = self._end = -1  # the last one
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._recut.count
+
+    @property
+    def max_timestamp(self) -> int:
+        """The time of the newest record."""
+        return self._recut.max_timestamp
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The source offsets, neighbouring runs being one."""
+        return (*self._runs, Run(self._first, self._end - self._first))
+
+    def take(self, batch: RecordBatch, start: int, runs: Iterable[Run] | None = None) -> bool:
+        """Append the records at or after offset `start`; False if the batch does not fit in.
+
+        `runs` are the source's offsets where those of the batch are no longer these.
+        """
+        codec = batch.attributes & CODEC_MASK
+        wanted = codec if self._codec is None else self._codec
+        recut = self._recut
+        if not self.members:
+            recut.codec = wanted
+        elif wanted != recut.codec:
+            return False
+        data = codecs.decompress_within(codec, batch.view[HEADER_SIZE:], self._limit)
+        if data is None:
+            return False
+        size = self._size + len(data) + MOST_GROWTH * batch.count
+        if size > self._limit:
+            return False
+        if recut.add_single(batch, data, start):
+            if runs is None:
+                self._cover(batch.base_offset, 1)
+        else:
+            taken = recut.add(batch, data, places(data, batch), start)
+            if not taken:
+                return True
+            runs = taken if runs is None else runs
+        for first, length in runs or ():
+            self._cover(first, length)
+        self._size = size
+        self.members += 1
+        return True
+
+    def seal(self) -> memoryview:
+        """The one record batch."""
+        return self._recut.seal()
+
+    def _cover(self, first: int, length: int) -> None:
+        if first == self._end:
+            self._end += length
+            return
+        if self._end >= 0:
+            self._runs.append(Run(self._first, self._end - self._first))
+        self._first, self._end = first, first + length
