@@ -75,6 +75,7 @@ COORDINATOR_BUSY = frozenset({14, 51})  # it loads, or finishes the transaction 
 COORDINATOR_ELSEWHERE = frozenset({7, 13, 15, 16, LOST_CONNECTION})  # ask who it is now
 REFUSES_PARTITION = frozenset({3, 29})  # a partition that is not there, or not for us
 FENCED = frozenset({47, 90})  # somebody else holds the transactional id, or it timed out
+ENDS_TRANSACTIONS = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
 
 _OUR_NAMES = {
     6: "NOT_LEADER_OR_FOLLOWER",  # kafka-python calls these as Kafka did long ago
