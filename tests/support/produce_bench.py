@@ -111,7 +111,12 @@ class Bench:
     """A producer between fakes, with two partitions led by broker 1."""
 
     def __init__(
-        self, *, max_in_flight: int = 5, max_request_bytes: int = 1 << 20, is_known: bool = True
+        self,
+        *,
+        max_in_flight: int = 5,
+        max_request_bytes: int = 1 << 20,
+        is_known: bool = True,
+        merged_bytes: int = 0,
     ) -> None:
         self.loop = FakeLoop()
         self.cluster = FakeCluster({TP: 1, OTHER: 1})
@@ -120,7 +125,7 @@ class Bench:
         self.producer = Producer(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
-            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight),
+            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes),
             self.budget,
             self.sink,
             "test",

@@ -43,6 +43,7 @@ from sparkmirror.kafka.requests import (
     producers_request,
 )
 from sparkmirror.model import ProducerState, TopicPartition
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 T = TypeVar("T")
@@ -173,16 +174,17 @@ class ClusterAdmin:
         return self._offsets(topic_partitions, LATEST, isolation_level)
 
     def new_producer(self) -> ProducerState:
-        """A producer id that nobody has used."""
-
-        def step() -> Any:
-            answer = self._client.ask(producer_id_request())
-            if answer.error_code:
-                raise kafka.errors.for_code(answer.error_code)
-            return answer
-
-        answer = self._client.persist("asking for a producer id", step)
-        return ProducerState(answer.producer_id, answer.producer_epoch, 0)
+        """A producer id that nobody has used; a young cluster needs some seconds to give one."""
+        doing = "asking for a producer id"
+        deadline = time.monotonic() + self._client.connection.connect_timeout_seconds
+        while True:
+            answer = self._client.persist(doing, lambda: self._client.ask(producer_id_request()))
+            code = answer.error_code
+            if not code:
+                return ProducerState(answer.producer_id, answer.producer_epoch, 0)
+            if not error_codes.is_retriable(code) or time.monotonic() > deadline:
+                raise self._client.error(doing, code, "")
+            time.sleep(PAUSE_SECONDS)
 
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int

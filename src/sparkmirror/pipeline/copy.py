@@ -26,6 +26,7 @@ from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, T
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.codecs import codec_named
 from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
@@ -75,6 +76,7 @@ class CopyTask:
         self._source = _cluster(loop, settings.consumer)
         self._target = _cluster(loop, settings.producer)
         fetch, produce = settings.fetch, settings.produce
+        self._codec = codec_named(produce.compression)
         self._read_committed = fetch.isolation_level == "read_committed"
         self._fetcher = Fetcher(
             loop,
@@ -238,10 +240,10 @@ class CopyTask:
     ) -> int:
         """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
-        batches = admit(records, part.position, aborted)
+        batches = admit(records, part.position, aborted, codec=self._codec)
         for out in batches.outgoing:
             out.lie_in(buffer, self._budget)
-            part.queued_bytes += out.size
+            part.queued_bytes += out.source_size
         mine.notable = True
         if mine.comparison is not None:
             return self._compare(mine, mine.comparison, batches)
@@ -334,7 +336,7 @@ class CopyTask:
         if mine is None:
             return  # a position record
         source = mine.source
-        source.queued_bytes -= out.size
+        source.queued_bytes -= out.source_size
         self._fetcher.drained(source)
         mine.records += out.count
         mine.bytes += out.size
@@ -405,11 +407,12 @@ class CopyTask:
         """Read from the last pair on, to compare."""
         for part in parts:
             self._read_from(part, part.position)
+        self._fetcher.pump()
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """These are on the target already, or are read again."""
         for out in done:
-            part.source.queued_bytes -= out.size
+            part.source.queued_bytes -= out.source_size
             out.let_go()
         self._fetcher.drained(part.source)
         part.notable = True

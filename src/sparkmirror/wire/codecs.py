@@ -25,7 +25,10 @@ _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _GZIP_WINDOW = 31  # zlib's number for a gzip header
-_FIRST_GUESS = 64 * 1024
+_FIRST_GUESS = 16 * 1024
+_LZ4_GROWTH = 255  # a block never says more than this many times what it is
+_LZ4_FLAGS_AT = 4
+_LZ4_HAS_SIZE = 0x08  # the frame's header claims a size
 _NO_ROOM = "failed to write whole buffer"  # how cramjam says that the output was too small
 
 
@@ -91,7 +94,10 @@ def _gunzip(body: memoryview, most: int) -> bytes | None:
 
 
 def _unlz4(body: memoryview, most: int) -> bytes | None:
-    # Step by step: the library sets aside whatever a frame's header claims to hold.
+    has_size = len(body) > _LZ4_FLAGS_AT and body[_LZ4_FLAGS_AT] & _LZ4_HAS_SIZE
+    if not has_size and _LZ4_GROWTH * len(body) <= most:
+        return bytes(lz4.frame.decompress(body))
+    # Step by step: the library sets aside whatever the frame claims to hold.
     unpacker = lz4.frame.LZ4FrameDecompressor()
     step = min(most, max(_FIRST_GUESS, 4 * len(body))) + 1
     plain: bytes = unpacker.decompress(body, step)

@@ -64,7 +64,8 @@ class Joint:
             recut.codec = wanted
         elif wanted != recut.codec:
             return False
-        data = codecs.decompress_within(codec, batch.view[HEADER_SIZE:], self._limit)
+        body = batch.view[HEADER_SIZE:]
+        data = bytes(body) if not codec else codecs.decompress_within(codec, body, self._limit)
         if data is None:
             return False
         size = self._size + len(data) + MOST_GROWTH * batch.count

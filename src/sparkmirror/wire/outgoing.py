@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.merge import MERGED_BYTES, TINY_BYTES, TINY_RECORDS, Joint
-from sparkmirror.wire.record_batch import RecordBatch, split
+from sparkmirror.wire.record_batch import CONTROL, TRANSACTIONAL, RecordBatch, split
 from sparkmirror.wire.reframe import Run, cut, needs_reframe, reframe
 
 _PAIR = 2  # fewer cannot be joined
@@ -311,13 +311,13 @@ def _is_wanted(
     batch: RecordBatch, aborting: list[AbortedTransaction], aborted_producers: set[int]
 ) -> bool:
     """Whether a record batch holds records for the target; keeps track of open aborts."""
+    if not batch.attributes & (TRANSACTIONAL | CONTROL):
+        return batch.has_records
     while aborting and aborting[-1].first_offset < batch.next_offset:
         aborted_producers.add(aborting.pop().producer_id)
     if batch.is_control:
         # The cleaner may leave a marker's batch without the marker.
-        if batch.count and batch.is_abort_marker():
+        if batch.has_records and batch.is_abort_marker():
             aborted_producers.discard(batch.producer_id)
         return False
-    if not batch.count:
-        return False
-    return not (batch.is_transactional and batch.producer_id in aborted_producers)
+    return batch.has_records and batch.producer_id not in aborted_producers

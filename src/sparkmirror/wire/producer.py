@@ -27,7 +27,8 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.merge import MERGED_BYTES
+from sparkmirror.wire.outgoing import Outgoing, join
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 
@@ -42,6 +43,7 @@ class ProduceLimits:
     timeout_ms: int
     max_request_bytes: int
     max_in_flight: int
+    merged_bytes: int = MERGED_BYTES  # tiny record batches that wait become one of this size; 0: no
 
 
 class TargetPartition:
@@ -288,6 +290,8 @@ class Producer:
         size = 0
         for _ in range(len(queue)):
             part = queue[0]
+            if self._limits.merged_bytes:
+                join(part.pending, self._limits.merged_bytes, self._budget)
             out = part.pending[0]
             if chosen and size + out.size > self._limits.max_request_bytes:
                 break

@@ -79,6 +79,7 @@ class RecordBatch:
         "last_offset_delta",
         "leader_epoch",
         "max_timestamp",
+        "next_offset",
         "producer_id",
         "view",
     )
@@ -103,16 +104,13 @@ class RecordBatch:
             ) = HEADER.unpack_from(view)
         except struct.error as error:
             raise CorruptRecordBatchError("a record batch is shorter than its header") from error
+        # The offset after the last one this record batch covers.
+        self.next_offset: int = self.base_offset + self.last_offset_delta + 1
         if magic != MAGIC:
             raise CorruptRecordBatchError(
                 f"the record batch at offset {self.base_offset} has format version {magic}; "
                 "only version 2 (Kafka 0.11 and newer) is copied"
             )
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last one this record batch covers."""
-        return int(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def is_control(self) -> bool:
@@ -123,6 +121,11 @@ class RecordBatch:
     def is_transactional(self) -> bool:
         """Part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def has_records(self) -> bool:
+        """Compaction may leave a batch without any."""
+        return bool(self.count)
 
     @property
     def has_holes(self) -> bool:

@@ -90,7 +90,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_the_position_moves_with_acknowledgements_only(bench: Bench) -> None:
     """Read, sent, in flight: none of it counts."""
-    bench.read(encode(numbered(10, 3)), encode(numbered(13, 2)))
+    bench.read(encode(numbered(10, 3)))
+    bench.read(encode(numbered(13, 2)))
     first = bench.written()
     assert bench.part.source.position == 15
     assert bench.part.position == 10
@@ -131,7 +132,8 @@ def test_markers_alone_move_the_position(bench: Bench) -> None:
 
 def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> None:
     """What a flush writes is never ahead of the target."""
-    bench.read(encode(numbered(10, 3)), encode(numbered(13, 2)))
+    bench.read(encode(numbered(10, 3)))
+    bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (0, 900)})
     bench.task._flush()
 
@@ -146,7 +148,8 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
 
 def test_a_refused_batch_is_read_again_and_nothing_is_skipped(bench: Bench) -> None:
     """The target takes it later; until then the position stays, and no memory is held."""
-    bench.read(encode(numbered(10, 3)), encode(numbered(13, 2)))
+    bench.read(encode(numbered(10, 3)))
+    bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (TOO_LARGE, -1)})
     assert (bench.part.position, bench.part.source.position) == (10, 10)
     assert "max.message.bytes" in bench.part.trouble
@@ -155,7 +158,8 @@ def test_a_refused_batch_is_read_again_and_nothing_is_skipped(bench: Bench) -> N
     bench.loop.advance(7)
     bench.source.learn()
 
-    bench.read(encode(numbered(10, 3)), encode(numbered(13, 2)))
+    bench.read(encode(numbered(10, 3)))
+    bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (0, 900)})
     bench.written().produced({TARGET: (0, 903)})
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
 
+import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,3 +101,91 @@ def test_damaged_bytes_raise_nothing_else(codec: int, data: st.DataObject) -> No
         codecs.decompress(codec, memoryview(packed[:kept]))
     except CorruptRecordBatchError as error:
         assert f"codec {codec}" in str(error)  # noqa: PT017 - either outcome is fine
+
+
+# --- bounds
+
+
+def bomb(codec: int) -> memoryview:
+    """A few kilobytes that say 30 MB (snappy says it in as many bytes as it takes)."""
+    return memoryview(codecs.compress(codec, bytes(30_000_000)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_nothing_is_decompressed_beyond_the_bound(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be larger is refused with a sentence, and little memory is used to find out."""
+    monkeypatch.setattr(codecs, "MOST_BYTES", 4 << 20)
+    packed = bomb(codec)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordBatchError, match="more than 4 MiB"):
+            codecs.decompress(codec, packed)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
+def test_the_bound_is_exact(codec: int, size: int) -> None:
+    """As many bytes as are allowed pass, one more does not."""
+    packed = memoryview(codecs.compress(codec, bytes(size)))
+
+    assert codecs.decompress_within(codec, packed, size) == bytes(size)
+    assert codecs.decompress_within(codec, packed, size - 1) is None
+
+
+def test_a_size_claimed_by_an_lz4_frame_is_not_believed() -> None:
+    """A header of a few bytes must not set gigabytes aside."""
+    honest = lz4.frame.compress(b"words " * 50, store_size=True)
+    assert codecs.decompress_within(LZ4, memoryview(honest), 1_000) == b"words " * 50
+
+    info = bytearray(honest)
+    struct.pack_into("<Q", info, 6, 1 << 40)
+    info[14] = lz4_header_checksum(bytes(info[4:14]))
+
+    with pytest.raises(CorruptRecordBatchError):
+        codecs.decompress(LZ4, memoryview(info))
+
+
+def lz4_header_checksum(descriptor: bytes) -> int:
+    """Found by trial: the library takes the header of a frame only if this byte is right."""
+    for guess in range(256):
+        try:
+            lz4.frame.get_frame_info(struct.pack("<I", 0x184D2204) + descriptor + bytes((guess,)))
+        except RuntimeError:
+            continue
+        return guess
+    raise AssertionError("no checksum fits")
+
+
+@pytest.mark.parametrize("size", [-4, -(2**31), 2**31 - 1])
+def test_a_snappy_block_of_an_impossible_length_is_refused(size: int) -> None:
+    """A negative one would make the reader go back and never end."""
+    packed = bytearray(compress(SNAPPY, b"some words"))
+    struct.pack_into(">i", packed, 16, size)
+
+    with pytest.raises(CorruptRecordBatchError, match="cut off"):
+        codecs.decompress(SNAPPY, memoryview(packed))
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize("size", [100, 3_000_000])
+def test_a_cut_off_body_is_refused(codec: int, size: int) -> None:
+    """Half of the records are no records."""
+    packed = codecs.compress(codec, random.Random(3).randbytes(size))
+
+    with pytest.raises(CorruptRecordBatchError, match=f"codec {codec}"):
+        codecs.decompress(codec, memoryview(packed[:-5]))
+
+
+def test_codecs_have_the_names_of_compression_type() -> None:
+    """None in particular is None."""
+    assert [codecs.codec_named(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == [
+        *CODECS
+    ]
+    assert codecs.codec_named(None) is None

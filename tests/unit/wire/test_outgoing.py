@@ -4,18 +4,40 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
+from collections import deque
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.wire.budget import Budget, Buffer
-from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
+from sparkmirror.wire.merge import TINY_BYTES, TINY_RECORDS
+from sparkmirror.wire.outgoing import (
+    AbortedTransaction,
+    Admitted,
+    Outgoing,
+    admit,
+    join,
+    split_outgoing,
+)
 from sparkmirror.wire.record_batch import TRANSACTIONAL, stamp
 from sparkmirror.wire.reframe import Run
-from support.record_batches import decode, encode, marker, numbered
+from support.record_batches import (
+    CODECS,
+    GZIP,
+    LZ4,
+    NONE,
+    ZSTD,
+    decode,
+    encode,
+    header,
+    marker,
+    numbered,
+)
 
 
 def transactional(first: int, count: int, producer_id: int) -> bytearray:
@@ -239,6 +261,229 @@ def test_any_way_of_cutting_a_log_into_responses_copies_each_record_once(
         position = admitted.position
 
     assert found == [one for one in wanted if one >= start]
+
+
+def test_offsets_that_go_back_are_damage() -> None:
+    """The base offset is not under the CRC: a batch must not be skipped because of a wrong one."""
+    first, second = encode(numbered(5, 3)), encode(numbered(8, 3))
+    struct.pack_into(">q", second, 0, 2)
+
+    admitted = admit(response(first, second, encode(numbered(11, 1))), 5)
+
+    assert copied(admitted) == [5, 6, 7]
+    assert admitted.position == 8
+
+
+# --- tiny ones
+
+
+def sized(first: int, count: int, size: int, codec: int = NONE) -> bytearray:
+    """Records that do not compress, as one batch."""
+    rng = random.Random(first)
+    records = [one._replace(value=rng.randbytes(size)) for one in numbered(first, count)]
+    return encode(records, codec=codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_tiny_neighbours_become_one(codec: int) -> None:
+    """One batch of the same codec, one run, the bytes of all counted as read."""
+    raw = [sized(offset, 1, 100, codec) for offset in range(100)]
+
+    admitted = admit(response(*raw), 0)
+
+    (out,) = admitted.outgoing
+    assert (out.count, out.runs, out.next_position) == (100, (Run(0, 100),), 100)
+    assert out.source_size == sum(len(one) for one in raw)
+    assert out.has_own_bytes
+    assert out.size < out.source_size
+    assert header(out.view).compression_type == codec
+    assert copied(admitted) == list(range(100))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_tiny_one_alone_passes_as_it_is(codec: int) -> None:
+    """The usual case of a flow that is not behind: no byte of the payload is touched."""
+    records = response(encode(numbered(0, 1), codec=codec))
+
+    (out,) = admit(records, 0).outgoing
+
+    assert out.view.obj is records.obj
+    assert out.source_size == out.size == len(records)
+
+
+def test_markers_between_tiny_ones_do_not_keep_them_apart() -> None:
+    """A transaction per record: the runs have gaps, the batch has none."""
+    records = response(
+        *(
+            raw
+            for offset in range(0, 20, 2)
+            for raw in (transactional(offset, 1, 7), marker(offset + 1, 7, commits=True))
+        )
+    )
+
+    admitted = admit(records, 0)
+
+    assert len(admitted.outgoing) == 1
+    assert copied(admitted) == list(range(0, 20, 2))
+    assert admitted.position == 20
+
+
+def test_tiny_ones_with_holes_are_joined_too() -> None:
+    """What compaction leaves of a topic with few keys."""
+    raw = [
+        encode([numbered(first + 7, 1)[0]], base_offset=first, last_offset=first + 9)
+        for first in range(0, 100, 10)
+    ]
+
+    admitted = admit(response(*raw), 0)
+
+    assert len(admitted.outgoing) == 1
+    assert copied(admitted) == list(range(7, 100, 10))
+
+
+def test_large_ones_and_those_of_many_records_are_left_alone() -> None:
+    """They pass raw between what is joined before and behind them."""
+    raw = [
+        *(encode(numbered(offset, 1)) for offset in range(3)),
+        sized(3, 2, TINY_BYTES),
+        sized(5, 2, TINY_BYTES),
+        *(encode(numbered(offset, 1)) for offset in range(7, 10)),
+        encode(numbered(10, TINY_RECORDS + 1)),
+    ]
+    records = response(*raw)
+
+    admitted = admit(records, 0)
+
+    assert [out.count for out in admitted.outgoing] == [3, 2, 2, 3, TINY_RECORDS + 1]
+    assert [out.view.obj is records.obj for out in admitted.outgoing] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert copied(admitted) == list(range(10 + TINY_RECORDS + 1))
+
+
+def test_another_codec_ends_the_row_unless_the_user_chose_one() -> None:
+    """Two and two, or all four in the codec of compression.type."""
+    raw = [encode(numbered(n, 1), codec=codec) for n, codec in enumerate((LZ4, LZ4, NONE, NONE))]
+
+    assert [out.count for out in admit(response(*raw), 0).outgoing] == [2, 2]
+    (out,) = admit(response(*raw), 0, codec=ZSTD).outgoing
+    assert header(out.view).compression_type == ZSTD
+
+
+def test_what_is_joined_stays_below_the_limit() -> None:
+    """The limit is what the target takes."""
+    raw = [sized(offset, 1, 100) for offset in range(200)]
+
+    admitted = admit(response(*raw), 0, merged_bytes=5_000)
+
+    sizes = [out.size for out in admitted.outgoing]
+    assert max(sizes) <= 5_000
+    assert min(sizes[:-1]) > 4_000
+    assert copied(admitted) == list(range(200))
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_what_only_looks_tiny_is_not_joined(codec: int) -> None:
+    """A megabyte of zeros is a tiny batch on the wire only."""
+    raw = [
+        encode([numbered(offset, 1)[0]._replace(value=bytes(1 << 20))], codec=codec)
+        for offset in range(3)
+    ]
+    records = response(*raw)
+    assert max(len(one) for one in raw) < 6_000
+
+    admitted = admit(records, 0)
+
+    assert [out.view.obj is records.obj for out in admitted.outgoing] == [True] * 3
+
+
+def test_a_damaged_one_behind_tiny_ones_stops_reading_there() -> None:
+    """Its CRC fits, its record does not: those before it go on, the next fetch begins with it."""
+    bad = encode(numbered(3, 1))
+    bad[61] += 2  # the length of the record
+    struct.pack_into(">I", bad, 17, calc_crc32c(bytes(bad[21:])))
+    good = [encode(numbered(offset, 1)) for offset in range(3)]
+
+    admitted = admit(response(*good, bad, encode(numbered(4, 1))), 0)
+
+    assert copied(admitted) == [0, 1, 2]
+    assert admitted.position == 3
+    with pytest.raises(CorruptRecordBatchError, match="offset 3"):
+        admit(response(bad), 3)
+
+
+def queue(raw: list[bytearray], budget: Budget) -> deque[Outgoing]:
+    """What waits to be sent, a response each."""
+    found: deque[Outgoing] = deque()
+    for one in raw:
+        buffer = Buffer(budget, 10_000)
+        (out,) = admit(response(one), 0).outgoing
+        out.lie_in(buffer, budget)
+        buffer.settle()
+        found.append(out)
+    return found
+
+
+def test_what_waits_is_joined_and_its_buffers_are_free() -> None:
+    """Ten responses with a record each, all pinned, become one batch of its own size."""
+    budget = Budget(1 << 30)
+    pending = queue([encode(numbered(offset, 1)) for offset in range(10)], budget)
+    assert budget.held == 100_000
+
+    join(pending, 512 << 10, budget)
+
+    (out,) = pending
+    assert budget.held == out.size
+    assert (out.count, out.runs, out.next_position) == (10, (Run(0, 10),), 10)
+
+
+def test_what_was_sent_is_never_joined() -> None:
+    """A batch once sent keeps its cut until it is answered."""
+    budget = Budget(1 << 30)
+    pending = queue([encode(numbered(offset, 1)) for offset in range(4)], budget)
+    pending[0].sequence = 0
+    before = list(pending)
+
+    join(pending, 512 << 10, budget)
+    assert list(pending) == before
+
+    pending.popleft()
+    join(pending, 512 << 10, budget)
+    assert [out.count for out in pending] == [3]
+
+
+def test_a_joined_one_can_be_joined_again() -> None:
+    """Its own offsets are gone; the runs know them."""
+    budget = Budget(1 << 30)
+    pending = queue([encode(numbered(offset, 1)) for offset in (4, 5, 8)], budget)
+    join(pending, 512 << 10, budget)
+    pending.extend(queue([encode(numbered(9, 2))], budget))
+
+    join(pending, 512 << 10, budget)
+
+    (out,) = pending
+    assert out.runs == (Run(4, 2), Run(8, 3))
+    stamp(out.view, 1, 0, 0)
+    assert [one.key for one in decode(out.view)] == [b"k4", b"k5", b"k8", b"k9", b"k10"]
+
+
+def test_halves_carry_on_where_the_whole_stood() -> None:
+    """Runs, positions and shares of a batch with a gap, cut in its middle."""
+    budget = Budget(1 << 30)
+    raw = encode([*numbered(0, 3), *numbered(10, 4)], last_offset=19)
+    (out,) = admit(response(raw), 0).outgoing
+    out.lie_in(None, budget)
+
+    first, second = split_outgoing(out, budget)
+
+    assert (first.runs, first.next_position) == ((Run(0, 3),), 3)
+    assert (second.runs, second.next_position) == ((Run(10, 4),), 20)
+    assert first.source_size + second.source_size == len(raw)
+    assert budget.held == first.size + second.size
 
 
 # --- what is held

@@ -22,7 +22,7 @@ from sparkmirror.wire.record_batch import (
     split,
     stamp,
 )
-from support.record_batches import CODECS, Record, decode, encode, header, marker, numbered
+from support.record_batches import CODECS, Record, decode, encode, header, marker, numbered, seal
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -115,6 +115,40 @@ def test_one_flipped_bit_under_the_crc_is_found(place: int, bit: int) -> None:
 
     with pytest.raises(CorruptRecordBatchError, match="CRC"):
         RecordBatch(memoryview(raw)).verify()
+
+
+@pytest.mark.parametrize(("count", "last_offset_delta"), [(-1, 0), (3, 1), (0, -1), (1, -7)])
+def test_a_count_that_does_not_fit_the_offsets_is_damage(
+    count: int, last_offset_delta: int
+) -> None:
+    """Nothing may be skipped because of a number that cannot be, though the CRC fits it."""
+    raw = seal(
+        b"",
+        base_offset=9,
+        last_offset_delta=last_offset_delta,
+        leader_epoch=0,
+        attributes=0,
+        times=(0, 0),
+        producer=(-1, -1, -1),
+        count=count,
+    )
+
+    with pytest.raises(CorruptRecordBatchError, match=f"claims {count} records"):
+        RecordBatch(memoryview(raw)).verify()
+
+
+def test_less_than_a_header_is_no_record_batch() -> None:
+    """Said in a sentence, not by the parser of structs."""
+    with pytest.raises(CorruptRecordBatchError, match="shorter"):
+        RecordBatch(memoryview(encode(numbered(0, 3))[:60]))
+
+
+def test_a_marker_without_a_type_is_damage() -> None:
+    """It cannot be told whether the transaction was aborted."""
+    raw = marker(5, 1, commits=True)[:66]
+
+    with pytest.raises(CorruptRecordBatchError, match="marker at offset 5"):
+        RecordBatch(memoryview(raw)).is_abort_marker()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -16,7 +16,7 @@ from sparkmirror.wire.record_batch import (
     stamp,
 )
 from sparkmirror.wire.reframe import Reframed, Run, needs_reframe, reframe
-from support.record_batches import CODECS, NONE, Record, decode, encode, header, numbered
+from support.record_batches import CODECS, LZ4, NONE, Record, decode, encode, header, numbered
 
 TEXT = st.text(max_size=8)
 MAYBE_BYTES = st.none() | st.binary(max_size=40)
@@ -181,3 +181,44 @@ def test_fewer_records_than_the_header_counts_are_refused() -> None:
 
     with pytest.raises(CorruptRecordBatchError, match="end too early"):
         reframe(batch, 0)
+
+
+def test_another_codec_is_a_reason_only_if_one_was_chosen() -> None:
+    """compression.type unset keeps what the source has."""
+    packed = RecordBatch(memoryview(encode(numbered(10, 5), codec=LZ4)))
+
+    assert not needs_reframe(packed, 10)
+    assert not needs_reframe(packed, 10, codec=LZ4)
+    assert needs_reframe(packed, 10, codec=NONE)
+
+
+@pytest.mark.parametrize("old", CODECS)
+@pytest.mark.parametrize("new", CODECS)
+def test_any_codec_becomes_any_other(old: int, new: int) -> None:
+    """Records, times and offsets are untouched."""
+    records = numbered(10, 50)
+
+    found = reframe(RecordBatch(memoryview(encode(records, codec=old))), 0, codec=new)
+
+    assert found is not None
+    assert resealed(found) == expected(records)
+    assert found.runs == (Run(10, 50),)
+    assert header(found.view).compression_type == new
+
+
+def test_more_records_than_the_header_counts_are_refused() -> None:
+    """Nothing is cut off silently."""
+    batch = RecordBatch(memoryview(encode(numbered(0, 3), last_offset=9)))
+    batch.count = 2
+
+    with pytest.raises(CorruptRecordBatchError, match="more than its header says"):
+        reframe(batch, 0)
+
+
+def test_offsets_that_do_not_ascend_are_refused() -> None:
+    """The map of offsets could not be right."""
+    first, second = numbered(0, 2)
+    raw = encode([first._replace(offset=1), second._replace(offset=0)], base_offset=0)
+
+    with pytest.raises(CorruptRecordBatchError, match="cannot be"):
+        reframe(RecordBatch(memoryview(raw)), 0)
