@@ -59,12 +59,17 @@ class EpochLine:
         self._on_progress = on_progress
         self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
+        self.broken: set[int] = set()  # splits that this epoch cannot go on with
         self.heard: dict[int, float] = {}  # split -> when it last spoke
 
     def check_in(self, index: int, writer: asyncio.StreamWriter) -> Split:
         """The split for a task, as far as an earlier attempt has brought it."""
         previous = self._writers.get(index)
         split = self._splits[index]
+        if previous is not None and split.transaction is not None:
+            # Its identity is used up, and only the offsets topic knows what was committed.
+            self.broken.add(index)
+            raise WireError(f"split {index} has had its task; the next epoch goes on with it")
         if previous is not None:
             previous.write(encode({"type": "end"}))
             split = self.resumed(index)

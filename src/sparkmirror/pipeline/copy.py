@@ -343,7 +343,9 @@ class CopyTask:
         if out.sequence >= 0:
             mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
         if out.base_offset >= 0:
-            if mine.is_unproven or out.base_offset != mine.downstream + 1:
+            # With transactions a partition may begin without knowing the target's end.
+            is_known = mine.downstream >= 0 or self._split.transaction is None
+            if mine.is_unproven or (is_known and out.base_offset != mine.downstream + 1):
                 self._take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)

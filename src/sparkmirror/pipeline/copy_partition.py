@@ -155,7 +155,6 @@ class CopyPartition:
             self.source.last_epoch,
             self.runs.mark(),
         )
-        self.is_dirty = False
         self.notable = True
 
     def go_back(self) -> None:

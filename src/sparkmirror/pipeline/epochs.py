@@ -158,8 +158,10 @@ class Epochs:
             silent = line.silent_splits(2 * line.settings.lease_seconds)  # it ends itself first
             missing = splits - line.checked_in
             late = missing and time.monotonic() - began > _CHECK_IN_SECONDS
-            if silent or late:
+            if silent or late or line.broken:
                 reason = f"splits {silent} fell silent" if silent else f"{missing} never started"
+                if line.broken:
+                    reason = f"the tasks of splits {sorted(line.broken)} died"
                 _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
                 spark.sparkContext.cancelJobGroup(group)
                 return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
@@ -37,7 +37,7 @@ from sparkmirror.wire.producer import Producer, TargetPartition
 from sparkmirror.wire.transaction import Identity, Transactions, TransactionState
 
 _WRITING_SHARE = 4  # a task that is behind writes so many times longer than it stands still
-_LONGEST_PAUSE_SECONDS = 10.0  # between two commits of such a task
+_LONGEST_PAUSE_SECONDS = 2.0  # between two commits of such a task
 _PATIENCE_SHARE = 3  # of the transaction's timeout, for doubts to go away
 
 
@@ -171,11 +171,9 @@ class TransactionalDelivery:
                 "knows what it has"
             )
         is_quiet = self._state is _State.WRITING and self._commit_timer is None
-        if is_quiet and now - self._ended_at > self._limits.flush_seconds:
-            if any(part.is_dirty for part in self._parts):
-                self._settle()
-            else:
-                self._ended_at = now
+        is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
+        if is_due and any(part.is_dirty for part in self._parts):
+            self._settle()
 
     def finish(self) -> None:
         """Commit what there is; a transaction that is being committed has it all."""
@@ -261,7 +259,7 @@ class TransactionalDelivery:
         touched, self._touched = self._touched, {}
         self._wanted.clear()
         if is_committed:
-            self._count()
+            self._count(touched)
         else:
             self._throw_away(touched)
         self._fresh.clear()
@@ -277,8 +275,10 @@ class TransactionalDelivery:
         """End: what is open is aborted by whoever took over."""
         self._lost = self._lost or code
 
-    def _count(self) -> None:
+    def _count(self, touched: Collection[TopicPartition]) -> None:
         for part in self._stored:
+            if part.target.tp in touched:
+                part.downstream += 1  # the marker: our next record is expected behind it
             part.save()
         self._stored = []
         self._backoff.reset()
