@@ -15,6 +15,7 @@ from support.fake_brokers import FakeCluster, Request
 from support.record_batches import decode, header
 
 FENCED, NOT_IN_TRANSACTION, OUT_OF_ORDER = 47, 48, 45
+LEADER, COORDINATOR = 1, 2
 _REMEMBERED = 5
 
 
@@ -29,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class TransactionalTarget:
-    """Brokers that know one transactional id; `cluster` is what a task talks to."""
+    """Two brokers that know one transactional id: the first leads, the second coordinates."""
 
     def __init__(self, partitions: list[TopicPartition], identity: Identity) -> None:
         self.cluster = FakeCluster(dict.fromkeys(partitions, 1))
@@ -43,30 +44,39 @@ class TransactionalTarget:
         self._last_end: tuple[int, bool] | None = None  # epoch before it, committed
 
     @property
-    def waiting(self) -> deque[Request]:
-        """Requests without an answer, oldest first."""
-        return self.cluster.connection(1).waiting
-
-    @property
     def kinds(self) -> list[str]:
-        """What waits, by name."""
-        return [_kind(request) for request in self.waiting]
+        """What waits for an answer, by name; the leader's first."""
+        waiting = (*self._waiting(LEADER), *self._waiting(COORDINATOR))
+        return [_kind(request) for request in waiting]
 
-    def serve(self, *, answer: bool = True, refuse: int = 0) -> str:
-        """Do what the oldest request asks, or refuse it; its kind."""
-        request = self.waiting.popleft()
+    def next_at(self, node: int) -> str:
+        """What the oldest request at a broker asks; empty if there is none."""
+        waiting = self._waiting(node)
+        return _kind(waiting[0]) if waiting else ""
+
+    def _waiting(self, node: int) -> deque[Request]:
+        return self.cluster.connection(node).waiting
+
+    def serve(self, node: int = 0, *, answer: bool = True, refuse: int = 0) -> str:
+        """Do what the oldest request asks, at any broker if none is named, or refuse it."""
+        node = node or (LEADER if self._waiting(LEADER) else COORDINATOR)
+        request = self._waiting(node).popleft()
         kind = _kind(request)
         reply = getattr(self, f"_{kind}")(request, refuse)
         if answer:
             reply()
         else:
-            self.cluster.connection(1).waiting.appendleft(request)
-            self.cluster.connection(1).lose()
+            self._waiting(node).appendleft(request)
+            self.lose(node)
         return kind
+
+    def lose(self, node: int) -> None:
+        """Break the connection to a broker."""
+        self.cluster.connection(node).lose()
 
     def serve_all(self) -> None:
         """Answer whatever waits, and what follows from it."""
-        while self.waiting:
+        while self.kinds:
             self.serve()
 
     def fence(self) -> None:
@@ -80,7 +90,7 @@ class TransactionalTarget:
     # --- what the requests do; each returns how to answer
 
     def _find(self, request: Request, _refuse: int) -> Any:
-        return lambda: request.reply(SimpleNamespace(error_code=0, node_id=1))
+        return lambda: request.reply(SimpleNamespace(error_code=0, node_id=COORDINATOR))
 
     def _features(self, request: Request, _refuse: int) -> Any:
         request.content.API_VERSION = 3

@@ -25,7 +25,12 @@ from sparkmirror.pipeline.contract import (
 from sparkmirror.wire.transaction import Identity
 from support.fake_brokers import FakeCluster, FakeLoop, partition_data
 from support.record_batches import encode, marker, numbered
-from support.transactional_target import OUT_OF_ORDER, TransactionalTarget
+from support.transactional_target import (
+    COORDINATOR,
+    LEADER,
+    OUT_OF_ORDER,
+    TransactionalTarget,
+)
 
 SOURCES = [TopicPartition("t", 0), TopicPartition("t", 1)]
 TARGETS = [TopicPartition("a.t", 0), TopicPartition("a.t", 1)]
@@ -117,7 +122,7 @@ class Bench:
                 pass
             self.target.serve_all()
             self.turn()
-            if not self.target.waiting and all(
+            if not self.target.kinds and all(
                 part.saved is not None and part.saved.position == self.ends[index]
                 for index, part in enumerate(self.parts)
             ):
@@ -143,7 +148,7 @@ class Bench:
     def until(self, kind: str) -> None:
         """Serve until a request of this kind waits."""
         for _ in range(20):
-            while self.target.waiting:
+            while self.target.kinds:
                 if self.target.kinds[0] == kind:
                     return
                 self.target.serve()
@@ -158,7 +163,7 @@ def test_records_and_positions_are_committed_together() -> None:
     bench.read()
     order = []
     for _ in range(10):
-        while bench.target.waiting:
+        while bench.target.kinds:
             order.append(bench.target.serve())
         bench.turn()
     assert order == ["find", "features", "add", "produce", "produce", "end"]
@@ -241,6 +246,26 @@ def test_after_an_abort_everything_is_read_again_from_what_is_committed() -> Non
     assert [len(part.runs.rows) for part in bench.parts] == [2, 2]  # a marker lies between them
 
 
+def test_an_abort_waits_for_what_is_on_its_way_and_sends_nothing_again() -> None:
+    """Whatever reached a leader after the abort would be taken for a fenced producer's."""
+    bench = Bench()
+    bench.grow(0, 2)
+    bench.read()
+    bench.until("produce")
+    bench.read()
+    bench.delivery.sequence_lost(bench.parts[1].target)
+    bench.turn()
+    assert bench.target.kinds == ["produce", "produce"]
+    bench.target.serve(refuse=NOT_ENOUGH_REPLICAS)
+    bench.target.serve(refuse=OUT_OF_ORDER)
+    assert bench.target.kinds == ["end"]
+    bench.turn()
+    assert bench.target.kinds == ["end"]
+    bench.settle()
+    assert (bench.target.aborts, bench.target.commits) == (1, 1)
+    bench.check()
+
+
 def test_doubts_that_stay_end_in_an_abort() -> None:
     """A partition whose leader is gone does not hold the others for ever."""
     bench = Bench()
@@ -272,7 +297,7 @@ def test_a_fenced_task_ends_at_once(kind: str) -> None:
     bench.grow(0)
     bench.read()
     bench.turn()
-    assert not bench.target.waiting
+    assert not bench.target.kinds
     with pytest.raises(FencedError, match=r"a->b: b: a-mm2-MirrorSourceConnector-0: INVALID_PROD"):
         bench.task.run()
 
@@ -284,7 +309,7 @@ def test_positions_that_moved_without_a_record_are_stored_in_time() -> None:
         ("t", partition_data(0, marker(0, 77, commits=True)))
     )
     bench.turn()
-    assert not bench.target.waiting
+    assert not bench.target.kinds
     bench.delivery.tick(time.monotonic())
     bench.until("end")
     bench.target.serve()
@@ -330,41 +355,48 @@ REFUSALS = {
 }
 STEPS = st.sampled_from(
     [
-        *("grow", "grow other", "read", "serve", "serve", "serve", "turn"),
-        *("lose", "lose after", "full", "out of order", "impatience"),
+        *("more", "more", "serve", "serve", "serve", "turn", "turn"),
+        *("lose", "lose after", "full", "out of order", "impatience", "abort"),
     ]
 )
+NODES = st.sampled_from([LEADER, COORDINATOR])
 
 
-def disturb(bench: Bench, step: str) -> None:
-    """Answer the oldest request at the target, well or badly."""
-    kind = bench.target.kinds[0]
-    if step == "serve":
-        bench.target.serve()
-    elif step == "lose after":
-        bench.target.serve(answer=False)
+def disturb(bench: Bench, step: str, node: int) -> None:
+    """Answer the oldest request at a broker of the target, well or badly, or lose it."""
+    kind = bench.target.next_at(node)
+    if step == "lose":
+        bench.target.lose(node)
+    elif step == "serve" and kind:
+        bench.target.serve(node)
+    elif step == "lose after" and kind:
+        bench.target.serve(node, answer=False)
     elif (step, kind) in REFUSALS:
-        bench.target.serve(refuse=REFUSALS[step, kind])
+        bench.target.serve(node, refuse=REFUSALS[step, kind])
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(STEPS, max_size=50))
-def test_whatever_goes_wrong_committed_records_and_positions_agree(steps: list[str]) -> None:
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(st.tuples(STEPS, NODES), min_size=5, max_size=40))
+def test_whatever_goes_wrong_committed_records_and_positions_agree(
+    steps: list[tuple[str, int]],
+) -> None:
     """Lost requests and answers, refusals, lost sequences, doubts, in any order."""
     bench = Bench()
-    for step in steps:
-        if step.startswith("grow"):
-            bench.grow(1 if step.endswith("other") else 0, 2)
-        elif step == "read":
+    bench.grow(0)
+    bench.settle()
+    for step, node in steps:
+        if step == "more":
+            bench.grow(node - 1, 2)
+            bench.read()
             bench.read()
         elif step == "turn":
             bench.turn()
-        elif step == "lose":
-            bench.target.cluster.connection(1).lose()
         elif step == "impatience":
             bench.delivery.tick(time.monotonic() + TOO_LONG)
-        elif bench.target.waiting:
-            disturb(bench, step)
+        elif step == "abort":
+            bench.delivery.sequence_lost(bench.parts[0].target)
+        else:
+            disturb(bench, step, node)
         bench.check()
     bench.settle()
     bench.check()
