@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop docs clean
+.PHONY: help setup demo test lint unit spark integration interop chaos docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,10 +15,10 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
-test: setup lint ## lint, then the unit, Spark and integration suites
+test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/integration
+	@$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/integration tests/chaos
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .
@@ -37,6 +37,13 @@ integration: setup ## tests on real brokers (KAFKA=3.9.2 for another version)
 
 interop: setup ## tests against Java MirrorMaker 2
 	@$(BIN)/python -m pytest tests/interop
+
+# SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE
+CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(option)),--$(shell \
+	echo $(option) | tr A-Z a-z)=$($(option))))
+
+chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
+	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
 docs: setup ## write the generated reference pages anew
 	@$(BIN)/python tools/reference.py

@@ -23,11 +23,15 @@ import sparkmirror
 from sparkmirror.class_archive import build_in_background, existing_archive
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.herder import Herder
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
 from sparkmirror.local.cache import cache_directory, writable
+from sparkmirror.metrics.prometheus import MetricsServer
 from sparkmirror.model import Flow
+from sparkmirror.pipeline.contract import Progress
 from sparkmirror.pipeline.control_server import ControlServer
 from sparkmirror.pipeline.epochs import Epochs
 from sparkmirror.pipeline.plan import allot_slots
@@ -77,6 +81,8 @@ class Application:
         self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
         self._control = ControlServer(*self._control_hosts(), self._control_port())
         self._factors = ReplicationFactors()
+        self._metrics_settings = config.metrics
+        self._metrics: MetricsServer | None = None
         self.herders = [self._herder(one) for one in self._settings]
 
     def _control_hosts(self) -> tuple[str, str]:
@@ -100,13 +106,22 @@ class Application:
         status = FlowStatus(str(flow))
         source = None
         if settings.enabled:
-            epochs = Epochs(flow, self._spark.result, self._control, status.progressed)
+            side_topics = SideTopics(settings, policy.replication, self._factors, status)
+            foreign_writers = ForeignWriters(settings, status)
+
+            def progressed(progress: Progress) -> None:
+                status.progressed(progress)
+                side_topics.need(progress.needs)
+                foreign_writers.seen(progress.other_writers)
+
+            epochs = Epochs(flow, self._spark.result, self._control, progressed)
             source = MirrorSourceConnector(
                 settings,
                 policy,
                 self._factors,
                 status,
                 epochs,
+                side_topics,
                 splits=lambda: self._slots(flow),
                 once=self._once,
             )
@@ -118,6 +133,8 @@ class Application:
 
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""
+        if self._metrics_settings is not None:
+            self._metrics = MetricsServer(self._metrics_settings, self.snapshots)
         if self._enabled:
             try:
                 self._control.start()
@@ -182,6 +199,8 @@ class Application:
             herder.stop()
         clean = [herder.join(max(0.1, deadline - time.monotonic())) for herder in self.herders]
         self._control.stop()
+        if self._metrics is not None:
+            self._metrics.stop()
         ended_well = self._spark.done() and self._spark.exception() is None
         if ended_well:
             ended_well = stop_session(self._spark.result())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three flows in one running process: both directions, new topics, transactions.
+"""Three flows in one running process: both directions, new topics, deleted ones.
 
 All tests share the one process; each has topics of its own.
 """
@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 
 from sparkmirror.formats.heartbeat import Heartbeat
 from sparkmirror.local.cluster import LocalCluster
@@ -32,7 +31,6 @@ from support.witness import (
     numbered,
     produce,
     read_topic,
-    send,
     topics,
 )
 
@@ -52,12 +50,10 @@ def mirror(
         {
             "flows-both": 2,
             "flows-steady": 1,
-            "flows-transactions": 1,
             "flows-doomed": 1,
             "late-news": 1,
         },
     )
-    create_topics(source_cluster, {"flows-shapes": 1}, {"retention.ms": "-1"})  # old records stay
     create_topics(target_cluster, {"flows-both": 2})
     produce(source_cluster, "late-news", numbered(500))
     file = mirror_file(
@@ -152,69 +148,6 @@ def test_new_topics_and_partitions_flow_within_ten_seconds(
     assert new_topic < NOTICED_SECONDS
     assert new_partition < NOTICED_SECONDS
     assert gaps.longest_seconds < LONGEST_PAUSE_SECONDS
-
-
-@pytest.mark.usefixtures("mirror")
-def test_every_codec_and_every_shape_of_record_comes_through(
-    source_cluster: LocalCluster, target_cluster: LocalCluster
-) -> None:
-    """Missing keys and values, empty ones, repeated headers, old times, nearly a megabyte."""
-    odd = [
-        Record(None, b"no key", (), 1),
-        Record(b"tombstone", None, (), 2),
-        Record(b"", b"", (), 1_600_000_000_000),
-        Record(b"\xff\xfe", b"\x00" * 10, (("h", b"1"), ("h", None), ("", b"")), 1_600_000_000_001),
-        Record(b"large", bytes(range(256)) * 3_500, (), 1_600_000_000_002),
-    ]
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        records = [(0, one) for one in odd] + numbered(200)
-        produce(source_cluster, "flows-shapes", records, compression_type=codec, linger_ms=50)
-    await_copy(
-        source_cluster, "flows-shapes", target_cluster, "east.flows-shapes", PATIENCE_SECONDS
-    )
-    copied = compare_topics(source_cluster, "flows-shapes", target_cluster, "east.flows-shapes")
-    assert copied == 5 * 205
-
-
-@pytest.mark.usefixtures("mirror")
-def test_only_committed_records_arrive(
-    source_cluster: LocalCluster, target_cluster: LocalCluster
-) -> None:
-    """Committed transactions come through, aborted ones and markers leave no trace."""
-    producer = Producer(
-        {
-            "bootstrap.servers": source_cluster.bootstrap_servers,
-            "transactional.id": "flows-transactions",
-            "linger.ms": 5,
-        }
-    )
-    producer.init_transactions(PATIENCE_SECONDS)
-    for turn in range(10):
-        producer.begin_transaction()
-        for partition, record in numbered(20, first=turn * 20):
-            send(producer, "flows-transactions", partition, record)
-        producer.flush(PATIENCE_SECONDS)
-        if turn % 2:
-            producer.abort_transaction(PATIENCE_SECONDS)
-        else:
-            producer.commit_transaction(PATIENCE_SECONDS)
-    committed = [r for turn in range(0, 10, 2) for _, r in numbered(20, first=turn * 20)]
-    remote = "east.flows-transactions"
-    eventually(
-        lambda: end_offsets(target_cluster, remote)[0] >= len(committed),
-        PATIENCE_SECONDS,
-        "all committed records arrive",
-    )
-    # Written after the last marker: once it is there nothing older can still come.
-    [(_, last)] = numbered(1, first=10_000)
-    produce(source_cluster, "flows-transactions", [(0, last)])
-    eventually(
-        lambda: read_topic(target_cluster, remote)[0][-1] == last,
-        PATIENCE_SECONDS,
-        "the record after the transactions arrives",
-    )
-    assert read_topic(target_cluster, remote)[0] == [*committed, last]
-    assert end_offsets(target_cluster, remote)[0] == len(committed) + 1
 
 
 def test_a_deleted_topic_is_reported_and_the_others_flow(

@@ -23,8 +23,10 @@ from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.jars import DEFAULT_KAFKA, TRIED_KAFKA, kafka_classpath
 from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST
+from sparkmirror.local.probe import membership
 from sparkmirror.local.process import ProcessIdentity
 from sparkmirror.local.tools import KafkaTools
+from support.tcp_proxy import Line
 from support.waiting import eventually
 
 # Generous: the machine may be busy with Spark at the same time.
@@ -139,6 +141,33 @@ def test_extra_broker_settings_take_effect(tmp_path: Path, kafka_version: str) -
         assert tools.load("narrow", records=10, record_size=100).records == 10
         with pytest.raises(ClusterError, match=r"failed on small: .*larger than"):
             tools.produce("narrow", ["x" * 5000])
+
+
+def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) -> None:
+    """Whoever bootstraps through the proxy is sent back to the proxy; the others never see it."""
+    with Line("detour") as line:
+        cluster = LocalCluster(
+            "detour",
+            tmp_path,
+            version=kafka_version,
+            detour_ports=[line.proxy(lambda: _detour_port(cluster))],
+        )
+        with cluster:
+            direct = KafkaTools(cluster.bootstrap_servers)
+            direct.create_topic("both")
+            assert line.connections == 0
+            KafkaTools(cluster.detour_servers).produce("both", ["through the proxy"])
+            assert direct.consume("both", records=1) == ["through the proxy"]
+            line.cut(to_broker=True, to_client=True)
+            assert cluster.brokers[0].membership() is not None
+            host, _, port = cluster.detour_servers.partition(":")
+            assert membership(host, int(port)) is None
+
+
+def _detour_port(cluster: LocalCluster) -> int:
+    detour = cluster.brokers[0].detour
+    assert detour is not None
+    return detour.port
 
 
 def test_chosen_port_in_use_is_named(tmp_path: Path, kafka_version: str) -> None:

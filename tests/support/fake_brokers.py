@@ -249,6 +249,10 @@ class FakeCluster:
         self._fetch_version = fetch_version
         self._connections: dict[int, FakeConnection] = {}
 
+    def knows(self, tp: TopicPartition) -> bool:
+        """As the real cluster does it."""
+        return tp in self.leaders or tp.topic in self.topic_errors
+
     def want(self, _topics: object) -> None:
         """Metadata is there when the test says so."""
 

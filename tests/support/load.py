@@ -19,11 +19,23 @@ _FLUSH_SECONDS = 60.0
 
 
 class Load:
-    """Writes records at a steady rate from a thread of its own; none is lost, none is twice."""
+    """Writes records at a steady rate from a thread of its own; none is lost, none is twice.
+
+    Keys and values begin with the load's name and the record's number, which grows.
+    """
 
     def __init__(
-        self, cluster: Cluster, topic: str, *, per_second: int, partitions: int = 1, size: int = 100
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        per_second: int,
+        partitions: int = 1,
+        size: int = 100,
+        linger_ms: int = 5,
+        name: str = "",
     ) -> None:
+        self._name = name.encode()
         self._topic = topic
         self._per_second = per_second
         self._partitions = partitions
@@ -35,7 +47,7 @@ class Load:
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
-                "linger.ms": 5,
+                "linger.ms": linger_ms,
                 "delivery.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,  # a broker that is killed on purpose is not worth a line
@@ -56,6 +68,8 @@ class Load:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        if kind is not None:
+            self._producer.purge()  # whoever failed does not wait for a dead broker as well
         left = self._producer.flush(_FLUSH_SECONDS)
         if kind is None:
             assert left == 0
@@ -68,8 +82,8 @@ class Load:
             while self.sent < due and not self._stop.is_set():
                 number = self.sent
                 record = Record(
-                    b"%d" % number,
-                    b"%d" % number + self._padding,
+                    self._name + b"%d" % number,
+                    self._name + b"%d" % number + self._padding,
                     timestamp_ms=time.time_ns() // 1_000_000,
                 )
                 partition = number % self._partitions

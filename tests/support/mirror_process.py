@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -36,7 +36,9 @@ def command(name: str = "sparkmirror") -> str:
 class MirrorProcess:
     """A running `sparkmirror run FILE`; also a context manager that kills what is left."""
 
-    def __init__(self, file: Path, *options: str) -> None:
+    def __init__(
+        self, file: Path, *options: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log_file = file.with_suffix(f".{time.time_ns()}.log")
         self.started = time.monotonic()
         with self.log_file.open("wb") as log:
@@ -46,6 +48,7 @@ class MirrorProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
         # Ends with this process, however that ends: the pipe closes and the shell kills.
         self._watch = subprocess.Popen(
@@ -136,10 +139,26 @@ class MirrorProcess:
         """The processes that Spark's tasks run in: children of Spark's daemon."""
         found = []
         for one in self.processes():
-            parent = one.parent()
-            if parent is not None and "pyspark.daemon" in parent.cmdline():
-                found.append(one)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                parent = one.parent()
+                if parent is not None and "pyspark.daemon" in parent.cmdline():
+                    found.append(one)
         return found
+
+    def executors(self) -> list[psutil.Process]:
+        """Spark's executors, where they are processes of their own."""
+        return [one for one in self.processes() if _runs(one, "CoarseGrainedExecutorBackend")]
+
+    def driver_jvm(self) -> psutil.Process | None:
+        """Spark's JVM on the driver's side."""
+        found = [one for one in self.processes() if _runs(one, "pyspark-shell")]
+        return found[0] if found else None
+
+    def kill_driver(self) -> None:
+        """SIGKILL to the command alone; what it started finds out by itself."""
+        self.processes()
+        self._process.kill()
+        self._process.wait(_KILL_SECONDS)
 
     def mapped_files(self) -> set[str]:
         """The files that Spark's JVM has mapped into its memory."""
@@ -162,6 +181,13 @@ class MirrorProcess:
         if self._watch.poll() is None:
             self._watch.kill()
         self._watch.communicate(timeout=_KILL_SECONDS)
+
+
+def _runs(process: psutil.Process, word: str) -> bool:
+    try:
+        return any(word in argument for argument in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -55,7 +56,12 @@ class Sink:
         return self.can_rewind
 
     def refused(
-        self, _part: TargetPartition, _out: Outgoing, _code: int, _text: str
+        self,
+        _part: TargetPartition,
+        _out: Outgoing,
+        _code: int,
+        _text: str,
+        _record_errors: Mapping[int, str],
     ) -> list[Outgoing] | None:
         """What the test wants to send instead."""
         return self.pieces

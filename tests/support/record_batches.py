@@ -120,14 +120,17 @@ def marker(
     )
 
 
-def decode(view: bytes | bytearray | memoryview) -> list[Record]:
+def decode(view: bytes | bytearray | memoryview, *, any_snappy: bool = False) -> list[Record]:
     """The records of a whole record batch, its CRC checked."""
     batch = DefaultRecordBatch(bytes(view))
     assert batch.validate_crc(), "the CRC does not match"
     assert batch.size_in_bytes == len(view)
-    plain = bytearray(view[: _HEADER.size]) + decompress(
-        batch.compression_type, bytes(view[_HEADER.size :])
-    )
+    body = bytes(view[_HEADER.size :])
+    if any_snappy and batch.compression_type == SNAPPY and body[:8] != _JAVA_SNAPPY_MAGIC:
+        body = raw_snappy(body)  # as librdkafka writes it
+    else:
+        body = decompress(batch.compression_type, body)
+    plain = bytearray(view[: _HEADER.size]) + body
     struct.pack_into(">h", plain, 21, batch.attributes & ~7)
     return [
         Record(one.offset, one.timestamp, one.key, one.value, tuple(one.headers))

@@ -11,6 +11,7 @@ import typer
 
 from sparkmirror import __version__
 from sparkmirror.cli.check import check
+from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
 
 app = typer.Typer(
@@ -85,6 +86,10 @@ app.command(
     epilog="Examples:  sparkmirror check mm2.properties  |  "
     "sparkmirror check mm2.properties --connect  |  sparkmirror check mm2.properties --json"
 )(check)
+app.command(
+    epilog="Examples:  sparkmirror ledger mm2.properties  |  sparkmirror ledger mm2.properties "
+    "--topic orders  |  sparkmirror ledger mm2.properties --flow 'primary->backup' --json"
+)(ledger)
 app.add_typer(local_app, name="local")
 
 

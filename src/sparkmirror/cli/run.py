@@ -91,7 +91,7 @@ def run_application(application: Application, view: View, *, once: bool = False)
                 hopeless_since = None
         view.show(application.snapshots())
     if not application.stop():
-        view.say("Some positions were not written in time; the next run repeats a few records.")
+        view.say("Some positions were not written in time; the next run compares both sides first.")
     view.conclude(application.snapshots())
     return code
 

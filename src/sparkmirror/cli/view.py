@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, Self
 
@@ -111,6 +112,7 @@ class LiveView:
         parts: list[Table | Text | Progress] = [flow_table(flows)]
         troubles = [f"{one.flow}: {text}" for one in flows for text in one.troubles]
         troubles += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
+        parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
         parts += [Text(line, style="yellow") for line in troubles[:_MANY_TROUBLES]]
         if len(troubles) > _MANY_TROUBLES:
             parts.append(Text(f"... and {len(troubles) - _MANY_TROUBLES} more", style="yellow"))
@@ -140,6 +142,8 @@ class LiveView:
         for one in flows:
             if one.records:
                 self.say(f"{one.flow}: {human(one.records)} records, {size(one.bytes)} copied")
+            if one.incidents:
+                self.say(incident_line(one))
 
 
 def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
@@ -219,6 +223,19 @@ class LineView:
         for one in flows:
             if one.records:
                 _log.info(f"{one.flow}: {human(one.records)} records, {size(one.bytes)} copied")
+            if one.incidents:
+                _log.warning(incident_line(one))
+
+
+def incident_line(one: FlowSnapshot) -> str:
+    """What happened to a flow that must not happen silently, by kind; empty if nothing did."""
+    kinds: Counter[str] = Counter()
+    for (_topic, _partition, kind), count in one.incidents.items():
+        kinds[kind] += count
+    if not kinds:
+        return ""
+    listed = ", ".join(f"{kind} {human(count)}" for kind, count in sorted(kinds.items()))
+    return f"{one.flow}: incidents: {listed}; `sparkmirror ledger` prints those that left a mark"
 
 
 def figures(one: FlowSnapshot) -> str:

@@ -19,6 +19,7 @@ from sparkmirror.config.settings import (
     HeartbeatSettings,
     InternalTopics,
     PipelineSettings,
+    Policies,
     PolicySettings,
     SourceSettings,
     TopicFactor,
@@ -61,7 +62,6 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
             epoch_seconds=float(connector.integer("epoch.seconds")),
             task_buffer_bytes=connector.integer("task.buffer.bytes"),
             admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
-            gap_policy=connector.string("gap.policy"),
         ),
         source_admin=clients.source_admin,
         target_admin=clients.target_admin,
@@ -70,6 +70,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
         fetch=clients.fetch,
         produce=clients.produce,
         transactions=_transactions(connector, worker, clients.transaction_timeout_ms),
+        policies=_policies(connector),
     )
     check_flow(settings, connector, worker, report)
     return FlowReading(settings, report)
@@ -94,6 +95,19 @@ def _policy(connector: Reader) -> PolicySettings:
         groups=connector.strings("groups"),
         groups_exclude=connector.strings("groups.exclude"),
         options=connector.resolve_all(),
+    )
+
+
+def _policies(connector: Reader) -> Policies:
+    return Policies(
+        gap=connector.string("gap.policy"),
+        source_recreated=connector.string("source.recreated.policy"),
+        source_truncated=connector.string("source.truncated.policy"),
+        target_recreated=connector.string("target.recreated.policy"),
+        target_truncated=connector.string("target.truncated.policy"),
+        corrupt_batch=connector.string("corrupt.batch.policy"),
+        refused_record=connector.string("refused.record.policy"),
+        open_transaction_seconds=connector.integer("open.transaction.warning.ms") / 1000,
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one table: every key that sparkmirror knows, by the place where it is written.
 
-The rows stand in `keys_connector`, `keys_worker` and `keys_client`; this module joins them and
+The rows stand in the `keys_...` modules beside it; this module joins them and
 answers the questions that parsing, `check` and the reference page ask.
 """
 
@@ -29,6 +29,7 @@ from sparkmirror.config.keys_connector import (
     SHARED_KEYS,
 )
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
+from sparkmirror.config.keys_policies import POLICY_KEYS
 from sparkmirror.config.keys_worker import DRIVER_KEYS, IGNORED_WORKER, WORKER_KEYS
 
 
@@ -70,6 +71,7 @@ SECTIONS = (
     Section("Consumer groups", "`<key>` or `A->B.<key>`", CHECKPOINT_KEYS),
     Section("Heartbeats", "`<key>` or `A->B.<key>`", HEARTBEAT_KEYS),
     Section("Sparkmirror's own", "`<key>` or `A->B.<key>`", OWN_KEYS),
+    Section("When something goes wrong", "`<key>` or `A->B.<key>`", POLICY_KEYS),
     Section("Connect", "`<key>` or `A->B.<key>`", CONNECT_KEYS),
     Section("One flow only", "`A->B.<key>`; does nothing globally", FLOW_ONLY_KEYS),
     Section(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
+from sparkmirror.config.keys_policies import POLICY_KEYS
 from sparkmirror.config.value_types import (
     Type,
     at_least,
@@ -255,14 +256,6 @@ OWN_KEYS = (
         doc="The most record data that one task holds in memory.",
         checks=(at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),),
     ),
-    Key(
-        name="gap.policy",
-        type=Type.STRING,
-        default="continue",
-        doc="What to do when the source deleted records before they were copied: continue at the "
-        "earliest one left, or stop the partition.",
-        checks=(one_of("continue", "stop"),),
-    ),
 )
 
 # Read by a flow, but lost when set globally: MM2's definitions lack them, and so do ours.
@@ -318,6 +311,7 @@ CONNECTOR_KEYS = (
     *CHECKPOINT_KEYS,
     *HEARTBEAT_KEYS,
     *OWN_KEYS,
+    *POLICY_KEYS,
     *CONNECT_KEYS,
 )
 

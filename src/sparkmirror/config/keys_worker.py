@@ -8,6 +8,7 @@ from sparkmirror.config.value_types import (
     Rejected,
     Type,
     at_least,
+    between,
     not_empty,
     one_of,
     replication_factor,
@@ -16,6 +17,7 @@ from sparkmirror.config.value_types import (
 _HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 _NO_GROUP = "workers do not form a Connect group in this version"
 _NO_REST = "this version has no REST server"
+_LAST_PORT = 65_535
 
 # Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
 GLOBAL_WORKER_PREFIXES = (
@@ -146,6 +148,21 @@ DRIVER_KEYS = (
         importance=Importance.HIGH,
         required=True,
         checks=(not_empty,),
+    ),
+    Key(
+        name="metrics.port",
+        type=Type.INT,
+        default=None,
+        doc="Port on which the figures of all flows are served for Prometheus; not set: nowhere.",
+        checks=(between(1, _LAST_PORT),),
+    ),
+    Key(
+        name="metrics.host",
+        type=Type.STRING,
+        default="127.0.0.1",
+        doc="Address on which they are served; 0.0.0.0 for every interface of the machine.",
+        checks=(not_empty,),
+        importance=Importance.LOW,
     ),
     Key(
         name="dedicated.mode.enable.internal.rest",

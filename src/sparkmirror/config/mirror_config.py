@@ -19,7 +19,7 @@ from sparkmirror.config.layering import pairs
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
 from sparkmirror.config.providers import make_resolver
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import FlowSettings, MetricsSettings
 from sparkmirror.config.value_types import Rejected
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
@@ -123,6 +123,14 @@ class MirrorConfig:
         raise_errors([*self._provider_notices, *reading.report.notices], self.name)
         return reading.settings
 
+    @property
+    def metrics(self) -> MetricsSettings | None:
+        """Where figures are served; None: nowhere. ConfigError if a value is wrong."""
+        port = self._driver_value("metrics.port")
+        if not isinstance(port, int):
+            return None
+        return MetricsSettings(str(self._driver_value("metrics.host")), port)
+
     def reading(self, flow: Flow) -> FlowReading:
         """Settings and report of a pair, read once."""
         if flow not in self._readings:
@@ -150,6 +158,13 @@ class MirrorConfig:
             return self._resolver.resolve(entry.text).text
         except LookupError:
             return entry.text  # the flow's own reading reports it
+
+    def _driver_value(self, key: str) -> object:
+        text = self._text(key)
+        try:
+            return DRIVER[key].default_value() if text is None else DRIVER[key].parse(text)
+        except Rejected as error:
+            raise ConfigError(f"{self.name}: {key} {error}.", key=key) from error
 
     def _is_enabled(self, flow: Flow) -> bool:
         return (self._text(f"{flow}.enabled") or "").lower() == "true"

@@ -163,7 +163,28 @@ class PipelineSettings:
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
     admin_timeout_seconds: float
-    gap_policy: str = "continue"  # or stop
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What to do about each thing that a flow cannot mend; see `config/keys_policies.py`."""
+
+    gap: str = "continue"
+    source_recreated: str = "stop"
+    source_truncated: str = "continue"
+    target_recreated: str = "continue"
+    target_truncated: str = "recopy"
+    corrupt_batch: str = "stop"
+    refused_record: str = "dead-letter"
+    open_transaction_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where the figures are served for Prometheus."""
+
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +206,4 @@ class FlowSettings:
     fetch: FetchSettings
     produce: ProduceSettings
     transactions: TransactionSettings = TransactionSettings()
+    policies: Policies = Policies()

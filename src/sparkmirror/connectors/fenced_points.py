@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
 from sparkmirror.connectors.starting_points import Known, StartingPoints
 from sparkmirror.formats.source_offsets import StoredPosition
@@ -26,8 +27,8 @@ from sparkmirror.wire.transaction import Identity
 class FencedPoints(StartingPoints):
     """The positions of one exactly-once flow, and the right to write on from there."""
 
-    def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
-        super().__init__(settings, status)
+    def __init__(self, settings: FlowSettings, status: FlowStatus, side_topics: SideTopics) -> None:
+        super().__init__(settings, status, side_topics)
         self._transactions = settings.transactions
         self._used: set[str] = set()  # ids that somebody may still write with
         self._fenced: dict[str, Identity] = {}

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.fenced_points import FencedPoints
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
 from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
@@ -27,6 +28,7 @@ from sparkmirror.pipeline.plan import plan_splits
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topic
 from sparkmirror.wire.backoff import Backoff
 
 LEASE_SECONDS = 5.0
@@ -44,6 +46,7 @@ class MirrorSourceConnector:
         factors: ReplicationFactors,
         status: FlowStatus,
         epochs: Epochs,
+        side_topics: SideTopics,
         *,
         splits: Callable[[], int],
         once: bool,
@@ -54,11 +57,12 @@ class MirrorSourceConnector:
         self._epochs = epochs
         self._splits = splits
         self._once = once
+        self._names = policy.replication
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
         points = FencedPoints if settings.transactions.is_enabled else StartingPoints
-        self._points = points(settings, status)
+        self._points = points(settings, status, side_topics)
         self._stop_at: dict[TopicPartition, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
@@ -188,5 +192,7 @@ class MirrorSourceConnector:
             lease_seconds=LEASE_SECONDS,
             commit_seconds=settings.transactions.commit_seconds,
             transaction_timeout_ms=settings.transactions.timeout_ms,
-            gap_policy=settings.pipeline.gap_policy,
+            policies=settings.policies,
+            ledger_topic=ledger_topic(self._names, self._flow.source),
+            dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
         )

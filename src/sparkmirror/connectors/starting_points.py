@@ -10,17 +10,22 @@ Java MirrorMaker 2 wrote have only the source offset: they are completed by what
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.recreated import find_recreated
+from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import Answers
 from sparkmirror.model import NO_PRODUCER, TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, Split
 from sparkmirror.pipeline.epochs import EpochResult
 from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.state.incidents import STOP
 from sparkmirror.state.offsets import OffsetStore
 
 _log = logging.getLogger(__name__)
@@ -37,10 +42,11 @@ class Known:
 class StartingPoints:
     """The pairs of one flow, kept from epoch to epoch."""
 
-    def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
+    def __init__(self, settings: FlowSettings, status: FlowStatus, side_topics: SideTopics) -> None:
         self._settings = settings
         self._flow = settings.flow
         self._status = status
+        self._side_topics = side_topics
         self._store = OffsetStore(
             settings.target_admin,
             settings.internal_topics.offsets,
@@ -49,6 +55,8 @@ class StartingPoints:
         )
         self._pairs: dict[TopicPartition, Known] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
+        self._anew: set[TopicPartition] = set()  # to begin at the source's beginning
+        self._stopped: set[TopicPartition] = set()  # by a policy
         self._producer = NO_PRODUCER
         self.offsets_partitions = 0
 
@@ -97,12 +105,13 @@ class StartingPoints:
     def _starts(
         self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int]
     ) -> list[PartitionStart]:
-        self._forget_recreated_targets(mirrored)
+        """A start for every partition that can begin."""
+        self._meet_recreated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._pairs])
         starts = [
             self._start(one, self._pairs[one.source], stop_at.get(one.source))
             for one in mirrored
-            if one.source in self._pairs
+            if one.source in self._pairs and one.source not in self._stopped
         ]
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
 
@@ -124,20 +133,30 @@ class StartingPoints:
             is_handed_over=known.is_handed_over,
         )
 
-    def _forget_recreated_targets(self, mirrored: Mirrored) -> None:
-        """A remote topic with another id is another topic: its old offsets mean nothing."""
-        gone: set[str] = set()
-        for one in mirrored:
-            known = self._pairs.get(one.source)
-            if known is None or known.stored.target_topic in (None, one.target_topic_id):
+    def _meet_recreated(self, mirrored: Mirrored) -> None:
+        """A topic with another id is another topic: do what the policies say."""
+        known = {tp: pair.stored for tp, pair in self._pairs.items()}
+        found = find_recreated(mirrored, known, self._settings.policies)
+        now = int(time.time() * 1000)
+        self._side_topics.record([one.incident(self._flow.target, now) for one in found])
+        stopped = {one.one.source for one in found if one.policy == STOP}
+        for tp in self._stopped - stopped:
+            self._status.note(f"recreated {tp}", "")
+        self._stopped = stopped
+        for one in found:
+            tp = one.one.source
+            if one.policy == STOP:
+                self._status.note(
+                    f"recreated {tp}",
+                    f"{self._flow.target}: {one.one.remote_topic} was deleted and created again, "
+                    f"and target.recreated.policy is stop: {tp} waits",
+                )
                 continue
-            gone.add(one.remote_topic)
-            self._incomplete[one.source] = self._pairs.pop(one.source).stored
-        for topic in sorted(gone):
-            _log.warning(
-                f"{self._flow}: {self._flow.target}: {topic} was deleted and created again; what "
-                "had been copied before is gone from there, copying goes on where it was"
-            )
+            del self._pairs[tp]
+            if one.policy == "restart":
+                self._anew.add(tp)
+            else:
+                self._incomplete[tp] = one.stored
 
     # --- completing
 
@@ -148,9 +167,9 @@ class StartingPoints:
             for one in newcomers
             if one.source in self._incomplete
         }
-        positions |= self._reset_positions(
-            [one.source for one in newcomers if one.source not in positions]
-        )
+        others = [one.source for one in newcomers if one.source not in positions]
+        positions |= self._reset_positions([tp for tp in others if tp not in self._anew])
+        positions |= self._earliest([tp for tp in others if tp in self._anew])
         wanted = [one for one in newcomers if one.source in positions]
         if not wanted:
             return
@@ -159,6 +178,7 @@ class StartingPoints:
         self._tell_of_foreign_state(made)
         for tp, stored in made.items():
             self._incomplete.pop(tp, None)
+            self._anew.discard(tp)
             self._learn(tp, stored)
 
     def _make(
@@ -194,7 +214,7 @@ class StartingPoints:
 
     def _tell_of_foreign_state(self, made: Iterable[TopicPartition]) -> None:
         foreign = sum(
-            1 for tp in made if tp in self._incomplete and self._incomplete[tp].producer is None
+            1 for tp in made if tp in self._incomplete and self._incomplete[tp].is_foreign
         )
         if foreign:
             _log.info(
@@ -216,11 +236,22 @@ class StartingPoints:
                     "; store an offset or set it to earliest or latest",
                 )
             return {}
+        if reset == "earliest":
+            return self._earliest(wanted)
         with ClusterAdmin(self._settings.source_admin) as admin:
-            if reset == "latest":
-                found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
-            else:
-                found = admin.earliest_offsets(wanted)
+            found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
+        return self._offsets(wanted, found)
+
+    def _earliest(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        with ClusterAdmin(self._settings.source_admin) as admin:
+            found = admin.earliest_offsets(wanted)
+        return self._offsets(wanted, found)
+
+    def _offsets(
+        self, wanted: list[TopicPartition], found: Answers[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         for tp in wanted:
             error = found.failed.get(tp)
             self._status.note(f"reset {tp}", str(error) if error else "")

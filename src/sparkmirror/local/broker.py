@@ -16,6 +16,7 @@ from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.local.probe import Membership, membership
 from sparkmirror.local.readiness import await_ready
+from sparkmirror.local.server_properties import Detour
 
 _STOP_SECONDS = 20.0
 _KILL_SECONDS = 10.0
@@ -30,7 +31,14 @@ class LocalBroker:
     """One broker of a local cluster; made by LocalCluster, used by tests to hurt it."""
 
     def __init__(
-        self, *, cluster: str, node_id: int, directory: Path, port: int = 0, detached: bool = False
+        self,
+        *,
+        cluster: str,
+        node_id: int,
+        directory: Path,
+        port: int = 0,
+        detour_port: int = 0,
+        detached: bool = False,
     ) -> None:
         self.cluster = cluster
         self.node_id = node_id
@@ -43,6 +51,8 @@ class LocalBroker:
         self._detached = detached
         self._port = HeldPort(port)
         self._controller_port = HeldPort()
+        self._detour_port = HeldPort()
+        self._advertised_detour = detour_port
         self._jvm: KafkaJvm | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
@@ -62,6 +72,18 @@ class LocalBroker:
     def controller_port(self) -> int:
         """The port on which the brokers' controllers talk to each other."""
         return self._controller_port.number
+
+    @property
+    def detour(self) -> Detour | None:
+        """The listener behind a proxy, if the cluster was asked for one."""
+        if not self._advertised_detour:
+            return None
+        return Detour(self._detour_port.number, self._advertised_detour)
+
+    @property
+    def _ports(self) -> list[HeldPort]:
+        ports = [self._port, self._controller_port]
+        return [*ports, self._detour_port] if self._advertised_detour else ports
 
     @property
     def address(self) -> str:
@@ -90,17 +112,17 @@ class LocalBroker:
         return self._process is not None and self._process.returncode in _CLEAN_ENDS
 
     def hold_ports(self, *, others: bool = False) -> None:
-        """Take both ports; `others` gives up free-choice ports for different ones."""
-        for port in (self._port, self._controller_port):
+        """Take all ports; `others` gives up free-choice ports for different ones."""
+        for port in self._ports:
             if others:
                 port.change()
             else:
                 port.hold()
 
     def release_ports(self) -> None:
-        """Give both ports back to the system."""
-        self._port.release()
-        self._controller_port.release()
+        """Give all ports back to the system."""
+        for port in self._ports:
+            port.release()
 
     def launch(self, jvm: KafkaJvm) -> None:
         """Start the process without waiting for it to be of use."""
@@ -114,8 +136,8 @@ class LocalBroker:
             recording=self._recording if records else None,
         )
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        self._port.make_way()
-        self._controller_port.make_way()
+        for port in self._ports:
+            port.make_way()
         with self.log_file.open("ab") as log:
             self._log_start = log.seek(0, 2)
             self._process = subprocess.Popen(

@@ -6,6 +6,8 @@
     directory/logs/broker-1.log     what the broker says, kept over restarts
 
 A cluster belongs to one thread at a time; different clusters may start in different threads.
+With `detour_ports` every broker has a second listener that tells clients to come by those ports: a
+proxy listens there, forwards to `broker.detour.port`, and may cut or slow the line.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from sparkmirror.local.cache import writable
 from sparkmirror.local.cluster_record import ClusterRecord
 from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.local.jvm import QUICK_START, KafkaJvm, reason_in
-from sparkmirror.local.ports import in_use
+from sparkmirror.local.ports import HOST, in_use
 from sparkmirror.local.readiness import await_ready
 from sparkmirror.local.server_properties import server_properties
 
@@ -45,6 +47,7 @@ class LocalCluster:
         brokers: int = 1,
         version: str = DEFAULT_KAFKA,
         ports: Sequence[int] | None = None,
+        detour_ports: Sequence[int] | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
@@ -54,11 +57,12 @@ class LocalCluster:
             raise SetupError(
                 f"Cluster {name} cannot have {brokers} brokers.", remedy=f"Use 1 to {MOST_BROKERS}."
             )
-        if ports is not None and len(ports) != brokers:
-            raise SetupError(
-                f"Cluster {name} has {brokers} broker(s) but {len(ports)} port(s) were given.",
-                remedy="Give one port for each broker.",
-            )
+        for given in (ports, detour_ports):
+            if given is not None and len(given) != brokers:
+                raise SetupError(
+                    f"Cluster {name} has {brokers} broker(s) but {len(given)} port(s) were given.",
+                    remedy="Give one port for each broker.",
+                )
         self.name = name
         self.directory = directory.absolute()
         self.version = version
@@ -72,6 +76,7 @@ class LocalCluster:
                 node_id=index + 1,
                 directory=self.directory,
                 port=ports[index] if ports is not None else 0,
+                detour_port=detour_ports[index] if detour_ports is not None else 0,
                 detached=detached,
             )
             for index in range(brokers)
@@ -82,6 +87,12 @@ class LocalCluster:
         """Every broker's host:port, comma-separated; known once the cluster has been started."""
         self._started()
         return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def detour_servers(self) -> str:
+        """What clients bootstrap from that take the detour; empty without `detour_ports`."""
+        detours = [broker.detour for broker in self.brokers]
+        return ",".join(f"{HOST}:{one.advertised}" for one in detours if one is not None)
 
     @property
     def cluster_id(self) -> str:
@@ -171,6 +182,7 @@ class LocalCluster:
                     controllers=controllers,
                     data=broker.data,
                     extra=self._config,
+                    detour=broker.detour,
                 ),
                 encoding="utf-8",
             )

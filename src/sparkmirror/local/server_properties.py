@@ -4,11 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparkmirror.local.ports import HOST
 
 _MOST_REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """A second listener whose clients are sent to another port, where a proxy forwards to it."""
+
+    port: int
+    advertised: int
 
 
 def server_properties(
@@ -18,18 +27,26 @@ def server_properties(
     controllers: Mapping[int, int],
     data: Path,
     extra: Mapping[str, str],
+    detour: Detour | None = None,
 ) -> str:
     """A combined broker and controller; `controllers` maps node ids to ports, `extra` overrides."""
     replicas = str(min(_MOST_REPLICAS, len(controllers)))
+    names = ["PLAINTEXT", "CONTROLLER"]
+    listeners = [f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controllers[node_id]}"]
+    advertised = [f"PLAINTEXT://{HOST}:{port}"]
+    if detour is not None:
+        names.append("DETOUR")
+        listeners.append(f"DETOUR://{HOST}:{detour.port}")
+        advertised.append(f"DETOUR://{HOST}:{detour.advertised}")
     voters = ",".join(f"{node}@{HOST}:{number}" for node, number in controllers.items())
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controllers[node_id]}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",

@@ -69,6 +69,11 @@ class Comparison:
         return self._goal is not None and not distance(self.next_sequence, self._goal)
 
     @property
+    def held_bytes(self) -> int:
+        """How much of the target's log waits for its counterpart."""
+        return sum(len(one.view) for one in self._written)
+
+    @property
     def has_no_goal(self) -> bool:
         """The broker did not say which sequence came last: the target's end decides."""
         return self._goal is None

@@ -9,11 +9,17 @@ driver must act on is a value with a code; a raised exception is for people and 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import (
+    ConnectionSettings,
+    FetchSettings,
+    Policies,
+    ProduceSettings,
+)
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
+from sparkmirror.state.incidents import Incident, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,9 @@ class TaskSettings:
     lease_seconds: float
     commit_seconds: float = 0.1  # in transactions: from one commit to the next
     transaction_timeout_ms: int = 60_000
-    gap_policy: str = "continue"  # or stop: what to do when retention overtook the copy
+    policies: Policies = field(default_factory=Policies)
+    ledger_topic: str = ""
+    dead_letters_topic: str = ""
 
 
 class PartitionProgress(NamedTuple):
@@ -125,6 +133,8 @@ class Progress:
     notices: tuple[str, ...]  # things that happened once and must be said
     trouble: str = ""  # a whole cluster out of reach
     other_writers: tuple[OtherWriter, ...] = ()
+    incidents: tuple[Incident, ...] = ()  # what happened to single partitions
+    needs: tuple[str, ...] = ()  # topics of our own that must be created to go on
 
 
 class Receipt(NamedTuple):
@@ -188,6 +198,7 @@ def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
             **connections,
             "fetch": FetchSettings(**raw["fetch"]),
             "produce": ProduceSettings(**raw["produce"]),
+            "policies": Policies(**raw["policies"]),
         }
     )
 
@@ -201,5 +212,9 @@ def progress_from_json(raw: dict[str, Any]) -> Progress:
             "latency": tuple((bucket, count) for bucket, count in raw["latency"]),
             "notices": tuple(raw["notices"]),
             "other_writers": tuple(OtherWriter(*one) for one in raw["other_writers"]),
+            "incidents": tuple(
+                Incident(**{**one, "kind": Kind(one["kind"])}) for one in raw["incidents"]
+            ),
+            "needs": tuple(raw["needs"]),
         }
     )

@@ -9,18 +9,19 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.errors import FencedError, LeaseLostError
+from sparkmirror.errors import CorruptRecordBatchError, FencedError, LeaseLostError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.delivery import Delivery, PeriodicDelivery
 from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.safeguards import Safeguards
 from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
@@ -31,7 +32,6 @@ from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
-from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
@@ -77,12 +77,11 @@ class CopyTask:
         self._target = _cluster(loop, settings.producer)
         fetch, produce = settings.fetch, settings.produce
         self._codec = codec_named(produce.compression)
-        self._read_committed = fetch.isolation_level == "read_committed"
         self._fetcher = Fetcher(
             loop,
             self._source,
             FetchLimits(
-                read_committed=self._read_committed,
+                read_committed=fetch.isolation_level == "read_committed",
                 max_bytes=fetch.fetch_max_bytes,
                 max_partition_bytes=fetch.max_partition_fetch_bytes,
                 max_wait_ms=fetch.fetch_max_wait_ms,
@@ -104,7 +103,6 @@ class CopyTask:
             self,
             settings.producer.client_id,
         )
-        self._take_over = TakeOver(loop, self._target, settings.buffer_bytes, self)
         self._positions = PositionWriter(
             self._producer,
             topic=settings.offsets_topic,
@@ -119,6 +117,19 @@ class CopyTask:
         self._by_target: dict[TopicPartition, CopyPartition] = {
             part.target.tp: part for part in self._parts
         }
+        self._safeguards = Safeguards(
+            self,
+            loop,
+            (self._source, self._target),
+            self._fetcher,
+            self._producer,
+            self._budget,
+            settings,
+            self._parts,
+        )
+        self._take_over = TakeOver(
+            loop, self._target, settings.buffer_bytes, self, self._safeguards
+        )
         self._delivery = self._new_delivery()
         self._notices: list[str] = []
         self._state_trouble = ""
@@ -145,6 +156,11 @@ class CopyTask:
         )
 
     # --- the life of the task
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether the task has not begun to end."""
+        return self._phase is _Phase.COPYING
 
     def run(self) -> list[Receipt]:
         """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
@@ -192,8 +208,9 @@ class CopyTask:
     def _tick(self, now: float) -> None:
         self._source.check_deadlines()
         self._target.check_deadlines()
-        if self._phase is _Phase.COPYING:
+        if self.is_copying:
             self._take_over.check(now)
+            self._safeguards.tick()
         self._delivery.tick(now)
         self._report()
 
@@ -204,7 +221,7 @@ class CopyTask:
             self._phase = _Phase.DONE
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
-            finished = all(p.is_taken_over and p.source.is_finished for p in self._parts)
+            finished = all(part.is_finished for part in self._parts)
             if (
                 finished
                 or self._is_lease_lost
@@ -216,6 +233,7 @@ class CopyTask:
                 self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
             drained = all(part.target.is_idle for part in self._parts)
+            drained = drained and self._safeguards.is_idle
             if drained or now >= self._phase_deadline:
                 self._delivery.finish()
                 self._enter(_Phase.FLUSHING, now + FLUSH_SECONDS)
@@ -240,14 +258,20 @@ class CopyTask:
     ) -> int:
         """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
-        batches = admit(records, part.position, aborted, codec=self._codec)
+        most = mine.target.most_joined
+        try:
+            batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
+        except CorruptRecordBatchError as error:
+            if self._safeguards.source_log.is_skipped(part, records, str(error)):
+                return part.position
+            raise
         for out in batches.outgoing:
             out.lie_in(buffer, self._budget)
-            part.queued_bytes += out.source_size
         mine.notable = True
         if mine.comparison is not None:
             return self._compare(mine, mine.comparison, batches)
-        for out in batches.outgoing:
+        for out in self._safeguards.pass_by(mine, batches.outgoing):
+            part.queued_bytes += out.source_size
             out.is_fresh = part.is_at_end
             self._producer.offer(mine.target, out)
         part.last_epoch = batches.leader_epoch
@@ -260,6 +284,7 @@ class CopyTask:
         part = mine.source
         part.position = batches.position
         for out in batches.outgoing:
+            part.queued_bytes += out.source_size
             out.detach(self._budget)
             comparison.see_source(out)
         self._take_over.step(mine)
@@ -271,62 +296,21 @@ class CopyTask:
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
-        self._trouble(self._by_source[part.tp], code, self._source.alias, text)
+        mine = self._by_source[part.tp]
+        self._safeguards.fetch_trouble(mine, code)
+        self._trouble(mine, code, self._source.alias, text)
 
     def fetch_recovered(self, part: SourcePartition) -> None:
         """Forget it again."""
         self._trouble(self._by_source[part.tp], error_codes.NONE, self._source.alias, "")
 
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
-        """The source lost what had been read and went on from there: so do we, loudly."""
-        mine = self._by_source[part.tp]
-        self._notices.append(
-            f"truncated: {self._source.alias}: {part.tp}: offsets {end_offset} to "
-            f"{part.position - 1} were lost on the source and written anew (unclean leader "
-            f"election); what was copied of the lost ones stays, going on at {end_offset}"
-        )
-        if mine.target.is_idle:
-            mine.move_to(end_offset)
-        self._fetcher.resume(part, end_offset)
+        """The source lost what had been read and went on from there."""
+        self._safeguards.source_log.diverged(part, end_offset)
 
     def out_of_range(self, part: SourcePartition) -> None:
-        """Find out what happened to the log, and go on at its beginning or report."""
-
-        def bounds(earliest: int, latest: int) -> None:
-            if part.position > latest:
-                failed(error_codes.SOURCE_TRUNCATED)
-                return
-            if part.position < earliest and self._settings.gap_policy == "stop":
-                failed(error_codes.GAP)
-                return
-            if part.position < earliest:
-                self._notices.append(
-                    f"gap: {self._source.alias}: {part.tp}: offsets {part.position} to "
-                    f"{earliest - 1} were deleted on the source before they were copied; "
-                    f"going on at {earliest}"
-                )
-                mine = self._by_source[part.tp]
-                if mine.target.is_idle:
-                    mine.move_to(earliest)
-                self._fetcher.resume(part, earliest)
-            else:  # it is there after all: look again, without haste
-                self._fetcher.rewind(part, part.position, part.backoff.next_pause())
-
-        def failed(code: int) -> None:
-            self.fetch_trouble(part, code, "")
-            self._loop.call_later(
-                part.backoff.next_pause(slow=not error_codes.is_retriable(code)),
-                lambda: self.out_of_range(part),
-            )
-
-        if self._phase is _Phase.COPYING:
-            ask_log_bounds(
-                self._source,
-                part.tp,
-                read_committed=self._read_committed,
-                done=bounds,
-                failed=failed,
-            )
+        """The source's log does not hold the position."""
+        self._safeguards.source_log.out_of_range(part)
 
     # --- from the producer
 
@@ -334,7 +318,8 @@ class CopyTask:
         """Account for one record batch."""
         mine = self._by_target.get(part.tp)
         if mine is None:
-            return  # a position record
+            self._safeguards.acked(part.tp, out)  # if it is not a position record
+            return
         source = mine.source
         source.queued_bytes -= out.source_size
         self._fetcher.drained(source)
@@ -355,6 +340,7 @@ class CopyTask:
 
     def answered(self) -> None:
         """Room has been made: read on."""
+        self._safeguards.look()
         self._delivery.answered()
         self._fetcher.pump()
 
@@ -362,10 +348,11 @@ class CopyTask:
         """Remember why a partition cannot be written."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
+            self._safeguards.produce_trouble(mine, code, text)
             self._trouble(mine, code, self._target.alias, text)
-        else:
+        elif not self._safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
-                f"{self._target.alias}: {part.tp}: positions cannot be written: "
+                f"{self._target.alias}: {part.tp} cannot be written: "
                 f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
             )
 
@@ -374,20 +361,34 @@ class CopyTask:
         mine = self._by_target.get(part.tp)
         if mine is None:
             return False
-        self.read_again(mine, pause)
+        self.start_over(mine, pause)
         return True
 
-    def read_again(self, part: CopyPartition, pause: float) -> None:
+    def start_over(self, part: CopyPartition, pause: float) -> None:
         """Read on from a partition's position; the producer has dropped what was queued."""
         part.source.queued_bytes = 0
-        self._fetcher.rewind(part.source, part.position, pause)
+        if self._safeguards.is_busy_with(part):
+            self._fetcher.pause(part.source)
+        else:
+            self._fetcher.rewind(part.source, part.position, pause)
 
     def refused(
-        self, part: TargetPartition, out: Outgoing, code: int, text: str
+        self,
+        part: TargetPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
     ) -> list[Outgoing] | None:
-        """Nothing to offer instead yet: the partition waits."""
-        del part, out, code, text
-        return None
+        """What to send instead of a record batch that will never be taken."""
+        return self._safeguards.refused(part, out, code, text, record_errors)
+
+    def read_again(self, part: CopyPartition) -> None:
+        """What was refused has been recorded: go on without it."""
+        part.target.backoff.reset()
+        self._trouble(part, error_codes.NONE, self._target.alias, "")
+        self._read_from(part, part.position)
+        self._fetcher.pump()
 
     def sequence_lost(self, part: TargetPartition, pause: float) -> None:
         """Somebody else wrote as this flow's producer: see what is there."""
@@ -408,8 +409,12 @@ class CopyTask:
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read from the last pair on, to compare."""
         for part in parts:
-            self._read_from(part, part.position)
+            self._read_from(part, part.pair.position)
         self._fetcher.pump()
+
+    def compare_again(self, part: CopyPartition, pause: float) -> None:
+        """Compare both sides, from the partition's pair."""
+        self._take_over.again(part, pause)
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """These are on the target already, or are read again."""
@@ -422,6 +427,7 @@ class CopyTask:
     def taken_over(self, parts: Iterable[CopyPartition]) -> None:
         """Copy on from exact pairs."""
         for part in parts:
+            self._safeguards.taken_over(part)
             part.is_taken_over = True
             part.is_unproven = True
             self._delivery.begin(part)
@@ -437,20 +443,6 @@ class CopyTask:
     def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """Remember why a partition does not begin."""
         self._trouble(part, code, self._target.alias, text)
-
-    def target_truncated(self, part: CopyPartition, missing: int) -> None:
-        """Acknowledged records are gone from the target."""
-        self._trouble(
-            part,
-            error_codes.TARGET_TRUNCATED,
-            self._target.alias,
-            f"{missing} records that had been acknowledged are gone",
-        )
-        self._take_over.again(part, part.target.backoff.next_pause(slow=True))
-
-    def mismatch(self, part: CopyPartition, text: str) -> None:
-        """Both sides do not agree: nothing is lost, but some may come twice."""
-        self._notices.append(f"mismatch: {part.target.tp}: {text}; some records may come twice")
 
     def note(self, text: str) -> None:
         """Say something once."""
@@ -489,6 +481,8 @@ class CopyTask:
                 notices=tuple(self._notices),
                 trouble="; ".join(troubles),
                 other_writers=tuple(self._take_over.other_writers),
+                incidents=self._safeguards.take(),
+                needs=self._safeguards.needs(),
             )
         )
         self._delivery.latency.clear()

@@ -52,6 +52,7 @@ class CopyPartition:
         "is_dirty",
         "is_taken_over",
         "is_unproven",
+        "moved_back",
         "next_sequence",
         "notable",
         "position",
@@ -83,6 +84,7 @@ class CopyPartition:
         self.downstream = start.downstream
         self.next_sequence = state.next_sequence  # of the first record that is not acknowledged
         self.comparison: Comparison | None = None
+        self.moved_back: Pair | None = None  # where to compare from, if the target lost records
         self.is_taken_over = start.is_handed_over
         self.is_unproven = False  # our first record batch since a take-over is to be read back
         self.records = 0
@@ -94,6 +96,11 @@ class CopyPartition:
         self.notable = True  # changed since the last progress report
         self.trouble_code = error_codes.NONE
         self.trouble = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Everything wanted has been copied (a bounded run)."""
+        return self.is_taken_over and self.source.is_finished and self.target.is_idle
 
     def move_to(self, position: int) -> None:
         """Everything before the position is done with."""
@@ -114,10 +121,22 @@ class CopyPartition:
     @property
     def pair(self) -> Pair:
         """Where both sides agree: what is acknowledged."""
-        state = ProducerState(
+        return self.moved_back or Pair(self.position, self.downstream, self._producer)
+
+    @property
+    def _producer(self) -> ProducerState:
+        return ProducerState(
             self.target.producer_id, self.target.producer_epoch, self.next_sequence
         )
-        return Pair(self.position, self.downstream, state)
+
+    def settle(self) -> None:
+        """The pair to go on at has been found."""
+        moved, self.moved_back = self.moved_back, None
+        if moved is not None:
+            self.move_to(moved.position)
+            self.downstream = moved.downstream
+            self.next_sequence = moved.producer.next_sequence
+            self.target.next_sequence = self.next_sequence
 
     def introduce(self, *, is_known: bool) -> None:
         """Write on as the flow's producer; `is_known`: the broker remembers it."""
@@ -133,6 +152,7 @@ class CopyPartition:
 
     def adopt(self, comparison: Comparison) -> None:
         """Go on after the last record that both sides have."""
+        self.moved_back = None
         self.move_to(comparison.position)
         self.downstream = comparison.downstream
         self.next_sequence = comparison.next_sequence
@@ -140,6 +160,7 @@ class CopyPartition:
 
     def give_up(self, comparison: Comparison) -> None:
         """Both sides do not agree: write on behind what is there, from the same position."""
+        self.settle()
         self.downstream = comparison.end_downstream
         self.next_sequence = comparison.end_sequence
         self.introduce(is_known=True)
@@ -172,7 +193,7 @@ class CopyPartition:
         return StoredPosition(
             self.position - 1,
             self.downstream,
-            self.pair.producer,
+            self._producer,
             self.source.last_epoch,
             self.start.topic_id,
             self.start.target_topic_id,

@@ -7,13 +7,15 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.contract import PartitionProgress, Progress
+from sparkmirror.pipeline.incident_tally import IncidentTally, Tally
+from sparkmirror.state.incidents import Incident
 from sparkmirror.wire.error_codes import is_retriable
 
 _RATE_WINDOW_SECONDS = 10.0
@@ -53,9 +55,12 @@ class FlowSnapshot:
     latency_p99_ms: float | None
     held_bytes: int
     task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
-    notices: int  # things that happened once and were logged, such as gaps
+    notices: int  # things that happened once and were logged
     troubles: tuple[str, ...]
     retriable_only: bool  # every trouble may go away by itself
+    quarantined: int = 0  # topic partitions that will not move by themselves
+    incidents: Tally = field(default_factory=dict)  # such as gaps, since the process started
+    recent_incidents: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ class FlowStatus:
         self._tasks: dict[int, _Task] = {}
         self._notes: dict[str, str] = {}
         self._notices = 0
+        self._incidents = IncidentTally(flow)
         self._totals = _Totals()
 
     def enter(self, state: FlowState, reason: str = "") -> None:
@@ -116,6 +122,11 @@ class FlowStatus:
                 self._notes[topic] = trouble
             else:
                 self._notes.pop(topic, None)
+
+    def happened(self, incidents: Iterable[Incident]) -> None:
+        """Log and count what a task or the driver met; what is known already is passed over."""
+        with self._lock:
+            self._incidents.take(incidents)
 
     def begin_epoch(
         self, number: int, starts: Sequence[tuple[TopicPartition, int, int | None]]
@@ -140,6 +151,7 @@ class FlowStatus:
         now = time.monotonic()
         for sentence in progress.notices:
             _log.warning("%s: %s", self._flow, sentence)
+        self.happened(progress.incidents)
         with self._lock:
             self._notices += len(progress.notices)
             before = self._tasks.get(progress.split)
@@ -213,6 +225,9 @@ class FlowStatus:
                 held_bytes=sum(task.held_bytes for task in self._tasks.values()),
                 task_cpu_seconds={i: task.cpu_seconds for i, task in self._tasks.items()},
                 notices=self._notices,
+                incidents=self._incidents.counts,
+                recent_incidents=self._incidents.recent,
+                quarantined=sum(not is_retriable(code) for code in codes),
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
             )

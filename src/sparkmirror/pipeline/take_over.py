@@ -39,7 +39,6 @@ _AT_ONCE = 8  # comparisons; each holds up to two fetches' worth of either side
 _READ_BYTES = 1 << 20
 _PATIENCE_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
 _LOOK_AGAIN_SECONDS = 60.0  # how often one partition is searched for other writers
-_NOT_AUTHORIZED = frozenset({29, 31})
 
 
 class Successor(Protocol):
@@ -57,12 +56,6 @@ class Successor(Protocol):
     def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """Why a partition does not begin yet (0: it is about to)."""
 
-    def target_truncated(self, part: CopyPartition, missing: int) -> None:
-        """The target has lost acknowledged records; call `again` or never."""
-
-    def mismatch(self, part: CopyPartition, text: str) -> None:
-        """What is on the target is not what the source has: copying goes on at the pair."""
-
     def note(self, text: str) -> None:
         """Something that happened once and must be said."""
 
@@ -76,15 +69,37 @@ class _Look:
     expected: Outgoing | None  # our record batch at the end of the stretch, to be seen there
 
 
+class Witness(Protocol):
+    """Who is told of what must not happen silently."""
+
+    def target_truncated(self, part: CopyPartition, missing: int) -> None:
+        """The target has lost acknowledged records; `again` follows, or never."""
+
+    def is_further_back(self, part: CopyPartition) -> bool:
+        """Both sides did not agree: whether they are compared again, from an earlier pair."""
+
+    def mismatch(self, part: CopyPartition, text: str) -> None:
+        """What is on the target is not what the source has: copying goes on at the pair."""
+
+    def blind(self, part: CopyPartition) -> None:
+        """The target may not be read: copying goes on at the pair, at least once."""
+
+
 class TakeOver:
     """All partitions of a task that were not handed over cleanly."""
 
     def __init__(
-        self, loop: Loop, target: Cluster, buffer_bytes: int, successor: Successor
+        self,
+        loop: Loop,
+        target: Cluster,
+        buffer_bytes: int,
+        successor: Successor,
+        witness: Witness,
     ) -> None:
         self._loop = loop
         self._target = target
         self._successor = successor
+        self._witness = witness
         self._fetcher = Fetcher(
             loop,
             target,
@@ -105,7 +120,8 @@ class TakeOver:
         self._looks: dict[TopicPartition, _Look] = {}
         self._looked: dict[TopicPartition, float] = {}
         self._backoff = Backoff()
-        self._asking: set[TopicPartition] = set()
+        self._unheard: list[CopyPartition] = []  # nothing is known yet of their topics
+        target.on_metadata.append(self._settle)
         self._closing = False
         self._is_blind = False  # no READ on the target: said once
         self.other_writers: set[OtherWriter] = set()
@@ -114,13 +130,24 @@ class TakeOver:
 
     def begin(self, parts: Sequence[CopyPartition]) -> None:
         """Find out where these partitions stand; `taken_over` follows for each."""
+        unheard = [part for part in parts if not self._target.knows(part.target.tp)]
+        if unheard:
+            self._unheard += unheard
+            self._target.want({part.target.tp.topic for part in unheard})
+        heard = [part for part in parts if part not in unheard]
+        if heard:
+            self._ask(heard)
+
+    def _settle(self) -> None:
+        """Metadata arrived: those that waited for it are asked about."""
+        unheard, self._unheard = self._unheard, []
+        if unheard and not self._closing:
+            self._ask(unheard)
+
+    def _ask(self, parts: Sequence[CopyPartition]) -> None:
         by_target = {part.target.tp: part for part in parts}
-        self._asking.update(by_target)
-        if any(tp not in self._target.leaders for tp in by_target):
-            self._target.want({tp.topic for tp in by_target})
 
         def done(states: ProducerStates) -> None:
-            self._asking.difference_update(by_target)
             if not self._closing:
                 self._decide(by_target, states)
 
@@ -136,7 +163,7 @@ class TakeOver:
         blind: list[CopyPartition] = []
         for tp, part in parts.items():
             code = states.failed.get(tp, error_codes.NONE)
-            if code in _NOT_AUTHORIZED:
+            if code in error_codes.NOT_AUTHORIZED:
                 blind.append(part)
             elif code == error_codes.UNSUPPORTED_VERSION:
                 self._compare(part, None)
@@ -163,10 +190,14 @@ class TakeOver:
         mine = [one for one in producers if one.producer_id == state.producer_id]
         if not mine:
             part.introduce(is_known=False)
-            return True
+            if part.moved_back is not None:
+                self._compare(part, None)
+            elif state.next_sequence:
+                self._check_end(part)
+            return part.moved_back is None and not state.next_sequence
         goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
         if mine[0].producer_epoch != state.producer_epoch:
-            self._successor.mismatch(
+            self._witness.mismatch(
                 part, f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}"
             )
             self._go_blind([part])
@@ -176,10 +207,30 @@ class TakeOver:
             return True
         if is_behind(goal, state.next_sequence):
             missing = (state.next_sequence - goal) & SEQUENCE_MASK
-            self._successor.target_truncated(part, missing)
+            self._witness.target_truncated(part, missing)
             return False
         self._compare(part, goal)
         return False
+
+    def _check_end(self, part: CopyPartition) -> None:
+        """The broker has forgotten our producer: at least the log must not be shorter."""
+
+        def bounds(_earliest: int, latest: int) -> None:
+            if self._closing:
+                return
+            missing = part.pair.downstream + 1 - latest
+            if missing > 0:
+                self._witness.target_truncated(part, missing)
+            else:
+                self._successor.taken_over([part])
+
+        def failed(code: int) -> None:
+            self._successor.take_over_trouble(part, code, "")
+            self.again(part, self._backoff.next_pause())
+
+        ask_log_bounds(
+            self._target, part.target.tp, read_committed=False, done=bounds, failed=failed
+        )
 
     def _go_blind(self, parts: list[CopyPartition]) -> None:
         """Nobody may look: go on at the stored position as a new producer, at least once."""
@@ -197,10 +248,7 @@ class TakeOver:
 
         if not self._is_blind:
             self._is_blind = True
-            self._successor.note(
-                f"no-read: {self._target.alias}: {parts[0].target.tp.topic} cannot be read back, "
-                "so after a crash some records may be copied twice; grant READ on the remote topics"
-            )
+            self._witness.blind(parts[0])
         ask_producer_id(self._target, got, failed)
 
     # --- comparisons
@@ -230,10 +278,12 @@ class TakeOver:
             return
         done = comparison.step()
         self._successor.compared(part, done)
+        reader = self._readers[part.target.tp]
+        reader.queued_bytes = comparison.held_bytes
+        self._fetcher.drained(reader)
         self.other_writers.update(
             OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
         )
-        reader = self._readers[part.target.tp]
         is_at_end = comparison.is_complete or (
             comparison.has_no_goal and reader.is_at_end and comparison.waits_for_target
         )
@@ -249,8 +299,11 @@ class TakeOver:
             self._start_waiting()
         elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
             self._end(part)
+            if self._witness.is_further_back(part):
+                self._start_waiting()
+                return
             part.give_up(comparison)
-            self._successor.mismatch(
+            self._witness.mismatch(
                 part,
                 f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
                 f"source's next ones after offset {part.pair.position - 1}",
@@ -270,7 +323,8 @@ class TakeOver:
                 self._since[tp] = now
             elif now - self._since[tp] > _PATIENCE_SECONDS:
                 self._end(part)
-                self.again(part)
+                if not self._witness.is_further_back(part):
+                    self.again(part)
 
     def _end(self, part: CopyPartition) -> None:
         tp = part.target.tp
@@ -291,7 +345,8 @@ class TakeOver:
         recently = now - self._looked.get(tp, -_LOOK_AGAIN_SECONDS) < _LOOK_AGAIN_SECONDS
         if tp in self._readers or self._is_blind or (recently and not is_first):
             return
-        self._looked[tp] = now
+        if not is_first:
+            self._looked[tp] = now
         end = out.base_offset + out.count
         reader = SourcePartition(tp, part.pair.downstream + 1, stop_at=end)
         self._readers[tp] = reader
@@ -315,7 +370,7 @@ class TakeOver:
             if batch.view[HEADER_SIZE:] != out.view[HEADER_SIZE:] and [
                 frame.body for frame in frames(batch.view)
             ] != [frame.body for frame in frames(out.view)]:
-                self._successor.mismatch(
+                self._witness.mismatch(
                     look.part,
                     f"the record batch at offset {out.base_offset} of {self._target.alias} is not "
                     "the one that was sent",
@@ -342,6 +397,8 @@ class TakeOver:
             if comparing is not None and comparing.comparison is not None:
                 comparing.comparison.see_target(batch)
             position = batch.next_offset
+        if comparing is not None and comparing.comparison is not None:
+            part.queued_bytes = comparing.comparison.held_bytes
         return position
 
     def fetched(self) -> None:
@@ -358,7 +415,7 @@ class TakeOver:
         comparing = self._comparing.get(part.tp)
         if comparing is None:
             return
-        if code in _NOT_AUTHORIZED:
+        if code in error_codes.NOT_AUTHORIZED:
             self._end(comparing)
             self._go_blind([comparing])
             self._start_waiting()

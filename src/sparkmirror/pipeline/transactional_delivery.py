@@ -53,7 +53,7 @@ class TransactionLimits:
 class Reader(Protocol):
     """Who reads the source."""
 
-    def read_again(self, part: CopyPartition, pause: float) -> None:
+    def start_over(self, part: CopyPartition, pause: float) -> None:
         """Read on from the partition's position; what was queued is gone."""
 
     def note(self, text: str) -> None:
@@ -192,13 +192,19 @@ class TransactionalDelivery:
     # --- the gate of the producer
 
     def admits(self, part: TargetPartition) -> bool:
-        """Resends always; new record batches outside of commits, in partitions that were added."""
+        """Resends always; new record batches outside of commits, in partitions that were added.
+
+        Ledger and dead letters are not in the transaction: they are written before the position
+        that depends on them, and an entry that comes twice does no harm.
+        """
+        is_position = self._positions.holds(part)
+        if part.tp not in self._sources and not is_position:
+            return True
         if self._lost or self._state in (_State.ABORTING, _State.FINISHED):
             return False
         if part.pending[0].sequence >= 0:
             return True
-        is_position = self._state is _State.STORING and self._positions.holds(part)
-        if self._state is not _State.WRITING and not is_position:
+        if self._state is not (_State.STORING if is_position else _State.WRITING):
             return False
         if not self._transactions.holds(part.tp):
             self._want(part)
@@ -295,7 +301,7 @@ class TransactionalDelivery:
             self._producer.discard(part.target)
             if part.is_taken_over:
                 part.go_back()
-                self._reader.read_again(part, pause)
+                self._reader.start_over(part, pause)
 
     # --- the way to an end
 

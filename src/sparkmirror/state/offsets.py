@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.state.positions import position_record, positions_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkmirror.formats.source_offsets import StoredPosition
     from sparkmirror.kafka.clients import Connection
     from sparkmirror.model import TopicPartition
 
@@ -61,3 +61,18 @@ class OffsetStore:
                 )
                 by_partition.setdefault(record.partition, []).append((record.key, record.value))
             log.append(by_partition)
+
+
+def stored_producers(connection: Connection, topic: str, timeout_seconds: float = 60.0) -> set[int]:
+    """The producer ids of all flows that keep their positions in an offsets topic."""
+    found: set[int] = set()
+    with TopicLog(connection, topic) as log:
+        for record in log.read_to_end(timeout_seconds):
+            if record.key is None or record.value is None:
+                continue
+            if SourcePartition.from_key(record.key) is None:
+                continue
+            producer = StoredPosition.from_value(record.value).producer
+            if producer is not None:
+                found.add(producer.producer_id)
+    return found

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     )
     from sparkmirror.topology.factors import ReplicationFactors
 
+_OFFSET_SYNCS = "mm2-offset-syncs"
 _TOPIC_ALREADY_EXISTS = 36
 _NEW_TOPIC_SECONDS = 30.0
+_DEAD_LETTER_CONFIGS = {
+    "max.message.bytes": str(64 << 20),  # below socket.request.max.bytes as brokers have it
+    "retention.ms": str(30 * 24 * 3600 * 1000),  # a month for somebody to look
+}
 
 
 class Side(Enum):
@@ -40,7 +45,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """An internal topic as it is created; always compacted."""
+    """An internal topic as it is created."""
 
     side: Side
     name: str
@@ -49,6 +54,7 @@ class InternalTopic:
     storage_key: str | None = None  # the key that names it, for Connect's three storage topics
     single_partition: bool = False  # the config topic's order is its meaning
     extra_configs: Mapping[str, str] = field(default_factory=dict)
+    cleanup_policy: str = "compact"
 
 
 class InternalState(Enum):
@@ -173,6 +179,44 @@ def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
     )
 
 
+def ledger_topic(names: InternalNames, source_alias: str) -> str:
+    """The topic on the target that lists records which are not as they were on the source."""
+    return _own_topic("mm2-ledger", names, source_alias)
+
+
+def dead_letters_topic(names: InternalNames, source_alias: str) -> str:
+    """The topic on the target that keeps the records which the target refused."""
+    return _own_topic("mm2-dead-letters", names, source_alias)
+
+
+def _own_topic(what: str, names: InternalNames, source_alias: str) -> str:
+    """Named like the offset-syncs topic, so that every policy knows it as internal.
+
+    Otherwise the flow in the other direction, or Java MM2, would mirror it.
+    """
+    syncs = names.offset_syncs_topic(source_alias)
+    if syncs.startswith(_OFFSET_SYNCS):
+        return what + syncs.removeprefix(_OFFSET_SYNCS)
+    return f"{what}.{source_alias}.internal"
+
+
+def side_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+    """Topics of our own on the target, made only when there is something to write to them."""
+    source, factor = settings.flow.source, settings.internal_topics.offsets_factor
+    return (
+        InternalTopic(Side.TARGET, ledger_topic(names, source), 1, factor),
+        InternalTopic(
+            Side.TARGET,
+            dead_letters_topic(names, source),
+            1,
+            factor,
+            extra_configs=_DEAD_LETTER_CONFIGS,
+            # A compacted topic takes no record without a key, and keeps one of each key.
+            cleanup_policy="delete",
+        ),
+    )
+
+
 def ensure_internal_topics(
     topics: Sequence[InternalTopic], admin: InternalAdmin, factors: ReplicationFactors
 ) -> list[EnsuredTopic]:
@@ -230,7 +274,7 @@ def _create(
         except ReplicationFactorError as error:
             ensured[topic.name] = EnsuredTopic(topic, InternalState.FAILED, error)
         else:
-            configs = {**topic.extra_configs, "cleanup.policy": "compact"}
+            configs = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
             creations.append(NewTopic(topic.name, topic.partitions, factor, configs))
     by_name = {topic.name: topic for topic in missing}
     for name, refusal in admin.create_topics(creations).items():

@@ -189,6 +189,10 @@ class Cluster:
         self.trouble = error
         self.refresh(after=_TROUBLE_PAUSE)
 
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether the cluster has been heard about this partition, well or badly."""
+        return tp in self.leaders or tp.topic in self.topic_errors
+
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no known leader, as an error code."""
         return self.topic_errors.get(tp.topic, error_codes.UNKNOWN_LEADER)

@@ -21,6 +21,7 @@ class Remedy(Enum):
 
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
 UNSUPPORTED_VERSION = 35
 NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
 DUPLICATE_SEQUENCE_NUMBER = 46
@@ -32,6 +33,7 @@ GAP = -1006  # ours: retention deleted records before they were copied, and the 
 TARGET_TRUNCATED = -1007  # ours: the target has lost records that it had acknowledged
 MISMATCH = -1008  # ours: the target does not hold what the source has
 TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
+OPEN_TRANSACTION = -1009  # ours: a transaction on the source has been open for too long
 
 _REMEDIES = {
     OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
@@ -64,10 +66,12 @@ _REMEDIES = {
     100: Remedy.REFRESH,  # UNKNOWN_TOPIC_ID
     103: Remedy.REFRESH,  # INCONSISTENT_TOPIC_ID
     CORRUPT_SOURCE: Remedy.RETRY,
+    OPEN_TRANSACTION: Remedy.RETRY,
     LOST_CONNECTION: Remedy.REFRESH,
     UNKNOWN_LEADER: Remedy.REFRESH,
 }
 
+NOT_AUTHORIZED = frozenset({29, 31})  # on a topic, on the cluster
 SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
 
 # What a transaction coordinator answers. Whatever is in none of these sets is final.
@@ -88,6 +92,7 @@ _OUR_NAMES = {
     GAP: "GAP",
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
     MISMATCH: "MISMATCH",
+    OPEN_TRANSACTION: "OPEN_TRANSACTION",
 }
 
 
@@ -130,22 +135,23 @@ _ADVICE = {
     CORRUPT_SOURCE: "a record batch on the source does not match its checksum; it is not copied",
     LOST_CONNECTION: "the broker does not answer",
     SOURCE_TRUNCATED: (
-        "the source's log ends before the stored position (unclean leader election, or the topic "
-        "was recreated); copying here waits until the log has grown past it or the stored offset "
-        "is changed"
+        "the source lost records that were copied already, and source.truncated.policy is stop; "
+        "set it to continue, or change the stored offset"
     ),
     GAP: (
         "records were deleted on the source before they were copied, and gap.policy is stop; set "
         "it to continue, or change the stored offset"
     ),
     TARGET_TRUNCATED: (
-        "the target has lost records that it had acknowledged (unclean leader election)"
+        "the target has lost records that it had acknowledged, and target.truncated.policy is "
+        "stop; set it to recopy"
     ),
     MISMATCH: "the target does not hold what was copied there; somebody else wrote or deleted",
     UNKNOWN_LEADER: "no broker leads the partition",
+    OPEN_TRANSACTION: "a transaction on the source is open and holds back everything behind it",
     TOPIC_RECREATED: (
-        "the topic was deleted and created again while it was being copied, so that the position "
-        "means nothing any more; stop, delete its stored offset, and start again"
+        "the topic was deleted and created again, so that the position means nothing any more; "
+        "set source.recreated.policy to restart, or delete its stored offset and start again"
     ),
 }
 

@@ -23,6 +23,7 @@ class SourcePartition:
     __slots__ = (
         "backoff",
         "end_offset",
+        "high_watermark",
         "is_at_end",
         "last_epoch",
         "leader",
@@ -53,6 +54,7 @@ class SourcePartition:
         # own history, so that a log that was truncated and grew again is noticed.
         self.last_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
+        self.high_watermark = -1  # of the log as everybody may read it
         self.log_start = -1
         self.is_at_end = False  # everything had been read when the last answer came
         self.queued_bytes = 0  # read and not yet acknowledged by the target
@@ -60,6 +62,11 @@ class SourcePartition:
         self.session: FetchSession | None = None
         self.trouble = error_codes.NONE
         self.backoff = Backoff()
+
+    @property
+    def is_held_back(self) -> bool:
+        """Everything stable has been read, and more is there behind an open transaction."""
+        return self.is_at_end and self.end_offset < self.high_watermark
 
     @property
     def is_finished(self) -> bool:

@@ -312,6 +312,7 @@ class Fetcher:
             return
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
+        part.high_watermark = data.high_watermark
         part.log_start = data.log_start_offset
         if data.records:
             aborted = data.aborted if self._limits.read_committed else ()

@@ -222,12 +222,14 @@ def join(
 
     No larger than `limit`. Those joined let go of their buffers; the new one lies in its own.
     """
-    if len(pending) < _PAIR or pending[1].size > tiny_bytes:
+    if len(pending) < _PAIR or not (
+        _is_tiny(pending[0], tiny_bytes) and _is_tiny(pending[1], tiny_bytes)
+    ):
         return
     joint = Joint(limit)
     joined: list[Outgoing] = []
     for out in pending:
-        if out.sequence >= 0 or out.size > tiny_bytes:
+        if out.sequence >= 0 or not _is_tiny(out, tiny_bytes):
             break
         batch = RecordBatch(out.view)
         try:
@@ -252,6 +254,11 @@ def join(
         out.let_go()
     new.lie_in(None, budget)
     pending.appendleft(new)
+
+
+def _is_tiny(out: Outgoing, tiny_bytes: int) -> bool:
+    """Whether joining costs less than it saves: it is small, and was not merely squeezed small."""
+    return out.size <= tiny_bytes and out.count <= TINY_RECORDS
 
 
 def split_outgoing(

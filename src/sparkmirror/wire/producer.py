@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,12 +55,14 @@ class TargetPartition:
         "failure_text",
         "is_introduced",
         "line",
+        "most_joined",
         "next_sequence",
         "node",
         "out_of_order_twice",
         "pending",
         "producer_epoch",
         "producer_id",
+        "record_errors",
         "refused",
         "tp",
         "unanswered",
@@ -90,6 +92,8 @@ class TargetPartition:
         self.failure = error_codes.NONE
         self.failure_text = ""
         self.refused: Outgoing | None = None  # the record batch that the failure is about
+        self.record_errors: Mapping[int, str] = {}  # its records that are to blame, and why
+        self.most_joined = MERGED_BYTES  # tiny record batches are joined up to this size
         self.out_of_order_twice = False
         self.backoff = Backoff()
         self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
@@ -133,9 +137,17 @@ class ProduceSink(Protocol):
         """
 
     def refused(
-        self, part: TargetPartition, out: Outgoing, code: int, text: str
+        self,
+        part: TargetPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
     ) -> list[Outgoing] | None:
-        """The target will never take this record batch: what to send instead; None: nothing yet."""
+        """The target will never take this record batch: what to send instead; None: nothing yet.
+
+        `record_errors` says of single records, by their number, what is wrong with them.
+        """
 
     def sequence_lost(self, part: TargetPartition, pause: float) -> None:
         """The broker expects another sequence: everything queued has been dropped."""
@@ -291,7 +303,8 @@ class Producer:
         for _ in range(len(queue)):
             part = queue[0]
             if self._limits.merged_bytes:
-                join(part.pending, self._limits.merged_bytes, self._budget)
+                most = min(self._limits.merged_bytes, part.most_joined)
+                join(part.pending, most, self._budget)
             out = part.pending[0]
             if chosen and size + out.size > self._limits.max_request_bytes:
                 break
@@ -361,6 +374,10 @@ class Producer:
             else:
                 if not part.failure:
                     part.refused = out
+                    part.record_errors = {
+                        wrong.batch_index: wrong.batch_index_error_message or ""
+                        for wrong in one.record_errors or ()
+                    }
                 self._fail(part, one.error_code, one.error_message or "")
                 continue
             if part.unanswered:
@@ -413,16 +430,16 @@ class Producer:
         code = part.failure
         part.pending.extendleft(reversed(part.window))
         part.window.clear()
-        self._sink.produce_trouble(part, code, part.failure_text)
-        if self.gate is not None and code in error_codes.ENDS_TRANSACTIONS:
-            self.gate.broken(code)
-            return
         remedy = error_codes.remedy(code)
         if remedy is Remedy.REFUSED:
             if self._replace_refused(part, code):
                 self._again(part)
                 return
             remedy = Remedy.QUARANTINE
+        self._sink.produce_trouble(part, code, part.failure_text)
+        if self.gate is not None and code in error_codes.ENDS_TRANSACTIONS:
+            self.gate.broken(code)
+            return
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
         if remedy is Remedy.QUARANTINE and self._sink.rewound(part, pause):
             self._drop(part)
@@ -449,7 +466,7 @@ class Producer:
         refused = part.refused
         if refused is None or not part.pending or part.pending[0] is not refused:
             return False  # one before it is unanswered: that first, then it is refused again
-        pieces = self._sink.refused(part, refused, code, part.failure_text)
+        pieces = self._sink.refused(part, refused, code, part.failure_text, part.record_errors)
         if pieces is None:
             return False
         part.pending.popleft()

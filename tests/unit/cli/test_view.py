@@ -97,6 +97,21 @@ def test_troubles_stand_below_the_table() -> None:
     assert "... and 2 more" in drawn(console)
 
 
+def test_incidents_are_shown_by_kind(caplog: pytest.LogCaptureFixture) -> None:
+    """On the screen, and at the end of a log, with the command that prints the details."""
+    marked = replace(
+        FLOW, incidents={("t", 0, "gap"): 2, ("t", 1, "gap"): 1, ("u", 0, "no-read"): 1}
+    )
+    expected = "a->b: incidents: gap 3, no-read 1; `sparkmirror ledger` prints"
+    console = terminal()
+    with LiveView(console, once=False) as view:
+        view.show([marked])
+    assert expected in drawn(console)
+    with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
+        LineView(Console(file=io.StringIO())).conclude([marked, FLOW])
+    assert sum(expected in record.message for record in caplog.records) == 1
+
+
 def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCaptureFixture) -> None:
     """States and troubles once, and a word when the troubles are over."""
     view = LineView(Console(file=io.StringIO()))

@@ -13,6 +13,7 @@ from sparkmirror.config.settings import (
     ExactlyOnce,
     FetchSettings,
     FlowSettings,
+    Policies,
     ProduceSettings,
     TopicFactor,
 )
@@ -60,13 +61,36 @@ def test_an_ordinary_file_has_these_settings() -> None:
     assert found.pipeline.epoch_seconds == 300
     assert found.pipeline.task_buffer_bytes == 64 * 1024 * 1024
     assert found.pipeline.admin_timeout_seconds == 60
-    assert found.pipeline.gap_policy == "continue"
+    assert found.policies == Policies()
     assert found.heartbeat.interval_seconds == 1
     assert found.checkpoint.emit_seconds == 5
     assert found.checkpoint.sync_group_offsets_seconds is None
     assert found.policy.topics == (".*",)
     assert found.policy.topics_exclude == (r"mm2.*\.internal", r".*\.replica", "__.*")
     assert len(found.policy.config_properties_exclude) == 8
+
+
+def test_each_policy_has_its_key() -> None:
+    """Per flow, over the file's."""
+    lines = (
+        "gap.policy=stop",
+        "a->b.source.recreated.policy=restart",
+        "source.truncated.policy=stop",
+        "target.recreated.policy=restart",
+        "target.truncated.policy=stop",
+        "corrupt.batch.policy=skip",
+        "refused.record.policy=stop",
+        "a->b.refused.record.policy=skip",
+        "open.transaction.warning.ms=1500",
+    )
+    expected = Policies("stop", "restart", "stop", "restart", "stop", "skip", "skip", 1.5)
+    assert settings(*lines).policies == expected
+
+
+def test_a_policy_that_does_not_exist_is_refused() -> None:
+    """With those that do."""
+    (error,) = errors("source.recreated.policy=continue")
+    assert "source.recreated.policy must be one of stop, restart, not 'continue'" in error
 
 
 def test_connectors_keep_their_names() -> None:
@@ -125,7 +149,7 @@ def test_explicit_values_win_over_our_defaults() -> None:
     assert found.source.tasks_max == 7
     assert found.pipeline.epoch_seconds == 60
     assert found.pipeline.task_buffer_bytes == 8388608
-    assert found.pipeline.gap_policy == "stop"
+    assert found.policies.gap == "stop"
 
 
 def test_switched_off_or_negative_intervals_mean_never() -> None:

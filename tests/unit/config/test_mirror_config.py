@@ -9,6 +9,7 @@ import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
+from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
@@ -46,6 +47,22 @@ def test_heartbeats_are_switched_off_for_single_pairs() -> None:
     assert flows("clusters=a,b,c", *off) == ["b->a", "b->c", "c->a", "c->b"]
     on = ("emit.heartbeats.enabled=false", "a->b.emit.heartbeats.enabled=true")
     assert flows("clusters=a,b,c", *on) == ["a->b"]
+
+
+def test_figures_are_served_where_the_file_says() -> None:
+    """Nowhere by default, on loopback unless told otherwise."""
+    assert config("clusters=a,b").metrics is None
+    assert config("clusters=a,b", "metrics.port=9100").metrics == MetricsSettings("127.0.0.1", 9100)
+    open_wide = config("clusters=a,b", "metrics.port=1", "metrics.host=0.0.0.0").metrics
+    assert open_wide == MetricsSettings("0.0.0.0", 1)  # noqa: S104 - what the file asked for
+
+
+def test_a_wrong_port_for_figures_is_refused() -> None:
+    """Where the file is checked, and where it is run."""
+    wrong = config("clusters=a,b", "metrics.port=70000")
+    assert any("metrics.port must be between" in str(one) for one in wrong.notices)
+    with pytest.raises(ConfigError, match=r"metrics\.port must be between"):
+        _ = wrong.metrics
 
 
 def test_a_central_cluster_gets_flows_from_its_locals() -> None:

@@ -17,7 +17,7 @@ from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.cluster_record import ClusterRecord
 from sparkmirror.local.fleet import Fleet
 from sparkmirror.local.process import ProcessIdentity
-from sparkmirror.local.server_properties import server_properties
+from sparkmirror.local.server_properties import Detour, server_properties
 
 
 @pytest.fixture
@@ -157,3 +157,21 @@ def test_extra_settings_override_ours(tmp_path: Path) -> None:
     assert "listeners=PLAINTEXT://127.0.0.1:1000,CONTROLLER://127.0.0.1:2002" in lines
     assert "controller.quorum.voters=1@127.0.0.1:2001,2@127.0.0.1:2002" in lines
     assert "offsets.topic.replication.factor=2" in lines
+
+
+def test_a_detour_is_a_listener_that_sends_clients_to_a_proxy(tmp_path: Path) -> None:
+    """The broker listens on its own port and names the proxy's; other listeners stay direct."""
+    text = server_properties(
+        node_id=1,
+        port=1000,
+        controllers={1: 2001},
+        data=tmp_path,
+        extra={},
+        detour=Detour(port=3000, advertised=4000),
+    )
+    listeners, advertised = (
+        dict(line.split("=", 1) for line in text.splitlines())[key]
+        for key in ("listeners", "advertised.listeners")
+    )
+    assert listeners.endswith(",DETOUR://127.0.0.1:3000")
+    assert advertised == "PLAINTEXT://127.0.0.1:1000,DETOUR://127.0.0.1:4000"

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import json
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import (
+    ConnectionSettings,
+    FetchSettings,
+    Policies,
+    ProduceSettings,
+)
 from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
     OtherWriter,
@@ -21,6 +26,7 @@ from sparkmirror.pipeline.contract import (
     to_json,
 )
 from sparkmirror.pipeline.spark_task import RECEIPT_SCHEMA
+from sparkmirror.state.incidents import Incident, Kind
 
 SETTINGS = TaskSettings(
     flow="a->b",
@@ -36,7 +42,9 @@ SETTINGS = TaskSettings(
     buffer_bytes=1 << 26,
     epoch_seconds=300.0,
     lease_seconds=5.0,
-    gap_policy="stop",
+    policies=Policies(gap="stop", open_transaction_seconds=2.5),
+    ledger_topic="mm2-ledger.a.internal",
+    dead_letters_topic="mm2-dead-letters.a.internal",
 )
 
 
@@ -63,7 +71,7 @@ def test_settings_arrive_as_they_were_sent() -> None:
 
 
 def test_progress_arrives_as_it_was_sent() -> None:
-    """Rows of partitions, latency buckets, notices and trouble."""
+    """Rows of partitions, latency buckets, notices, trouble and incidents."""
     progress = Progress(
         split=1,
         attempt=2,
@@ -75,6 +83,8 @@ def test_progress_arrives_as_it_was_sent() -> None:
         notices=("gap: a", "b"),
         trouble="cluster",
         other_writers=(OtherWriter("a.t", 0, 77),),
+        incidents=(Incident(Kind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
+        needs=("mm2-ledger.a.internal",),
     )
 
     assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress

@@ -7,7 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import (
+    ConnectionSettings,
+    FetchSettings,
+    Policies,
+    ProduceSettings,
+)
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline import copy
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
@@ -17,7 +22,9 @@ from support.record_batches import decode, encode, marker, numbered
 
 SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("a.t", 0)
 POSITIONS = TopicPartition("mm2-offsets.a.internal", 0)
-TOO_LARGE, OUT_OF_RANGE = 10, 1
+LEDGER = TopicPartition("mm2-ledger.a.internal", 0)
+LETTERS = TopicPartition("mm2-dead-letters.a.internal", 0)
+TOO_LARGE, OUT_OF_RANGE, OUT_OF_ORDER = 10, 1, 45
 
 
 class Silent:
@@ -37,8 +44,11 @@ class Silent:
 class Bench:
     """A task of one topic partition that starts at offset 10."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, gap_policy: str = "continue") -> None:
-        self.source, self.target = FakeCluster({SOURCE: 1}), FakeCluster({TARGET: 1, POSITIONS: 1})
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **policies: str) -> None:
+        self.source, self.target = (
+            FakeCluster({SOURCE: 1}),
+            FakeCluster(dict.fromkeys((TARGET, POSITIONS, LEDGER, LETTERS), 1)),
+        )
         self.source.alias, self.target.alias = "a", "b"
         clusters = {"a": self.source, "b": self.target}
         monkeypatch.setattr(copy, "_cluster", lambda _loop, settings: clusters[settings.alias])
@@ -58,7 +68,9 @@ class Bench:
             buffer_bytes=64 << 20,
             epoch_seconds=300.0,
             lease_seconds=5.0,
-            gap_policy=gap_policy,
+            policies=Policies(**policies),
+            ledger_topic=LEDGER.topic,
+            dead_letters_topic=LETTERS.topic,
         )
         start = PartitionStart(
             "t", 0, "a.t", 10, producer=ProducerState(5, 0, 0), is_handed_over=True
@@ -146,10 +158,13 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
     assert b'"offset":12' in record.value
 
 
-def test_a_refused_batch_is_read_again_and_nothing_is_skipped(bench: Bench) -> None:
+def test_a_refused_batch_is_read_again_and_nothing_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The target takes it later; until then the position stays, and no memory is held."""
-    bench.read(encode(numbered(10, 3)))
-    bench.read(encode(numbered(13, 2)))
+    bench = Bench(monkeypatch, refused_record="stop")
+    bench.read(encode(numbered(10, 1)))
+    bench.read(encode(numbered(11, 4)))
     bench.written().produced({TARGET: (TOO_LARGE, -1)})
     assert (bench.part.position, bench.part.source.position) == (10, 10)
     assert "max.message.bytes" in bench.part.trouble
@@ -168,43 +183,76 @@ def test_a_refused_batch_is_read_again_and_nothing_is_skipped(bench: Bench) -> N
     assert bench.part.trouble == ""
 
 
-@pytest.mark.parametrize("gap_policy", ["continue", "stop"])
-def test_a_gap_is_told_and_the_policy_decides(
-    monkeypatch: pytest.MonkeyPatch, gap_policy: str
-) -> None:
+def test_a_gap_is_in_the_ledger_before_the_position_passes_it(bench: Bench) -> None:
     """Retention deleted offsets 10 to 49."""
-    bench = Bench(monkeypatch, gap_policy)
     bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
     for offset in (50, 90):
         bench.asked().reply(_offset(offset))
+    entry = bench.written()
+    (record,) = decode(entry.batches[LEDGER])
+    assert b'"firstOffset":10' in (record.key or b"")
+    assert (bench.part.position, bench.part.source.position) == (10, 10)
+
+    entry.produced({LEDGER: (0, 0)})
     bench.task._report()
-    report = bench.control.reports[-1]
-
-    if gap_policy == "continue":
-        assert bench.part.position == bench.part.source.position == 50
-        assert "offsets 10 to 49" in report.notices[0]
-    else:
-        assert bench.part.position == 10
-        assert "gap.policy is stop" in report.partitions[0].trouble
-        assert not bench.source.connection(1).waiting
+    assert bench.part.position == bench.part.source.position == 50
+    (incident,) = bench.control.reports[-1].incidents
+    assert (incident.kind, incident.first_offset, incident.last_offset) == ("gap", 10, 49)
 
 
-def test_a_truncated_source_is_reported_and_looked_at_again(bench: Bench) -> None:
-    """The log ends before the position: nothing is guessed, and recovery clears the trouble."""
+@pytest.mark.parametrize(
+    ("policy", "ends", "code"), [("gap", (50, 90), "GAP"), ("source_truncated", (0, 5), "SOURCE_")]
+)
+def test_a_policy_of_stop_waits_and_looks_again(
+    monkeypatch: pytest.MonkeyPatch, policy: str, ends: tuple[int, int], code: str
+) -> None:
+    """Nothing is guessed, nothing is in the ledger, and recovery clears the trouble."""
+    bench = Bench(monkeypatch, **{policy: "stop"})
     bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
-    for offset in (0, 5):
+    for offset in ends:
         bench.asked().reply(_offset(offset))
-    assert "SOURCE_TRUNCATED" in bench.part.trouble
+    bench.task._report()
+    assert code in bench.part.trouble
     assert bench.part.position == 10
+    assert [one.policy for one in bench.control.reports[-1].incidents] == ["stop"]
+    assert not bench.target.connection(1).waiting
 
     bench.loop.advance(7)
     for offset in (0, 20):
         bench.asked().reply(_offset(offset))
-    bench.loop.advance(7)
+    bench.loop.advance(12)
     bench.source.learn()
     bench.read(encode(numbered(10, 1)))
 
     assert bench.part.trouble == ""
+
+
+def test_what_is_too_large_is_halved_until_one_record_is_left(bench: Bench) -> None:
+    """That one becomes a dead letter; the position passes it when the ledger has it."""
+    bench.read(encode(numbered(10, 3)))
+    whole = bench.written()
+    whole.produced({TARGET: (TOO_LARGE, -1)})
+    assert bench.part.trouble == ""
+    first = bench.written()
+    assert [one.value for one in decode(first.batches[TARGET])] == [numbered(10, 1)[0].value]
+    first.produced({TARGET: (0, 900)})
+    for code in (TOO_LARGE, TOO_LARGE, OUT_OF_ORDER):
+        bench.written().produced({TARGET: (code, -1)})
+    assert (bench.part.position, bench.part.downstream) == (11, 900)
+
+    letter = bench.written()
+    (record,) = decode(letter.batches[LETTERS])
+    assert dict(record.headers)["sparkmirror.offset"] == b"11"
+    letter.produced({LETTERS: (0, 0)})
+    assert bench.part.position == 11
+    bench.written().produced({LEDGER: (0, 0)})
+    bench.asked().fetched()  # it was on its way when the partition was turned back
+    bench.read(encode(numbered(10, 3)))
+    last = bench.written()
+    assert [one.value for one in decode(last.batches[TARGET])] == [numbered(12, 1)[0].value]
+    last.produced({TARGET: (0, 901)})
+    assert (bench.part.position, bench.part.downstream) == (13, 901)
+    assert bench.part.next_sequence == 2
 
 
 def _offset(offset: int) -> SimpleNamespace:

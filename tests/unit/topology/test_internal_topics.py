@@ -6,7 +6,7 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.topology.internal_topics import InternalTopic, internal_topics
+from sparkmirror.topology.internal_topics import InternalTopic, internal_topics, side_topics
 
 FILE = """
 clusters = a, b
@@ -73,6 +73,36 @@ def test_the_file_decides(
     """Keys that move, resize or drop internal topics do so as in MM2."""
     everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE}
     assert shapes(planned(line)) == (everything - gone) | added
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("", ("mm2-ledger.a.internal", "mm2-dead-letters.a.internal")),
+        (
+            "replication.policy.separator = _",
+            ("mm2-ledger_a_internal", "mm2-dead-letters_a_internal"),
+        ),
+    ],
+)
+def test_topics_of_our_own_are_internal_to_every_policy(line: str, names: tuple[str, str]) -> None:
+    """The flow in the other direction must not mirror them."""
+    settings = MirrorConfig.parse(FILE + line).flow_settings(Flow("a", "b"))
+    policy = load_policy(settings.policy, Flow("a", "b")).replication
+    ledger, letters = side_topics(settings, policy)
+    assert (ledger.name, letters.name) == names
+    assert all(policy.is_internal_topic(name) for name in names)
+    assert not {ledger.name, letters.name} & {topic.name for topic in planned(line)}
+
+
+def test_dead_letters_need_no_key_and_may_be_large() -> None:
+    """A compacted topic refuses records without a key."""
+    settings = MirrorConfig.parse(FILE).flow_settings(Flow("a", "b"))
+    ledger, letters = side_topics(
+        settings, load_policy(settings.policy, Flow("a", "b")).replication
+    )
+    assert (ledger.cleanup_policy, letters.cleanup_policy) == ("compact", "delete")
+    assert int(letters.extra_configs["max.message.bytes"]) > 8 << 20
 
 
 def test_storage_topics_know_the_keys_that_name_them() -> None:

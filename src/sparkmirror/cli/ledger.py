@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror ledger FILE`: every record of a file's flows that is not as it was on the source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import ClusterError, ConfigError
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.state.ledger import LedgerEntry, read_ledger
+from sparkmirror.topology.internal_topics import ledger_topic
+
+_HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(help="The MM2 properties file.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    flow: Annotated[
+        str | None, typer.Option("--flow", help="Only this flow, written A->B.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only this topic of the source.")
+    ] = None,
+) -> None:
+    """Print gaps, skipped records and dead letters; exit 1 if a ledger cannot be read."""
+    # kafka-python logs each failed connect by itself; we say it in one sentence.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    complaints = Console(stderr=True)
+    try:
+        flows = chosen_flows(MirrorConfig.load(file), flow)
+    except ConfigError as error:
+        complaints.print(f"error: {error}", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+    entries: list[LedgerEntry] = []
+    failed = False
+    for one in flows:
+        try:
+            found, unreadable = flow_entries(one)
+        except ClusterError as error:
+            failed = True
+            complaints.print(f"error: {one.flow}: {error}", markup=False, soft_wrap=True)
+            continue
+        entries += found
+        if unreadable:
+            failed = True
+            sentence = f"error: {one.flow}: {unreadable} records of the ledger cannot be read."
+            complaints.print(sentence, markup=False, soft_wrap=True)
+    show([one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json)
+    if failed:
+        raise typer.Exit(1)
+
+
+def chosen_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
+    """The enabled flows of a file, or the one that was asked for."""
+    enabled = [one for one in map(config.flow_settings, config.pairs()) if one.enabled]
+    if flow is None:
+        return enabled
+    wanted = flow.replace(" ", "")
+    chosen = [one for one in enabled if str(one.flow) == wanted]
+    if not chosen:
+        names = ", ".join(str(one.flow) for one in enabled) or "none"
+        raise ConfigError(f"--flow {flow}: {config.name} enables no such flow, but {names}.")
+    return chosen
+
+
+def flow_entries(settings: FlowSettings) -> tuple[list[LedgerEntry], int]:
+    """What a flow's ledger holds, and how many of its records are no entry."""
+    names = load_policy(settings.policy, settings.flow).replication
+    found = read_ledger(settings.target_admin, ledger_topic(names, settings.flow.source))
+    mine = [one for one in found.entries if one.flow == str(settings.flow)]
+    return mine, found.unreadable
+
+
+def show(entries: Sequence[LedgerEntry], console: Console, *, as_json: bool) -> None:
+    """JSON, a table on a terminal, tab-separated lines elsewhere; oldest first."""
+    ordered = sorted(entries, key=lambda one: one.time)
+    if as_json:
+        listed = [dataclasses.asdict(one) for one in ordered]
+        typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+    elif console.is_terminal:
+        table = Table(*_HEADINGS, box=None, pad_edge=False)
+        for one in ordered:
+            table.add_row(*map(escape, _cells(one)))
+        console.print(table if ordered else "The ledger is empty: every record is as it was.")
+    else:
+        for line in lines(ordered):
+            typer.echo(line)
+
+
+def lines(entries: Iterable[LedgerEntry]) -> Iterable[str]:
+    """One line per entry, for pipes."""
+    return ("\t".join(_cells(one)) for one in entries)
+
+
+def _cells(one: LedgerEntry) -> tuple[str, ...]:
+    offsets = f"{one.first_offset}-{one.last_offset}"
+    return (
+        one.time,
+        one.flow,
+        one.kind,
+        f"{one.topic}-{one.partition}",
+        str(one.first_offset) if one.first_offset >= one.last_offset else offsets,
+        str(one.records) if one.records >= 0 else "?",
+        one.policy,
+        " ".join(one.cause.split()),
+    )

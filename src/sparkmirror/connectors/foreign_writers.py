@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who else writes to a flow's remote topics: another flow of ours, which is fine, or a stranger.
+
+A flow's producer id stands in its stored positions before it writes anything, so the offsets
+topics on the target name all of ours, also those of other processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import ClusterError, WireError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.pipeline.contract import OtherWriter
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.state.offsets import stored_producers
+
+_NO_ID = -1  # a producer without an id is never ours
+_LOOK_AGAIN_SECONDS = 30.0
+_TRY_AGAIN_SECONDS = 5.0
+
+
+class ForeignWriters:
+    """Called from the control channel's thread, looks things up on threads of its own."""
+
+    def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
+        self._flow = settings.flow
+        self._target = settings.target_admin
+        self._offsets_topic = settings.internal_topics.offsets
+        self._status = status
+        self._lock = threading.Lock()
+        self._ours: set[int] = set()
+        self._judged: set[OtherWriter] = set()
+        self._is_looking = False
+        self._not_before = 0.0
+
+    def seen(self, writers: Iterable[OtherWriter]) -> None:
+        """Report those that are strangers; returns at once."""
+        with self._lock:
+            new = [one for one in writers if one not in self._judged]
+            if not new or self._is_looking or time.monotonic() < self._not_before:
+                return
+            self._is_looking = True
+        threading.Thread(
+            target=self._judge, args=(new,), name=f"{self._flow}/writers", daemon=True
+        ).start()
+
+    def _judge(self, writers: list[OtherWriter]) -> None:
+        pause = _TRY_AGAIN_SECONDS
+        try:
+            if any(one.producer_id not in self._ours | {_NO_ID} for one in writers):
+                self._ours |= self._look_up()
+        except (ClusterError, WireError) as error:
+            self._status.note("writers", f"{self._flow.target}: other writers: {error}")
+        else:
+            pause = _LOOK_AGAIN_SECONDS
+            moment = int(time.time() * 1000)
+            strangers = [one for one in writers if one.producer_id not in self._ours]
+            self._status.happened([self._incident(one, moment) for one in strangers])
+            self._status.note("writers", "")
+            with self._lock:
+                self._judged.update(writers)
+        with self._lock:
+            self._is_looking = False
+            self._not_before = time.monotonic() + pause
+
+    def _look_up(self) -> set[int]:
+        with ClusterAdmin(self._target) as admin:
+            names = admin.topics().found
+        stores = {n for n in names if n.startswith("mm2-offsets") and n.endswith("internal")}
+        found: set[int] = set()
+        for store in sorted(stores | {self._offsets_topic}):
+            found |= stored_producers(self._target, store)
+        return found
+
+    def _incident(self, writer: OtherWriter, moment: int) -> Incident:
+        who = f"producer id {writer.producer_id}" if writer.producer_id >= 0 else "one without id"
+        cause = (
+            f"{self._flow.target}: {who}; no flow of ours writes there with it, so that its "
+            "records stand among the copies"
+        )
+        return Incident(
+            Kind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, moment
+        )

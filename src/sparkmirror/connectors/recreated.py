@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics that were deleted and created again, known by their ids: a pure comparison.
+
+A stored position belongs to the topics it was made with. Under another id the same offset means
+another record, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.config.settings import Policies
+from sparkmirror.connectors.source_topics import MirroredPartition
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import Incident, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Recreated:
+    """A topic partition whose stored position belongs to a topic that is gone."""
+
+    one: MirroredPartition
+    stored: StoredPosition
+    kind: Kind  # SOURCE_RECREATED or TARGET_RECREATED
+    policy: str
+
+    def incident(self, target: str, time_ms: int) -> Incident:
+        """What there is to say about it; the offset is the last one that had been copied."""
+        if self.kind is Kind.SOURCE_RECREATED:
+            cause = "copying begins at the beginning of the new one, behind the old records"
+        else:
+            cause = f"{target}: {self.one.remote_topic}: what had been copied is gone from there"
+        tp, offset = self.one.source, self.stored.offset
+        return Incident(
+            self.kind, tp.topic, tp.partition, offset, offset, -1, cause, time_ms, self.policy
+        )
+
+
+def find_recreated(
+    mirrored: Iterable[MirroredPartition],
+    stored: Mapping[TopicPartition, StoredPosition],
+    policies: Policies,
+) -> list[Recreated]:
+    """The partitions of which one side is another topic than the stored position knows.
+
+    A recreated source topic under the policy `stop` is none of them: the task that would read it
+    notices by itself, and waits.
+    """
+    found: list[Recreated] = []
+    for one in mirrored:
+        position = stored.get(one.source)
+        if position is None:
+            continue
+        if position.source_topic not in (None, one.topic_id):
+            if policies.source_recreated == "restart":
+                found.append(Recreated(one, position, Kind.SOURCE_RECREATED, "restart"))
+        elif one.target_topic_id and position.target_topic not in (None, one.target_topic_id):
+            policy = policies.target_recreated
+            found.append(Recreated(one, position, Kind.TARGET_RECREATED, policy))
+    return found

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that the target will not take: found, set aside, and passed by; the others flow.
+
+A record batch that is too large is halved until the pieces fit or hold one record. Of one that is
+refused for single records, the broker names them. What is left over goes to the dead-letter topic
+or is skipped; the partition waits until that is recorded, is read again from its last position,
+and leaves those records out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.contract import TaskSettings
+from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.dead_letter_writer import DeadLetterWriter
+from sparkmirror.pipeline.dead_letters import Refusal, RefusedRecord
+from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
+from sparkmirror.state.incidents import STOP, Incident, Kind
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.budget import Budget
+from sparkmirror.wire.merge import MERGED_BYTES
+from sparkmirror.wire.outgoing import Outgoing, split_outgoing
+from sparkmirror.wire.records import decode
+from sparkmirror.wire.reframe import Run
+
+_TOO_LARGE = frozenset({10, 18})  # MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
+
+
+class Refusals:
+    """All refused records of one task."""
+
+    def __init__(
+        self,
+        settings: TaskSettings,
+        budget: Budget,
+        desk: IncidentDesk,
+        letters: DeadLetterWriter,
+        read_again: Callable[[CopyPartition], None],
+    ) -> None:
+        self._flow = settings.flow
+        self._policy = settings.policies.refused_record
+        self._budget = budget
+        self._desk = desk
+        self._letters = letters
+        self._read_again = read_again
+        self._busy: set[TopicPartition] = set()
+        self._aside: dict[TopicPartition, set[int]] = {}  # source offsets that are passed by
+        self._refused_size: dict[TopicPartition, int] = {}
+
+    def is_busy_with(self, part: CopyPartition) -> bool:
+        """Whether the partition waits for its refused records to be recorded."""
+        return part.source.tp in self._busy
+
+    # --- what the producer asks
+
+    def refused(
+        self,
+        part: CopyPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[Outgoing] | None:
+        """What to send instead of a refused record batch; None: the partition waits."""
+        named = sorted(index for index in record_errors if 0 <= index < out.count)
+        if out.count > 1 and (code in _TOO_LARGE or not named):
+            self._shrink(part, out)
+            return split_outgoing(out, self._budget)
+        wanted = named or [0]
+        tp = part.source.tp
+        if self._policy == STOP:
+            offsets = [*_offsets(out.runs)]
+            hit = (offsets[wanted[0]], offsets[wanted[-1]])
+            cause = _cause(code, record_errors.get(wanted[0]) or text)
+            self._desk.report(incident(Kind.REFUSED, tp, hit, len(wanted), cause, STOP))
+            return None
+        reasons = {index: record_errors.get(index, "") for index in wanted}
+        self._set_aside(part, out, reasons, Refusal(self._flow, tp, part.target.tp, code, text))
+        return None
+
+    def _shrink(self, part: CopyPartition, out: Outgoing) -> None:
+        """Nothing as large as this is sent again."""
+        tp = part.source.tp
+        size = min(out.size, self._refused_size.get(tp, out.size))
+        self._refused_size[tp] = size
+        part.target.most_joined = size // 2
+
+    def _set_aside(
+        self, part: CopyPartition, out: Outgoing, reasons: Mapping[int, str], refusal: Refusal
+    ) -> None:
+        """Record these records, by their number, then read the partition again without them."""
+        tp = part.source.tp
+        offsets = [*_offsets(out.runs)]
+        chosen = [offsets[index] for index in reasons]
+        kind = Kind.SKIPPED_RECORD if self._policy == "skip" else Kind.DEAD_LETTER
+        cause = _cause(refusal.code, next(iter(reasons.values())) or refusal.reason)
+        found = _incidents(kind, tp, chosen, cause, self._policy)
+
+        def recorded() -> None:
+            if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
+                self._refused_size.pop(tp, None)
+                part.target.most_joined = MERGED_BYTES
+            self._aside.setdefault(tp, set()).update(chosen)
+            self._busy.discard(tp)
+            self._read_again(part)
+
+        self._busy.add(tp)
+        if kind is Kind.SKIPPED_RECORD:
+            self._desk.record(found, recorded)
+            return
+        records = decode(out.view)
+        letters = [
+            RefusedRecord(
+                offsets[index],
+                records[index].timestamp,
+                records[index].key,
+                records[index].value,
+                records[index].headers,
+                reason,
+            )
+            for index, reason in reasons.items()
+        ]
+        self._letters.send(letters, refusal, lambda: self._desk.record(found, recorded))
+
+    # --- what has been read
+
+    def pass_by(self, part: CopyPartition, batches: list[Outgoing]) -> list[Outgoing]:
+        """What is left to be sent of record batches that were read."""
+        tp = part.source.tp
+        if tp not in self._aside and tp not in self._refused_size:
+            return batches
+        aside = {offset for offset in self._aside.get(tp, ()) if offset >= part.position}
+        self._aside[tp] = aside
+        left: list[Outgoing] = []
+        for out in batches:
+            left += self._fit(tp, self._without(out, aside))
+        return left
+
+    def _without(self, out: Outgoing, aside: set[int]) -> list[Outgoing]:
+        if not any(
+            run.first <= offset < run.first + run.length for run in out.runs for offset in aside
+        ):
+            return [out]
+        unwanted = [offset in aside for offset in _offsets(out.runs)]
+        cuts = [i for i in range(1, out.count) if unwanted[i] != unwanted[i - 1]]
+        pieces = split_outgoing(out, self._budget, cuts)
+        kept: list[Outgoing] = []
+        for piece, (first, _last) in zip(pieces, pairwise((0, *cuts, out.count)), strict=True):
+            if unwanted[first]:
+                piece.let_go()
+            else:
+                kept.append(piece)
+        return kept
+
+    def _fit(self, tp: TopicPartition, batches: list[Outgoing]) -> list[Outgoing]:
+        """None as large as one that was refused."""
+        size = self._refused_size.get(tp)
+        if size is None:
+            return batches
+        fitting: list[Outgoing] = []
+        for out in batches:
+            if out.size < size or out.count == 1:
+                fitting.append(out)
+            else:
+                fitting += self._fit(tp, split_outgoing(out, self._budget))
+        return fitting
+
+
+def _cause(code: int, text: str) -> str:
+    return f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
+
+
+def _offsets(runs: Iterable[Run]) -> Iterable[int]:
+    """The source offset of every record of a record batch, in order."""
+    return (run.first + index for run in runs for index in range(run.length))
+
+
+def _incidents(
+    kind: Kind, tp: TopicPartition, offsets: Sequence[int], cause: str, policy: str
+) -> list[Incident]:
+    """One incident for each run of neighbours."""
+    firsts = [o for i, o in enumerate(offsets) if i == 0 or offsets[i - 1] != o - 1]
+    lasts = [o for i, o in enumerate(offsets) if o == offsets[-1] or offsets[i + 1] != o + 1]
+    return [
+        incident(kind, tp, (first, last), last - first + 1, cause, policy)
+        for first, last in zip(firsts, lasts, strict=True)
+    ]

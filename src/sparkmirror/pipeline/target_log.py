@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A target that lost records which it had acknowledged: found again on the source, copied again.
+
+The broker says how many of our sequences are gone, not which source offsets they had. The pair is
+therefore moved back behind those and some more, and both sides are compared from there: the copy
+goes on after the last record that the target still has. Where the source's offsets have holes the
+first guess is too short; then it is moved back further. Owned by the task's thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.copy_partition import CopyPartition, Pair
+from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
+from sparkmirror.state.incidents import STOP, Kind
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.log_bounds import ask_log_bounds
+
+_OVERLAP = 50_000  # records that both sides still have; more than one record batch holds
+_FURTHER = 4
+_FURTHEST = 256
+
+
+class _Retreat(NamedTuple):
+    pair: Pair  # as it was when the loss was noticed
+    missing: int
+    reach: int  # how many times the number of records to go back in offsets
+
+
+class Comparer(Protocol):
+    """The copy task, as this module needs it."""
+
+    def compare_again(self, part: CopyPartition, pause: float) -> None:
+        """Compare both sides, from the partition's pair."""
+
+    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
+        """Why a partition does not begin yet."""
+
+
+class TargetLog:
+    """What happens to the remote partitions of a task."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        target_alias: str,
+        policy: str,
+        desk: IncidentDesk,
+        comparer: Comparer,
+    ) -> None:
+        self._source = source
+        self._target_alias = target_alias
+        self._policy = policy
+        self._desk = desk
+        self._comparer = comparer
+        self._retreats: dict[TopicPartition, _Retreat] = {}
+
+    def truncated(self, part: CopyPartition, missing: int) -> None:
+        """So many records of ours are gone from the end of the target's log."""
+        pair = part.pair
+        found = incident(
+            Kind.TARGET_TRUNCATED,
+            part.source.tp,
+            (max(0, pair.position - missing), pair.position - 1),
+            missing,
+            f"{self._target_alias}: {part.target.tp} was cut off, as by an unclean leader "
+            f"election; it should go on after offset {pair.downstream}",
+            self._policy,
+        )
+        if self._policy == STOP:
+            self._desk.report(found)
+            self._comparer.take_over_trouble(part, error_codes.TARGET_TRUNCATED, "")
+            self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
+            return
+        self._retreats[part.source.tp] = _Retreat(pair, missing, 1)
+        self._desk.record([found], lambda: self._move_back(part))
+
+    def is_further_back(self, part: CopyPartition) -> bool:
+        """Both sides did not agree: whether the pair was moved back, to compare once more."""
+        retreat = self._retreats.get(part.source.tp)
+        if retreat is None or retreat.reach >= _FURTHEST:
+            return False
+        self._retreats[part.source.tp] = retreat._replace(reach=retreat.reach * _FURTHER)
+        self._move_back(part)
+        return True
+
+    def found(self, part: CopyPartition) -> None:
+        """The partition goes on."""
+        self._retreats.pop(part.source.tp, None)
+
+    def _move_back(self, part: CopyPartition) -> None:
+        pair, missing, reach = self._retreats[part.source.tp]
+
+        def bounds(earliest: int, _latest: int) -> None:
+            overlap = min(_OVERLAP, max(0, pair.producer.next_sequence - missing))
+            back = (missing + overlap) * reach
+            is_empty = pair.downstream < missing  # nothing to compare with: all that there is
+            part.moved_back = Pair(
+                earliest if is_empty else max(earliest, pair.position - back),
+                max(-1, pair.downstream - back),
+                replace(
+                    pair.producer,
+                    next_sequence=max(0, pair.producer.next_sequence - missing - overlap),
+                ),
+            )
+            self._comparer.compare_again(part, 0.0)
+
+        def failed(code: int) -> None:
+            self._comparer.take_over_trouble(part, code, "")
+            self._comparer.compare_again(part, part.source.backoff.next_pause())
+
+        ask_log_bounds(
+            self._source, part.source.tp, read_committed=False, done=bounds, failed=failed
+        )

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The place of a run: clusters behind lines that can be hurt, and the mirror between them.
+
+    load --> us (1 broker) ==line== mirror (Spark, a cluster in a box) ==line== hub (3 brokers)
+
+The load, the observer and whoever compares talk to the brokers directly. What is started here ends
+here, in whatever way the run ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from chaos.keeper import Keeper
+from chaos.scenario import TARGET, TOPIC, Scenario, properties
+from sparkmirror.local.cluster import LocalCluster, start_all
+from support.small_disk import SmallDisk
+from support.tcp_proxy import Line
+from support.witness import create_topics
+
+_TARGET_BROKERS = 3
+_DISK_BYTES = 256 << 20
+_TARGET_CONFIG = {
+    "min.insync.replicas": "2",
+    "transaction.state.log.min.isr": "2",
+    # A broker that was away for seconds should be a full member again soon.
+    "replica.lag.time.max.ms": "5000",
+}
+
+
+class AbandonedError(Exception):
+    """Raised in a fault's thread when the run is over before the fault is."""
+
+
+class Arena:
+    """Clusters, lines and processes of one run; also a context manager."""
+
+    def __init__(
+        self,
+        directory: Path,
+        scenario: Scenario,
+        *,
+        version: str,
+        say: Callable[[str], None],
+        small_disks: bool,
+    ) -> None:
+        self.directory = directory
+        self.scenario = scenario
+        self.say = say
+        self._version = version
+        self._small_disks = small_disks
+        self._stack = ExitStack()
+        self._over = threading.Event()
+        self.source_lines: list[Line] = []
+        self.sources: list[LocalCluster] = []
+        self.disks: list[SmallDisk] = []  # one for each broker of the target, if at all
+        self.target: LocalCluster
+        self.target_line: Line
+        self.keeper: Keeper
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._begin(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._stack.__exit__(kind, error, traceback)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass in a fault's thread."""
+        if self._over.wait(seconds):
+            raise AbandonedError
+
+    def abandon(self) -> None:
+        """Make faults in progress end."""
+        self._over.set()
+
+    def _begin(self, stack: ExitStack) -> None:
+        for name in self.scenario.sources:
+            self.source_lines.append(stack.enter_context(Line(name)))
+            self.sources.append(self._cluster(name, self.source_lines[-1], brokers=1))
+        self.target_line = stack.enter_context(Line(TARGET))
+        self.target = self._cluster(TARGET, self.target_line, brokers=_TARGET_BROKERS)
+        for broker in self.target.brokers if self._small_disks else ():
+            self.disks.append(SmallDisk(broker.data, _DISK_BYTES))
+            stack.callback(self.disks[-1].unmount)
+        clusters = [*self.sources, self.target]
+        for cluster in clusters:
+            stack.callback(cluster.stop)
+            stack.callback(cluster.kill)  # before that: an orderly end takes long
+        start_all(clusters)
+        for cluster in self.sources:
+            create_topics(cluster, {TOPIC: self.scenario.partitions})
+        file = self.directory / "mm2.properties"
+        servers = {cluster.name: cluster.detour_servers for cluster in clusters}
+        lines = properties(self.scenario, servers)
+        file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        self.keeper = stack.enter_context(Keeper(file, self.say))
+
+    def _cluster(self, name: str, line: Line, *, brokers: int) -> LocalCluster:
+        made: list[LocalCluster] = []  # the proxies must be there before it is
+        cluster = LocalCluster(
+            name,
+            self.directory / name,
+            brokers=brokers,
+            version=self._version,
+            detour_ports=[
+                line.proxy(partial(_detour_port, made, index)) for index in range(brokers)
+            ],
+            config=_TARGET_CONFIG if brokers > 1 else {},
+            heap="384m",
+        )
+        made.append(cluster)
+        return cluster
+
+
+def _detour_port(made: Sequence[LocalCluster], index: int) -> int:
+    detour = made[0].brokers[index].detour
+    assert detour is not None
+    return detour.port

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For whoever hunts a lost or doubled record: the record batches around it, as the target has them.
+
+Read from the log segments of a broker, header by header, by nobody's parser but this one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from chaos.arena import Arena
+from chaos.verdict import StreamVerdict
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # a record batch up to its records
+_AROUND = 200  # offsets before and after
+
+
+class BatchLine(NamedTuple):
+    """The header fields that tell who wrote a record batch and in which order."""
+
+    base_offset: int
+    records: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    leader_epoch: int
+    attributes: int
+
+
+def batch_lines(folder: Path) -> Iterator[BatchLine]:
+    """The record batches of one partition, oldest first."""
+    for segment in sorted(folder.glob("*.log")):
+        data = segment.read_bytes()
+        position = 0
+        while position + _HEADER.size <= len(data):
+            (
+                base_offset,
+                length,
+                leader_epoch,
+                _magic,
+                _crc,
+                attributes,
+                _last_delta,
+                _base_time,
+                _max_time,
+                producer_id,
+                producer_epoch,
+                sequence,
+                records,
+            ) = _HEADER.unpack_from(data, position)
+            if length <= 0:
+                break  # room that was reserved and not used
+            yield BatchLine(
+                base_offset,
+                records,
+                producer_id,
+                producer_epoch,
+                sequence,
+                leader_epoch,
+                attributes,
+            )
+            position += 12 + length
+
+
+def write_evidence(arena: Arena, streams: Sequence[StreamVerdict]) -> None:
+    """A file for each partition with trouble; all replicas hold the same, so any broker will do."""
+    wrong = {one.stream[1] for one in streams if not one.is_right}
+    data = arena.target.brokers[0].data
+    for partition in sorted(wrong):
+        places = [
+            place
+            for one in streams
+            if one.stream[1] == partition
+            for anomaly in one.anomalies
+            for place in (anomaly.at, anomaly.at + anomaly.records)
+        ]
+        folder = data / f"{arena.scenario.remote_topic}-{partition}"
+        lines = [
+            str(line)
+            for line in batch_lines(folder)
+            if any(abs(line.base_offset - place) <= _AROUND for place in places)
+        ]
+        file = arena.directory / f"evidence-{partition}.txt"
+        file.write_text("\n".join([*lines, ""]), encoding="utf-8")

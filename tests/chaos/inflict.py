@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each fault is done, and undone: a function per kind, run in a thread of its own.
+
+A function returns when the harm is over: the broker serves again, the line is whole, the process
+goes on. Whether records flow is not its business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psutil
+from confluent_kafka import KafkaException
+
+from chaos.arena import Arena
+from chaos.plan import Fault, Kind
+from sparkmirror.local.broker import LocalBroker
+from support.quotas import set_quota
+from support.tcp_proxy import Line
+from support.witness import admin
+
+_PATIENCE_SECONDS = 120.0
+_LOOK_SECONDS = 0.2
+_METADATA_SECONDS = 5.0
+_DRIVER_EXCUSE_SECONDS = 30.0
+_QUOTAS = {"bytes": ("producer_byte_rate", 20_000.0), "requests": ("request_percentage", 1.0)}
+_SLOWEST_SECONDS = 1.2
+T = TypeVar("T")
+
+
+class FaultError(Exception):
+    """A fault could not be done, or what it broke did not come back."""
+
+
+def inflict(fault: Fault, arena: Arena) -> None:
+    """Do it; returns when it is over."""
+    _HOW[fault.kind](fault, arena)
+
+
+def is_possible(fault: Fault, arena: Arena) -> bool:
+    """Whether this machine can do it."""
+    return fault.kind is not Kind.TARGET_FULL or bool(arena.disks)
+
+
+def _await(arena: Arena, check: Callable[[], T], what: str) -> T:
+    waited = 0.0
+    while waited < _PATIENCE_SECONDS:
+        with contextlib.suppress(psutil.NoSuchProcess, KafkaException):
+            found = check()
+            if found:
+                return found
+        arena.wait(_LOOK_SECONDS)
+        waited += _LOOK_SECONDS
+    raise FaultError(f"not within {_PATIENCE_SECONDS:g} s: {what}")
+
+
+# --- Spark's processes
+
+
+def _copying(arena: Arena) -> list[psutil.Process]:
+    """Python workers that talk to the target at this moment."""
+    ports = {int(server.rpartition(":")[2]) for server in arena.target.detour_servers.split(",")}
+    return [
+        worker
+        for worker in arena.keeper.python_workers()
+        if any(one.raddr and one.raddr.port in ports for one in worker.net_connections("tcp"))
+    ]
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def _hit(fault: Fault, found: list[psutil.Process]) -> list[psutil.Process]:
+    return found if fault.way == "all" else [found[fault.choose(found)]]
+
+
+def _kill_worker(fault: Fault, arena: Arena) -> None:
+    _kill(_hit(fault, _await(arena, lambda: _copying(arena), "a worker copies")))
+
+
+def _kill_executor(fault: Fault, arena: Arena) -> None:
+    _await(arena, lambda: _copying(arena), "a worker copies")
+    _kill(_hit(fault, _await(arena, arena.keeper.executors, "there is an executor")))
+
+
+def _kill_driver(fault: Fault, arena: Arena) -> None:
+    _await(arena, lambda: _copying(arena), "a worker copies")
+    arena.keeper.excuse(_DRIVER_EXCUSE_SECONDS)
+    mirror = arena.keeper.current
+    if fault.way == "everything":
+        mirror.kill_everything()
+    elif fault.way == "jvm":
+        jvm = mirror.driver_jvm()
+        _kill([jvm] if jvm else [])
+    else:
+        mirror.kill_driver()
+    _await(arena, lambda: arena.keeper.current is not mirror, "the driver is started again")
+
+
+def _stop_worker(fault: Fault, arena: Arena) -> None:
+    workers = _await(arena, lambda: _copying(arena), "a worker copies")
+    victims = [workers[fault.choose(workers)]]
+    if fault.way == "executor":
+        executors = _await(arena, arena.keeper.executors, "there is an executor")
+        executor = next(
+            (one for one in executors if victims[0] in one.children(recursive=True)), executors[0]
+        )
+        victims = [executor, *executor.children(recursive=True)]
+    try:
+        _signal(victims, signal.SIGSTOP)
+        arena.wait(fault.seconds)
+    finally:
+        _signal(victims, signal.SIGCONT)
+
+
+def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.send_signal(number)
+
+
+# --- brokers
+
+
+def _kill_source_broker(fault: Fault, arena: Arena) -> None:
+    cluster = arena.sources[fault.choose(arena.sources)]
+    cluster.brokers[0].kill()
+    arena.wait(fault.seconds)
+    cluster.brokers[0].start()
+
+
+def _kill_target_leader(fault: Fault, arena: Arena) -> None:
+    broker = _leader(fault, arena)
+    broker.kill()
+    arena.wait(fault.seconds)
+    broker.start()
+    _await_full_membership(arena)
+
+
+def _restart_broker(fault: Fault, arena: Arena) -> None:
+    brokers = arena.target.brokers
+    if fault.way == "source":
+        brokers = [cluster.brokers[0] for cluster in arena.sources]
+    broker = brokers[fault.choose(brokers)]
+    broker.stop()
+    arena.wait(fault.seconds)
+    broker.start()
+    if fault.way == "target":
+        _await_full_membership(arena)
+
+
+def _fill_target(fault: Fault, arena: Arena) -> None:
+    leader = _leader(fault, arena)
+    brokers = arena.target.brokers if fault.way == "all brokers" else [leader]
+    disks = [arena.disks[arena.target.brokers.index(broker)] for broker in brokers]
+    try:
+        for disk in disks:
+            disk.fill()
+        _await(
+            arena,
+            lambda: not all(broker.running for broker in brokers),
+            "a broker gives up without room",
+        )
+        arena.wait(fault.seconds)
+    finally:
+        for disk in disks:
+            disk.make_room()
+    for broker in brokers:
+        broker.kill()  # one that still runs has lost its only log directory
+    arena.target.start()
+    _await_full_membership(arena)
+
+
+def _leader(fault: Fault, arena: Arena) -> LocalBroker:
+    topic = arena.scenario.remote_topic
+    client = admin(arena.target)
+
+    def led() -> list[int]:
+        found = client.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic].partitions
+        return [found[index].leader for index in sorted(found) if found[index].leader > 0]
+
+    leaders = _await(arena, led, f"{topic} has leaders")
+    node = leaders[fault.choose(leaders)]
+    return next(broker for broker in arena.target.brokers if broker.node_id == node)
+
+
+def _await_full_membership(arena: Arena) -> None:
+    """Until every partition has all its replicas: the next fault may take another broker."""
+    client = admin(arena.target)
+
+    def whole() -> bool:
+        found = client.list_topics(timeout=_METADATA_SECONDS).topics.values()
+        partitions = [part for topic in found for part in topic.partitions.values()]
+        return all(len(part.isrs) == len(part.replicas) for part in partitions)
+
+    _await(arena, whole, "all replicas are in sync")
+
+
+# --- the network
+
+
+def _source_line(fault: Fault, arena: Arena) -> Line:
+    return arena.source_lines[fault.choose(arena.source_lines)]
+
+
+def _target_line(_fault: Fault, arena: Arena) -> Line:
+    return arena.target_line
+
+
+def _cut(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], None]:
+    def cut(fault: Fault, arena: Arena) -> None:
+        line = line_of(fault, arena)
+        which, _, fate = fault.way.rpartition(" ")
+        try:
+            line.cut(to_broker=which != "replies", to_client=which != "requests")
+            arena.wait(fault.seconds)
+            if fate == "lost":
+                line.tear()
+        finally:
+            line.heal()
+
+    return cut
+
+
+def _delay(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], None]:
+    def delay(fault: Fault, arena: Arena) -> None:
+        line = line_of(fault, arena)
+        seconds = fault.pick * _SLOWEST_SECONDS
+        try:
+            line.slow(
+                to_broker=seconds if fault.way != "replies" else 0.0,
+                to_client=seconds if fault.way != "requests" else 0.0,
+            )
+            arena.wait(fault.seconds)
+        finally:
+            line.heal()
+
+    return delay
+
+
+# --- quotas
+
+
+def _throttle(fault: Fault, arena: Arena) -> None:
+    key, value = _QUOTAS[fault.way]
+    _set_quota(arena, key, value)
+    try:
+        arena.wait(fault.seconds)
+    finally:
+        _set_quota(arena, key, None)
+
+
+def _set_quota(arena: Arena, key: str, value: float | None) -> None:
+    """By whichever broker serves just now."""
+
+    def done() -> bool:
+        for broker in arena.target.brokers:
+            with contextlib.suppress(OSError):
+                set_quota(broker.address, key, value)
+                return True
+        return False
+
+    _await(arena, done, f"the quota {key} is set to {value}")
+
+
+_HOW: dict[Kind, Callable[[Fault, Arena], None]] = {
+    Kind.WORKER_KILL: _kill_worker,
+    Kind.EXECUTOR_KILL: _kill_executor,
+    Kind.DRIVER_KILL: _kill_driver,
+    Kind.WORKER_STOP: _stop_worker,
+    Kind.SOURCE_BROKER_KILL: _kill_source_broker,
+    Kind.TARGET_LEADER_KILL: _kill_target_leader,
+    Kind.BROKER_RESTART: _restart_broker,
+    Kind.SOURCE_CUT: _cut(_source_line),
+    Kind.TARGET_CUT: _cut(_target_line),
+    Kind.SOURCE_DELAY: _delay(_source_line),
+    Kind.TARGET_DELAY: _delay(_target_line),
+    Kind.TARGET_FULL: _fill_target,
+    Kind.TARGET_QUOTA: _throttle,
+}

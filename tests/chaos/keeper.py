@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service manager for the mirror: starts it, and starts it again whenever it has ended.
+
+Spark's executors and Python workers may outlive a driver that was killed; they are known, so that
+none is left when the run is over.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from support.mirror_process import MirrorProcess
+
+_LOOK_SECONDS = 0.2
+_STOP_SECONDS = 60.0
+
+
+class Keeper:
+    """Owns the mirror's processes; also a context manager that leaves none."""
+
+    def __init__(self, file: Path, say: Callable[[str], None]) -> None:
+        self._file = file
+        self._say = say
+        self._began = time.time()
+        self._home = _spark_home()
+        self._lock = threading.Lock()
+        self._past: list[MirrorProcess] = []
+        self._wanted = threading.Event()
+        self._over = threading.Event()
+        self._excused_until = 0.0
+        self.unexplained: list[str] = []  # ends that nobody asked for
+        self.current = self._start()
+        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._wanted.set()
+        self._thread.start()
+
+    def _start(self) -> MirrorProcess:
+        return MirrorProcess(self._file, environment={"SPARK_HOME": str(self._home)})
+
+    def excuse(self, seconds: float) -> None:
+        """An end within so many seconds is somebody's doing."""
+        self._excused_until = time.monotonic() + seconds
+
+    def stop(self) -> tuple[int, float]:
+        """End the mirror in order: exit code and seconds taken."""
+        self._wanted.clear()
+        with self._lock:
+            code, seconds = self.current.terminate()
+        self.current.await_end_of_all()
+        return code, seconds
+
+    def _keep(self) -> None:
+        while not self._over.wait(_LOOK_SECONDS):
+            with self._lock:
+                if self.current.is_running:
+                    self.current.processes()  # remember them while they have parents
+                elif self._wanted.is_set():
+                    self._restart()
+
+    def _restart(self) -> None:
+        code = self.current.wait(0)
+        end = f"the driver ended with {code}"
+        if time.monotonic() > self._excused_until:
+            self.unexplained.append(f"{end}, see {self.current.log_file}")
+        self._say(f"{end} and is started again")
+        self._past.append(self.current)
+        self.current = self._start()
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Of the present mirror."""
+        with self._lock:
+            return self.current.python_workers()
+
+    def executors(self) -> list[psutil.Process]:
+        """Of the present mirror."""
+        with self._lock:
+            return self.current.executors()
+
+    @property
+    def log_files(self) -> list[Path]:
+        """What all mirrors of this run have printed."""
+        return [one.log_file for one in (*self._past, self.current)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join(_STOP_SECONDS)
+        for one in (*self._past, self.current):
+            one.kill_everything()
+        self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """Spark's cluster in a box writes into its own home: take along what this run left."""
+        folders = [
+            folder
+            for folder in (self._home / "work").glob("app-*")
+            if folder.stat().st_mtime >= self._began
+        ]
+        in_use = {one.info["cwd"] or "" for one in psutil.process_iter(["cwd"])}
+        for folder in folders:
+            if not any(cwd.startswith(str(folder)) for cwd in in_use):
+                shutil.move(folder, self._file.parent / f"spark-{folder.name}")
+
+
+def _spark_home() -> Path:
+    """PySpark's folder: executors of a cluster in a box are started with the scripts in it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent

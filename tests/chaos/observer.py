@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches records arrive on the target (librdkafka): do they flow, how long did they pause, when.
+
+It sees what any consumer of the target sees, its troubles with a dying leader included. What was
+lost or doubled is found afterwards by reading both sides anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterable
+from contextlib import closing
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from chaos.verdict import Stream
+from support.names import unique_name
+from support.witness import Cluster
+
+_CHUNK = 1000
+_LOOK_SECONDS = 0.1
+
+
+class Pause(NamedTuple):
+    """A time without a record of one stream (time.monotonic)."""
+
+    began: float
+    ended: float
+    stream: Stream
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return self.ended - self.began
+
+
+class Observer:
+    """Reads a topic of the target as it grows, from a thread of its own."""
+
+    def __init__(self, cluster: Cluster, topic: str, streams: Iterable[Stream]) -> None:
+        self._streams = list(streams)
+        self._arrived: dict[Stream, float] = {}
+        self._newest_ms: dict[Stream, int] = dict.fromkeys(self._streams, 0)
+        self._last_number: dict[Stream, int] = dict.fromkeys(self._streams, -1)
+        self._samples: dict[int, list[tuple[int, float]]] = {}  # partition -> offset, when
+        self.pauses: list[Pause] = []
+        self.records = 0
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": unique_name("observer"),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,  # brokers die here
+            }
+        )
+        partitions = {partition for _source, partition in self._streams}
+        self._consumer.assign([TopicPartition(topic, index, 0) for index in sorted(partitions)])
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with closing(self._consumer):
+            while not self._over.is_set():
+                chunk = self._consumer.consume(_CHUNK, _LOOK_SECONDS)
+                good = [message for message in chunk if message.error() is None]
+                with self._lock:
+                    self._note(good, time.monotonic())
+
+    def _note(self, chunk: list[Message], now: float) -> None:
+        self.records += len(chunk)
+        for message in chunk:
+            samples = self._samples.setdefault(message.partition(), [])
+            samples.append((message.offset(), now))
+            source, number = source_and_number(message)
+            stream = source, message.partition()
+            self._newest_ms[stream] = max(self._newest_ms[stream], message.timestamp()[1])
+            self._last_number[stream] = max(self._last_number[stream], number)
+            before = self._arrived.get(stream)
+            if before is not None and now - before > 1.0:
+                self.pauses.append(Pause(before, now, stream))
+            self._arrived[stream] = now
+
+    def flows_since(self, wall_seconds: float) -> bool:
+        """Whether every stream has a record that was written after that time (time.time)."""
+        with self._lock:
+            return min(self._newest_ms.values()) > wall_seconds * 1000
+
+    def last_number(self, stream: Stream) -> int:
+        """The highest number that has arrived."""
+        with self._lock:
+            return self._last_number[stream]
+
+    def when(self, partition: int, offset: int) -> float | None:
+        """When a target offset was first seen (time.monotonic)."""
+        with self._lock:
+            samples = self._samples.get(partition, [])
+            place = bisect_left(samples, (offset, 0.0))
+            return samples[place][1] if offset >= 0 and place < len(samples) else None
+
+
+def source_and_number(message: Message) -> tuple[str, int]:
+    """Who wrote a record and its number there: its key is both, as in `us-17`."""
+    source, _, number = (message.key() or b"").decode().partition("-")
+    return source, int(number)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which faults happen, in which order and how: a pure function of a seed.
+
+A plan says everything but who is there to be hit: `pick` becomes a process or broker when the time
+has come. Faults that this machine cannot do are left out by the run, not by the plan, so a seed
+means the same everywhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What can go wrong."""
+
+    WORKER_KILL = "worker-kill"
+    EXECUTOR_KILL = "executor-kill"
+    DRIVER_KILL = "driver-kill"
+    WORKER_STOP = "worker-stop"
+    SOURCE_BROKER_KILL = "source-broker-kill"
+    TARGET_LEADER_KILL = "target-leader-kill"
+    BROKER_RESTART = "broker-restart"
+    SOURCE_CUT = "source-cut"
+    TARGET_CUT = "target-cut"
+    SOURCE_DELAY = "source-delay"
+    TARGET_DELAY = "target-delay"
+    TARGET_FULL = "target-full"
+    TARGET_QUOTA = "target-quota"
+
+
+class Place(Enum):
+    """Where a fault strikes; two at once are never in the same place."""
+
+    SPARK = "spark"
+    SOURCE_BROKERS = "source brokers"
+    TARGET_BROKERS = "target brokers"
+    BROKERS = "brokers"  # of either side
+    SOURCE_LINE = "source line"
+    TARGET_LINE = "target line"
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What a kind of fault is: where, in which ways, for how many seconds."""
+
+    place: Place
+    ways: tuple[str, ...]
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+_LINE_CUTS = tuple(
+    f"{which} {fate}" for which in ("requests", "replies", "both ways") for fate in ("late", "lost")
+)
+_LINE_DELAYS = ("requests", "replies", "both ways")
+# A lease is 5 s, and the driver gives a silent task twice that before it plans anew.
+_BEYOND_THE_LEASE = (6.0, 17.0)
+
+NATURES = {
+    Kind.WORKER_KILL: Nature(Place.SPARK, ("one", "all")),
+    Kind.EXECUTOR_KILL: Nature(Place.SPARK, ("one", "all")),
+    Kind.DRIVER_KILL: Nature(Place.SPARK, ("process", "jvm", "everything")),
+    Kind.WORKER_STOP: Nature(Place.SPARK, ("worker", "executor"), _BEYOND_THE_LEASE),
+    Kind.SOURCE_BROKER_KILL: Nature(Place.SOURCE_BROKERS, ("",), (0.0, 6.0)),
+    Kind.TARGET_LEADER_KILL: Nature(Place.TARGET_BROKERS, ("",), (1.0, 10.0)),
+    Kind.BROKER_RESTART: Nature(Place.BROKERS, ("source", "target"), (0.0, 2.0)),
+    Kind.SOURCE_CUT: Nature(Place.SOURCE_LINE, _LINE_CUTS, (2.0, 14.0)),
+    Kind.TARGET_CUT: Nature(Place.TARGET_LINE, _LINE_CUTS, (2.0, 14.0)),
+    Kind.SOURCE_DELAY: Nature(Place.SOURCE_LINE, _LINE_DELAYS, (4.0, 10.0)),
+    Kind.TARGET_DELAY: Nature(Place.TARGET_LINE, _LINE_DELAYS, (4.0, 10.0)),
+    Kind.TARGET_FULL: Nature(Place.TARGET_BROKERS, ("one broker", "all brokers"), (3.0, 8.0)),
+    Kind.TARGET_QUOTA: Nature(Place.QUOTA, ("bytes", "requests"), (5.0, 12.0)),
+}
+
+_JOINING = 0.3  # of the faults that may strike while another one lasts
+_REST_SECONDS = (1.0, 7.0)  # longer and shorter than positions take to be flushed
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a plan.
+
+    `joins`: begins while the one before it is in effect, `after_seconds` after that began. The
+    others begin once records flow again, and `after_seconds` more.
+    """
+
+    number: int
+    kind: Kind
+    way: str
+    seconds: float
+    pick: float
+    joins: bool
+    after_seconds: float
+
+    @property
+    def nature(self) -> Nature:
+        """What kind of thing it is."""
+        return NATURES[self.kind]
+
+    def choose(self, among: Sequence[object]) -> int:
+        """The index of the one that is hit."""
+        return int(self.pick * len(among))
+
+    def __str__(self) -> str:
+        """In words."""
+        words = [self.kind.value]
+        if self.way:
+            words.append(f"({self.way})")
+        if self.seconds:
+            words.append(f"for {self.seconds:.1f} s")
+        return " ".join(words)
+
+
+def draw_plan(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
+    """So many faults; every kind comes once before one comes twice."""
+    chance = random.Random(f"chaos {seed}")
+    deck: list[Kind] = []
+    faults: list[Fault] = []
+    for number in range(1, count + 1):
+        if not deck:
+            deck = sorted(kinds, key=lambda kind: kind.value)
+            chance.shuffle(deck)
+        kind = deck.pop()
+        nature = NATURES[kind]
+        joins = chance.random() < _JOINING
+        shortest, longest = nature.seconds
+        faults.append(
+            Fault(
+                number=number,
+                kind=kind,
+                way=chance.choice(nature.ways),
+                seconds=round(chance.uniform(shortest, longest), 1),
+                pick=chance.random(),
+                joins=bool(faults) and joins and _may_join(faults[-1], nature),
+                after_seconds=round(chance.uniform(*_REST_SECONDS), 1),
+            )
+        )
+    return tuple(faults)
+
+
+def _may_join(previous: Fault, nature: Nature) -> bool:
+    """Two at once, in different places, and the first one lasts for some time."""
+    brokers = {Place.BROKERS, Place.SOURCE_BROKERS, Place.TARGET_BROKERS}
+    here, there = nature.place, previous.nature.place
+    apart = here is not there and not (Place.BROKERS in (here, there) and {here, there} <= brokers)
+    return apart and not previous.joins and previous.nature.seconds[1] > 0

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: records flow, faults strike, records flow again; then both sides are compared."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from zlib import crc32
+
+from confluent_kafka import Message
+
+from chaos.arena import AbandonedError, Arena
+from chaos.evidence import write_evidence
+from chaos.inflict import inflict, is_possible
+from chaos.observer import Observer, source_and_number
+from chaos.plan import Fault, Kind, draw_plan
+from chaos.scenario import TOPIC, Scenario
+from chaos.verdict import Seen, Stream, StreamVerdict, compare
+from support.load import Load
+from support.waiting import eventually
+from support.witness import Cluster, messages, topic_partitions
+
+_START_SECONDS = 180.0
+_RECOVERY_SECONDS = 150.0
+_LOOK_SECONDS = 0.25
+_AFTERMATH_SECONDS = 3.0  # a worker whose executor was killed writes on until it notices
+_LINGER_MS = 20  # a few records to a record batch
+
+
+@dataclass(slots=True)
+class Struck:
+    """A fault as it happened; times are seconds since the run began."""
+
+    fault: Fault
+    began: float
+    ended: float | None = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """All that is known of a run."""
+
+    scenario: Scenario
+    directory: Path
+    began: float  # time.monotonic
+    struck: list[Struck] = field(default_factory=list)
+    skipped: list[Fault] = field(default_factory=list)
+    pauses: list[tuple[float, float]] = field(default_factory=list)  # when it began, seconds
+    streams: list[StreamVerdict] = field(default_factory=list)
+    times: dict[tuple[Stream, int], float] = field(default_factory=dict)  # of anomalies
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Nothing lost, nothing twice, order kept, and it always came back by itself."""
+        return bool(self.streams) and not self.complaints and all(s.is_right for s in self.streams)
+
+
+class Run:
+    """Plays a scenario; `play` returns the report."""
+
+    def __init__(
+        self,
+        directory: Path,
+        scenario: Scenario,
+        *,
+        version: str,
+        say: Callable[[str], None],
+        small_disks: bool = False,
+        kinds: Sequence[Kind] = tuple(Kind),
+    ) -> None:
+        self._scenario = scenario
+        self._say_line = say
+        self._plan = draw_plan(scenario.seed, scenario.faults, kinds)
+        self._report = Report(scenario, directory, time.monotonic())
+        self._arena = Arena(
+            directory, scenario, version=version, say=self._say, small_disks=small_disks
+        )
+        self._threads: list[threading.Thread] = []
+
+    def play(self) -> Report:
+        """Start everything, hurt it, end everything, and say what became of the records."""
+        with self._arena as arena:
+            try:
+                self._play(arena)
+            finally:
+                arena.abandon()
+                self._end_faults(arena)
+        return self._report
+
+    def _end_faults(self, arena: Arena) -> None:
+        """A fault in progress may wait for a broker that it has just started: end that as well."""
+        while any(thread.is_alive() for thread in self._threads):
+            for thread in self._threads:
+                thread.join(1.0)
+            if any(thread.is_alive() for thread in self._threads):
+                for cluster in (*arena.sources, arena.target):
+                    cluster.kill()
+
+    def _play(self, arena: Arena) -> None:
+        streams = [
+            (name, partition)
+            for name in self._scenario.sources
+            for partition in range(self._scenario.partitions)
+        ]
+        self._say("clusters are up, the mirror starts")
+        self._await_topic(arena)
+        with ExitStack() as loads:
+            for cluster in arena.sources:
+                loads.enter_context(self._load(cluster, cluster.name))
+            with Observer(arena.target, self._scenario.remote_topic, streams) as observer:
+                if self._await_flow(observer, "records flow", _START_SECONDS):
+                    self._hurt(arena, observer)
+                loads.close()
+                self._conclude(arena, observer, streams)
+
+    def _load(self, cluster: Cluster, name: str) -> Load:
+        return Load(
+            cluster,
+            TOPIC,
+            name=f"{name}-",
+            per_second=self._scenario.per_second // self._scenario.flows,
+            partitions=self._scenario.partitions,
+            linger_ms=_LINGER_MS,
+        )
+
+    def _await_topic(self, arena: Arena) -> None:
+        topic, wanted = self._scenario.remote_topic, self._scenario.partitions
+        eventually(
+            lambda: topic_partitions(arena.target, topic) == wanted,
+            _START_SECONDS,
+            f"the mirror makes {topic}",
+        )
+
+    # --- faults
+
+    def _hurt(self, arena: Arena, observer: Observer) -> None:
+        for group in _groups(self._plan):
+            possible = [fault for fault in group if is_possible(fault, arena)]
+            self._report.skipped += [fault for fault in group if fault not in possible]
+            if not possible:
+                continue
+            arena.wait(possible[0].after_seconds)
+            struck = [
+                self._strike(fault, arena, later=place > 0) for place, fault in enumerate(possible)
+            ]
+            for thread in self._threads:
+                thread.join()
+            self._threads.clear()
+            arena.wait(_AFTERMATH_SECONDS)
+            over = time.time()
+            failed = [one for one in struck if one.error is not None]
+            for one in failed:
+                self._complain(f"fault {one.fault.number}, {one.fault}: {one.error!r}")
+            what = "records flow again"
+            if failed or not self._await_flow(observer, what, _RECOVERY_SECONDS, since=over):
+                return
+
+    def _strike(self, fault: Fault, arena: Arena, *, later: bool) -> Struck:
+        if later:
+            arena.wait(fault.after_seconds)
+        struck = Struck(fault, self._now())
+        self._report.struck.append(struck)
+        joins = " (meanwhile)" if later else ""
+        self._say(f"fault {fault.number}/{len(self._plan)}{joins}: {fault}")
+        thread = threading.Thread(
+            target=self._inflict, args=(struck, arena), name=f"fault/{fault.number}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+        return struck
+
+    def _inflict(self, struck: Struck, arena: Arena) -> None:
+        try:
+            inflict(struck.fault, arena)
+        except AbandonedError:
+            return
+        except Exception as error:  # noqa: BLE001 - a thread's root: the report tells it
+            struck.error = error
+        finally:
+            struck.ended = self._now()
+
+    def _await_flow(
+        self, observer: Observer, what: str, seconds: float, *, since: float | None = None
+    ) -> bool:
+        """Wait until every stream brings records written from now on."""
+        since = since or time.time()
+        began = time.monotonic()
+        while not observer.flows_since(since):
+            if time.monotonic() - began > seconds:
+                self._complain(f"stuck: not within {seconds:g} s: {what}")
+                return False
+            time.sleep(_LOOK_SECONDS)
+        took = time.monotonic() - began
+        self._say(f"    {what} after {took:.1f} s; {observer.records:,} records so far")
+        return True
+
+    # --- the end
+
+    def _conclude(self, arena: Arena, observer: Observer, streams: Sequence[Stream]) -> None:
+        self._say("the load has ended; waiting for the last records")
+        originals = self._read_sources(arena)
+        last = {stream: seen[-1].number for stream, seen in originals.items() if seen}
+        deadline = time.monotonic() + _RECOVERY_SECONDS
+        while any(observer.last_number(stream) < number for stream, number in last.items()):
+            if time.monotonic() > deadline:
+                self._complain(f"the last records did not arrive within {_RECOVERY_SECONDS:g} s")
+                break
+            time.sleep(_LOOK_SECONDS)
+        self._report.complaints += arena.keeper.unexplained
+        code, seconds = arena.keeper.stop()
+        self._say(f"the mirror ended with {code} after {seconds:.1f} s; comparing")
+        if code != 0:
+            self._complain(f"the mirror ended with {code} when asked to stop")
+        copies = read_streams(arena.target, self._scenario.remote_topic, streams)
+        self._report.streams = [
+            compare(stream, originals[stream], copies[stream]) for stream in streams
+        ]
+        self._report.pauses = [
+            (pause.began - self._report.began, pause.seconds) for pause in observer.pauses
+        ]
+        for one in self._report.streams:
+            for anomaly in one.anomalies:
+                seen_at = observer.when(one.stream[1], anomaly.at)
+                if seen_at is not None:
+                    self._report.times[one.stream, anomaly.at] = seen_at - self._report.began
+        write_evidence(arena, self._report.streams)
+
+    def _read_sources(self, arena: Arena) -> dict[Stream, list[Seen]]:
+        found: dict[Stream, list[Seen]] = {}
+        for cluster in arena.sources:
+            streams = [(cluster.name, index) for index in range(self._scenario.partitions)]
+            found |= read_streams(cluster, TOPIC, streams)
+        return found
+
+    # --- words
+
+    def _now(self) -> float:
+        return time.monotonic() - self._report.began
+
+    def _say(self, text: str) -> None:
+        self._say_line(f"{self._now():7.1f} s  {text}")
+
+    def _complain(self, text: str) -> None:
+        self._report.complaints.append(text)
+        self._say(text)
+
+
+def _groups(plan: Sequence[Fault]) -> list[list[Fault]]:
+    """Faults that are in effect at the same time."""
+    groups: list[list[Fault]] = []
+    for fault in plan:
+        if fault.joins:
+            groups[-1].append(fault)
+        else:
+            groups.append([fault])
+    return groups
+
+
+def read_streams(
+    cluster: Cluster, topic: str, streams: Sequence[Stream]
+) -> dict[Stream, list[Seen]]:
+    """All committed records of a topic, told apart by their source."""
+    found: dict[Stream, list[Seen]] = {stream: [] for stream in streams}
+    for chunk in messages(cluster, {(topic, partition) for _, partition in streams}):
+        for message in chunk:
+            source, number = source_and_number(message)
+            seen = Seen(message.offset(), number, _digest(message))
+            found[source, message.partition()].append(seen)
+    return found
+
+
+def _digest(message: Message) -> int:
+    """All of a record that must come through unchanged."""
+    parts = (message.key(), message.value(), message.headers(), message.timestamp())
+    return crc32(repr(parts).encode())

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run: how many flows, in which delivery mode, under which load; and its mm2.properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+SOURCES = ("us", "uk")
+TARGET = "hub"
+TOPIC = "logs"
+MASTER = "local-cluster[2,2,1024]"
+
+
+class Mode(Enum):
+    """How records are delivered."""
+
+    DEFAULT = "default"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run."""
+
+    seed: int
+    faults: int
+    mode: Mode = Mode.DEFAULT
+    flows: int = 1
+    partitions: int = 4
+    per_second: int = 600
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The clusters that are copied from."""
+        return SOURCES[: self.flows]
+
+    @property
+    def remote_topic(self) -> str:
+        """The one topic of the target that all flows write to."""
+        return TOPIC if self.flows > 1 else f"{SOURCES[0]}.{TOPIC}"
+
+    def __str__(self) -> str:
+        flows = "one flow" if self.flows == 1 else f"{self.flows} flows into one topic"
+        return f"seed {self.seed}, {self.faults} faults, {flows}, {self.mode.value} mode"
+
+
+def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
+    """The lines of the file; `servers` are bootstrap servers by cluster."""
+    lines = [f"clusters = {', '.join([*scenario.sources, TARGET])}"]
+    for alias in (*scenario.sources, TARGET):
+        lines.append(f"{alias}.bootstrap.servers = {servers[alias]}")
+        for client in ("admin", "consumer" if alias != TARGET else "producer"):
+            lines += [
+                # A cut line should be noticed within a run, not after the usual half minute.
+                f"{alias}.{client}.request.timeout.ms = 6000",
+                f"{alias}.{client}.socket.connection.setup.timeout.ms = 3000",
+            ]
+    lines += [f"{source}->{TARGET}.enabled = true" for source in scenario.sources]
+    lines += [
+        f"topics = {TOPIC}",
+        "emit.heartbeats.enabled = false",
+        f"tasks.max = {2 if scenario.flows == 1 else 1}",
+        "replication.factor = 3",
+        "epoch.seconds = 40",  # so that epochs change in the middle of it all
+        f"spark.master = {MASTER}",
+        "spark.executor.extraJavaOptions = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Both executors are there before slots are counted.
+        "spark.cores.max = 4",
+        "spark.scheduler.minRegisteredResourcesRatio = 1.0",
+    ]
+    if scenario.flows > 1:
+        lines.append(
+            "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+        )
+    if scenario.mode is Mode.EXACTLY_ONCE:
+        lines.append(f"{TARGET}.exactly.once.source.support = enabled")
+    return lines

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan is a pure function of its seed, and one that is worth running."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from chaos.plan import NATURES, Kind, Place, draw_plan
+
+SEEDS = range(50)
+BROKERS = {Place.BROKERS, Place.SOURCE_BROKERS, Place.TARGET_BROKERS}
+
+
+def test_the_same_seed_draws_the_same_plan() -> None:
+    """A failing seed can be replayed, also with more faults behind it."""
+    assert draw_plan(7, 20) == draw_plan(7, 20)
+    assert draw_plan(7, 20) == draw_plan(7, 30)[:20]
+    assert draw_plan(7, 20) != draw_plan(8, 20)
+
+
+def test_every_kind_has_a_nature_and_comes_before_one_comes_twice() -> None:
+    """Twenty faults are at least eight kinds, whatever the seed."""
+    assert set(NATURES) == set(Kind)
+    for seed in SEEDS:
+        plan = draw_plan(seed, len(Kind) + 7)
+        assert {fault.kind for fault in plan[: len(Kind)]} == set(Kind)
+
+
+def test_all_ways_occur() -> None:
+    """Nothing in the table is dead."""
+    drawn = {(fault.kind, fault.way) for seed in SEEDS for fault in draw_plan(seed, 40)}
+    assert drawn == {(kind, way) for kind, nature in NATURES.items() for way in nature.ways}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_at_once_are_in_different_places(seed: int) -> None:
+    """At most one broker of a cluster is down, so what was acknowledged stays readable."""
+    plan = draw_plan(seed, 40)
+    assert not plan[0].joins
+    for before, fault in pairwise(plan):
+        if fault.joins:
+            assert not before.joins
+            places = {fault.nature.place, before.nature.place}
+            assert len(places) == 2
+            assert not (Place.BROKERS in places and places <= BROKERS)
+
+
+def test_faults_do_join() -> None:
+    """Both at once is a row of the failure table."""
+    joined = [fault for seed in SEEDS for fault in draw_plan(seed, 20) if fault.joins]
+    assert len(joined) > len(SEEDS)
+
+
+def test_only_the_kinds_asked_for_are_drawn() -> None:
+    """A hunt can be narrowed."""
+    wanted = [Kind.DRIVER_KILL, Kind.TARGET_CUT]
+    assert {fault.kind for fault in draw_plan(1, 10, wanted)} == set(wanted)

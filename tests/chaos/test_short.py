@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chaos suite in short: a few faults of a fixed seed; `make chaos` is the real thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.plan import Kind
+from chaos.run import Run
+from chaos.scenario import Scenario
+from chaos.table import verdict_lines
+
+SEED = 5
+KINDS = (Kind.WORKER_KILL, Kind.TARGET_CUT, Kind.DRIVER_KILL)
+
+
+def test_nothing_is_lost_or_doubled_while_workers_the_network_and_the_driver_die(
+    tmp_path: Path, kafka_version: str
+) -> None:
+    """Every record of the source is on the target once, in order, unchanged."""
+    scenario = Scenario(seed=SEED, faults=len(KINDS))
+    report = Run(tmp_path, scenario, version=kafka_version, say=print, kinds=KINDS).play()
+    assert report.is_good, "\n".join(verdict_lines(report))
+    assert len(report.struck) == len(KINDS)
+    assert all(stream.records > 0 for stream in report.streams)

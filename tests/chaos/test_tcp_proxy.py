@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line that the chaos suite hurts behaves as a network does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from support.tcp_proxy import HOST, Line
+from support.waiting import eventually
+
+SOON = 10.0
+A_WHILE = 0.3
+
+
+class Broker:
+    """Answers every chunk with the same in capitals, and remembers what it got."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        self.received = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with closing(connection):
+            try:
+                while data := connection.recv(65536):
+                    self.received += data
+                    connection.sendall(data.upper())
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._listener.fileno() >= 0:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """Something to talk to."""
+    found = Broker()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    """A line without trouble."""
+    with Line("test") as found:
+        yield found
+
+
+@pytest.fixture
+def client(line: Line, broker: Broker) -> Iterator[socket.socket]:
+    """A client that has exchanged a word with the broker."""
+    port = line.proxy(lambda: broker.port)
+    with closing(socket.create_connection((HOST, port), SOON)) as connection:
+        connection.sendall(b"hello ")
+        assert connection.recv(100) == b"HELLO "
+        yield connection
+
+
+def silent(client: socket.socket) -> bool:
+    """Whether nothing comes for a while."""
+    client.settimeout(A_WHILE)
+    try:
+        client.recv(100)
+    except TimeoutError:
+        return True
+    finally:
+        client.settimeout(SOON)
+    return False
+
+
+def ask(port: int) -> bytes:
+    """Connect and wait for a word."""
+    with closing(socket.create_connection((HOST, port), SOON)) as client:
+        return client.recv(100)
+
+
+def test_requests_that_are_held_arrive_when_the_line_heals(
+    line: Line, broker: Broker, client: socket.socket
+) -> None:
+    """The broker hears nothing during the cut and everything afterwards."""
+    line.cut(to_broker=True, to_client=False)
+    client.sendall(b"late")
+    assert silent(client)
+    assert broker.received == b"hello "
+    line.heal()
+    assert client.recv(100) == b"LATE"
+
+
+def test_replies_can_be_held_while_requests_pass(
+    line: Line, broker: Broker, client: socket.socket
+) -> None:
+    """The request takes effect, and its sender does not learn it."""
+    line.cut(to_broker=False, to_client=True)
+    client.sendall(b"done")
+    assert silent(client)
+    assert broker.received == b"hello done"
+    line.heal()
+    assert client.recv(100) == b"DONE"
+
+
+def test_what_a_client_sent_before_it_gave_up_arrives_all_the_same(
+    line: Line, broker: Broker, client: socket.socket
+) -> None:
+    """As from a kernel that still has it in its buffer: the late request of a zombie."""
+    line.cut(to_broker=True, to_client=False)
+    client.sendall(b"zombie" * 10_000)
+    client.close()
+    line.heal()
+    eventually(lambda: broker.received == b"hello " + b"zombie" * 10_000, SOON, "all arrives")
+    eventually(lambda: line.connections == 0, SOON, "the connection ends")
+
+
+def test_a_torn_line_loses_what_is_on_the_way(
+    line: Line, broker: Broker, client: socket.socket
+) -> None:
+    """Connections are reset; new ones work after the line has healed."""
+    line.cut(to_broker=True, to_client=True)
+    client.sendall(b"lost")
+    line.tear()
+    with pytest.raises(ConnectionResetError):
+        client.recv(100)
+    line.heal()
+    with closing(socket.create_connection((HOST, line.proxy(lambda: broker.port)), SOON)) as other:
+        other.sendall(b"again")
+        assert other.recv(100) == b"AGAIN"
+    assert broker.received == b"hello again"
+
+
+def test_a_slow_line_delays_both_ways(line: Line, client: socket.socket) -> None:
+    """A round trip takes at least the sum of the delays, and then is quick again."""
+    line.slow(to_broker=0.2, to_client=0.1)
+    began = time.monotonic()
+    client.sendall(b"slow")
+    assert client.recv(100) == b"SLOW"
+    assert time.monotonic() - began >= 0.3
+    line.heal()
+    began = time.monotonic()
+    client.sendall(b"fast")
+    assert client.recv(100) == b"FAST"
+    assert time.monotonic() - began < 0.2
+
+
+def test_a_broker_that_is_not_there_is_a_broken_connection(line: Line, broker: Broker) -> None:
+    """The client does not hang on a proxy that has nobody to forward to."""
+    port = line.proxy(lambda: broker.port)
+    broker.close()
+    with pytest.raises(ConnectionResetError):
+        ask(port)
+
+
+def test_an_unbounded_amount_is_not_held(line: Line, client: socket.socket) -> None:
+    """A sender that goes on into a cut line must wait some time, as on a real one."""
+    line.cut(to_broker=True, to_client=False)
+    client.settimeout(A_WHILE)
+    with pytest.raises(TimeoutError):
+        client.sendall(b"." * 50_000_000)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger and the dead-letter topic on a real broker: made when needed, printed by a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connectors.side_topics import SideTopics
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import Flow
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.state.ledger import LedgerEntry, entry_of
+from sparkmirror.topology.factors import ReplicationFactors
+from support.mirror_file import mirror_file
+from support.mirror_process import command
+from support.names import unique_name
+from support.waiting import eventually
+from support.witness import PATIENCE_SECONDS, Record, admin, produce, topics
+
+
+def print_ledger(file: Path, *options: str) -> str:
+    """What the command prints; it must succeed."""
+    done = subprocess.run(
+        [command(), "ledger", str(file), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def entry(flow: Flow, topic: str, offset: int, *, last: int | None = None) -> LedgerEntry:
+    """An entry about a gap."""
+    incident = Incident(Kind.GAP, topic, 0, offset, last or offset, 1, "why", offset, "continue")
+    return entry_of(str(flow), incident)
+
+
+def test_side_topics_are_made_when_needed_and_the_ledger_is_printed(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """An absent ledger is an empty one; an entry written again replaces itself."""
+    alias = unique_name("ledger")
+    flow, clusters = Flow(alias, "sink"), {alias: source_cluster, "sink": target_cluster}
+    file = mirror_file(tmp_path, clusters, f"{flow}.enabled = true")
+    assert print_ledger(file) == ""
+
+    settings = MirrorConfig.load(file).flow_settings(flow)
+    names = load_policy(settings.policy, flow).replication
+    status = FlowStatus(str(flow))
+    side_topics = SideTopics(settings, names, ReplicationFactors(), status)
+    wanted = [f"mm2-{what}.{alias}.internal" for what in ("ledger", "dead-letters")]
+    side_topics.need(["not-ours", *wanted])
+    side_topics.need(wanted)
+    eventually(lambda: set(wanted) <= topics(target_cluster).keys(), PATIENCE_SECONDS, "topics")
+    assert status.snapshot().troubles == ()
+    assert "not-ours" not in topics(target_cluster)
+    client = admin(target_cluster)  # futures of a client that is gone never end
+    asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in wanted])
+    configs = {one.name: future.result(PATIENCE_SECONDS) for one, future in asked.items()}
+    assert [configs[name]["cleanup.policy"].value for name in wanted] == ["compact", "delete"]
+    assert configs[wanted[1]]["max.message.bytes"].value == str(64 << 20)
+
+    written = [
+        entry(flow, "t", 1),
+        entry(flow, "t", 1, last=5),
+        entry(flow, "u", 2),
+        entry(Flow(alias, "elsewhere"), "t", 3),
+    ]
+    produce(target_cluster, wanted[0], [(0, Record(e.key(), e.value())) for e in written])
+    listed = json.loads(print_ledger(file, "--json", "--flow", str(flow)))
+    assert [(one["topic"], one["first_offset"], one["last_offset"]) for one in listed] == [
+        ("t", 1, 5),
+        ("u", 2, 2),
+    ]
+    (line,) = print_ledger(file, "--topic", "u").splitlines()
+    assert line.split("\t")[1:6] == [str(flow), "gap", "u-0", "2", "1"]

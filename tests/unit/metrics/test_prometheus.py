@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Prometheus is told, over a real socket, read back by its own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparkmirror.config.settings import MetricsSettings
+from sparkmirror.errors import SetupError
+from sparkmirror.local.ports import HOST, HeldPort
+from sparkmirror.metrics.prometheus import MetricsServer
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.contract import PartitionProgress, Progress
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.state.incidents import Incident, Kind
+from support.scrape import Sample, sample, scrape
+
+FORBIDDEN = 29
+
+
+@pytest.fixture
+def status() -> FlowStatus:
+    """A flow that has copied something and met a gap and a refusal."""
+    flow = FlowStatus("a->b")
+    flow.enter(FlowState.RUNNING)
+    flow.begin_epoch(1, [(TopicPartition("t", index), 0, None) for index in range(2)])
+    gap = Incident(Kind.GAP, "t", 0, 5, 9, 5, "retention", 1, "continue")
+    rows = (
+        PartitionProgress("t", 0, 10, 4, 30, 5, 500, 0, ""),
+        PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not"),
+    )
+    flow.progressed(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
+    return flow
+
+
+@pytest.fixture
+def settings() -> Iterator[MetricsSettings]:
+    """A free port that nobody else gets meanwhile."""
+    port = HeldPort()
+    port.hold()
+    port.make_way()
+    yield MetricsSettings(HOST, port.number)
+    port.release()
+
+
+@pytest.fixture
+def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsServer]:
+    """The listener."""
+    made = MetricsServer(settings, lambda: [status.snapshot()])
+    yield made
+    made.stop()
+
+
+def figure(name: str, **labels: str) -> Sample:
+    """The name of a figure of the one flow."""
+    return sample(name, flow="a->b", **labels)
+
+
+GAPS = figure("sparkmirror_incidents_total", topic="t", partition="0", kind="gap")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
+    """Per flow, and incidents by topic, partition and kind."""
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_records_total")] == 5
+    assert found[figure("sparkmirror_bytes_total")] == 500
+    assert found[figure("sparkmirror_lag_records")] == 27
+    assert found[figure("sparkmirror_partitions")] == 2
+    assert found[figure("sparkmirror_quarantined_partitions")] == 1
+    assert found[figure("sparkmirror_held_bytes")] == 64
+    assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
+    assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
+    assert found[GAPS] == 1
+    assert figure("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
+
+
+@pytest.mark.usefixtures("server")
+def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -> None:
+    """Nothing is kept between scrapes."""
+    scrape(settings.host, settings.port)
+    status.happened([Incident(Kind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
+    assert scrape(settings.host, settings.port)[GAPS] == 2
+
+
+@pytest.mark.usefixtures("server")
+def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
+    """It names the key to change."""
+    with pytest.raises(SetupError, match=r"metrics\.port"):
+        MetricsServer(settings, list)

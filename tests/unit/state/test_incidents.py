@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Incidents as values: a sentence for people, a decision about the ledger, one table of kinds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkmirror.config.keys import CONNECTOR
+from sparkmirror.state.incidents import RULES, Incident, Kind
+
+GAP = Incident(
+    Kind.GAP, "orders", 3, 10, 19, 10, "offsets below 20 are gone", 1_700_000_000_123, "continue"
+)
+
+
+def test_an_incident_reads_as_a_sentence() -> None:
+    """What, where, which offsets, how many, why, and which policy was applied."""
+    assert str(GAP) == (
+        "gap: orders-3: offsets 10 to 19 (10 records): the source deleted records before they "
+        "were copied: offsets below 20 are gone [gap.policy=continue]"
+    )
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    """One offset, no offset, an unknown number of records, no policy."""
+    one = replace(GAP, last_offset=10, records=1)
+    assert str(one).startswith("gap: orders-3: offset 10 (1 record): ")
+    bare = replace(GAP, kind=Kind.NO_READ, first_offset=-1, last_offset=-1, records=-1, policy="")
+    assert str(bare).startswith("no-read: orders-3: the target may not be read")
+    assert "[" not in str(bare)
+
+
+def test_every_kind_has_its_rule_and_every_rule_a_real_key() -> None:
+    """The table is complete and names only keys that exist."""
+    assert set(RULES) == set(Kind)
+    named = {rule.policy_key for rule in RULES.values()} - {""}
+    assert named <= CONNECTOR.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "is_entered"),
+    [
+        (Kind.GAP, "continue", True),
+        (Kind.GAP, "stop", False),
+        (Kind.DEAD_LETTER, "dead-letter", True),
+        (Kind.CORRUPT_BATCH, "skip", True),
+        (Kind.OPEN_TRANSACTION, "", False),
+        (Kind.RESUME_MISMATCH, "", True),
+    ],
+)
+def test_the_ledger_lists_what_left_a_mark(kind: Kind, policy: str, is_entered: bool) -> None:
+    """A partition that waits has lost nothing yet."""
+    assert replace(GAP, kind=kind, policy=policy).belongs_in_ledger == is_entered
+
+
+def test_the_same_thing_seen_again_is_the_same() -> None:
+    """Another time and another wording change nothing; other offsets do."""
+    assert replace(GAP, time_ms=5, cause="other words").identity == GAP.identity
+    assert replace(GAP, first_offset=11).identity != GAP.identity
