@@ -29,6 +29,7 @@ from sparkmirror.model import Flow
 
 # Connect commits after each poll, which never waits; here a transaction gathers for a moment.
 _POLL_COMMIT_MS = 100
+_SMALL_SEGMENT = str(4 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,10 @@ def _internal_topics(worker: Reader) -> InternalTopics:
         configs = worker.below(f"{storage}.", without=STORAGE_OWN)
         if configs:
             extra[worker.string(f"{storage}.topic")] = configs
+    if worker.string("exactly.once.source.support").lower() == ExactlyOnce.ENABLED.value:
+        # Several positions a second: only closed segments are compacted, and all is read at starts.
+        offsets = extra.setdefault(worker.string("offset.storage.topic"), {})
+        offsets.setdefault("segment.bytes", _SMALL_SEGMENT)
     return InternalTopics(
         offsets=worker.string("offset.storage.topic"),
         offsets_partitions=worker.integer("offset.storage.partitions"),

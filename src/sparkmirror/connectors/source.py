@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
 from sparkmirror.connectors.fenced_points import FencedPoints
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
@@ -32,6 +32,11 @@ from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topi
 from sparkmirror.wire.backoff import Backoff
 
 LEASE_SECONDS = 5.0
+_DELIVERY = {  # said where it is not the default
+    ExactlyOnce.DISABLED: "",
+    ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
+    ExactlyOnce.ENABLED: "exactly-once, in transactions",
+}
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -142,7 +147,7 @@ class MirrorSourceConnector:
         self._status.begin_epoch(
             self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
         )
-        self._status.enter(FlowState.RUNNING)
+        self._status.enter(FlowState.RUNNING, _DELIVERY[self._settings.transactions.support])
         result = self._epochs.run(splits, settings)
         self._points.take(result)
         return result

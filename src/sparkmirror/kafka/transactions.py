@@ -55,13 +55,12 @@ class TransactionalIds:
         Brokers before Kafka 3.0 cannot tell: none.
         """
         ours = re.compile(re.escape(prefix) + "[0-9]+")
-        try:
-            found = self._client.persist("listing transactions", self._list)
-        except BrokerError as error:
-            if error.code != error_codes.UNSUPPORTED_VERSION:
-                raise
-            return []
-        return sorted(name for name in found if ours.fullmatch(name))
+        return sorted(name for name in self._producers() if ours.fullmatch(name))
+
+    def producer_ids(self, prefixes: Iterable[str]) -> set[int]:
+        """The producer ids behind the transactional ids that begin like this."""
+        wanted = tuple(prefixes)
+        return {one for name, one in self._producers().items() if name.startswith(wanted)}
 
     def fence(
         self, ids: Iterable[str], *, transaction_timeout_ms: int, patience_seconds: float = 60.0
@@ -83,16 +82,26 @@ class TransactionalIds:
                 time.sleep(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
         return fenced
 
-    def _list(self) -> list[str]:
+    def _producers(self) -> dict[str, int]:
+        try:
+            return self._client.persist("listing transactions", self._list)
+        except BrokerError as error:
+            if error.code != error_codes.UNSUPPORTED_VERSION:
+                raise
+            return {}
+
+    def _list(self) -> dict[str, int]:
         """Every coordinator knows its own ids only."""
-        names: list[str] = []
+        producers: dict[str, int] = {}
         for broker in self._client.metadata([]).brokers:
             request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
             answer = self._client.ask(request, broker.node_id)
             if answer.error_code:
                 raise self._error("", answer.error_code)
-            names += (one.transactional_id for one in answer.transaction_states)
-        return names
+            producers |= {
+                one.transactional_id: one.producer_id for one in answer.transaction_states
+            }
+        return producers
 
     def _fence(
         self, ids: list[str], transaction_timeout_ms: int

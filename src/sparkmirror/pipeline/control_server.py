@@ -9,6 +9,7 @@ reported, and the first one is told to end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import logging
@@ -112,6 +113,12 @@ class EpochLine:
             if not writer.is_closing():
                 writer.write(encode(message))
 
+    def hang_up(self) -> None:
+        """Hear nobody any more (server's thread only)."""
+        for writer in self._writers.values():
+            writer.transport.abort()
+        self._writers.clear()
+
     def is_current(self, index: int, writer: asyncio.StreamWriter) -> bool:
         """Whether no later attempt of the task has checked in."""
         return self._writers.get(index) is writer
@@ -167,6 +174,11 @@ class ControlServer:
     def close(self, line: EpochLine) -> None:
         """The epoch is over."""
         self._lines.pop(line.token, None)
+
+    def cut_off(self, line: EpochLine) -> None:
+        """The epoch failed: whoever still runs in it is heard no more, and ends by itself."""
+        with contextlib.suppress(RuntimeError):  # the server has stopped: nobody is connected
+            self._loop.call_soon_threadsafe(line.hang_up)
 
     def end(self, line: EpochLine) -> None:
         """Tell every task of an epoch to finish; callable from any thread."""

@@ -113,6 +113,7 @@ class Epochs:
             )
         except _spark_errors() as error:
             failure = _first_line(str(error))
+            self._control.cut_off(line)
             standings = {
                 start.source: Standing(
                     start.position,

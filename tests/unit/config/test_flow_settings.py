@@ -386,6 +386,15 @@ def test_an_exactly_once_flow_has_mm2s_transactional_ids() -> None:
     assert errors(ENABLED) == remarks(ENABLED) == []
 
 
+def test_the_offsets_topic_of_an_exactly_once_flow_is_compacted_early() -> None:
+    """It gets several records a second; whoever sets the size gets what they set."""
+    topic = "mm2-offsets.a.internal"
+    assert settings().internal_topics.extra_configs == {}
+    assert settings(ENABLED).internal_topics.extra_configs == {topic: {"segment.bytes": "4194304"}}
+    own = settings(ENABLED, "offset.storage.segment.bytes=1048576").internal_topics.extra_configs
+    assert own == {topic: {"segment.bytes": "1048576"}}
+
+
 def test_flows_are_not_exactly_once_unless_it_is_enabled() -> None:
     """Preparing is said, and changes nothing."""
     assert not settings().transactions.is_enabled
