@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -39,6 +39,7 @@ from support.witness import (
     end_offsets,
     numbered,
     produce,
+    produce_many,
     read_topic,
     send,
     topic_partitions,
@@ -47,6 +48,7 @@ from support.witness import (
 
 LARGE = b"large" * 10_000
 HOUR_MS = 3_600_000
+WITHIN_AN_HOUR = {"message.timestamp.after.max.ms": str(HOUR_MS)}  # the default since 4.0
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 HURT = ("gap", "cut", "short", "down", "corrupt")  # while the mirror is down
 SINGLE = ("steady", "large", "again", "lost", *HURT)
@@ -74,10 +76,11 @@ def create_again(cluster: LocalCluster, topic: str) -> None:
     create_topics(cluster, {topic: 1})
 
 
-def write(cluster: LocalCluster, topic: str, count: int, *, first: int = 0) -> None:
-    """Records in batches of ten."""
-    for start in range(first, first + count, 10):
-        produce(cluster, topic, numbered(min(10, first + count - start), first=start))
+def write(cluster: LocalCluster, names: Iterable[str], count: int, *, first: int = 0) -> None:
+    """The same records to partition 0 of some topics, in batches of ten."""
+    records = [one for _partition, one in numbered(count, first=first)]
+    wanted = ((name, 0, one) for name in names for one in records)
+    produce_many(cluster, wanted, linger_ms=500, batch_num_messages=10)
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +91,10 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> It
         create_topics(source, {"calm-fewer": 3, "calm-blind": 1, "calm-denied": 1, "calm-open": 1})
         create_topics(source, dict.fromkeys(both("times"), 1), ANY_TIME)
         create_topics(target, dict.fromkeys(map(remote, both("large")), 1), LIMITED)
-        create_topics(target, dict.fromkeys(map(remote, [*both("times"), "calm-fewer"]), 1))
-        create_topics(target, {remote("calm-blind"): 1})
+        create_topics(target, dict.fromkeys(map(remote, both("times")), 1), WITHIN_AN_HOUR)
+        create_topics(target, {remote("calm-fewer"): 1, remote("calm-blind"): 1})
         forbid(target, remote("calm-blind"), AclOperation.READ)
-        for topic in [t for t in topics(source) if t.startswith(FLOWS)]:
-            write(source, topic, 30)
+        write(source, [t for t in topics(source) if t.startswith(FLOWS)], 30)
         with running((source, target, file)) as made:
             for topic in both("steady"):
                 made.await_end(topic, {0: 30}, START_SECONDS)
@@ -128,7 +130,7 @@ def test_a_record_too_large_becomes_a_dead_letter(clusters: Unsound) -> None:
     assert "offset 32 (1 record)" in line
     assert "MESSAGE_TOO_LARGE" in line
     (entry,) = clusters.entries(topic)
-    assert (entry["kind"], entry["first_offset"], entry["policy"]) == (
+    assert (entry.kind, entry.first_offset, entry.policy) == (
         "dead-letter", 32, "dead-letter",
     )  # fmt: skip
     (letter,) = read_topic(clusters.target, "mm2-dead-letters.calm.internal")[0]
@@ -147,7 +149,7 @@ def test_a_record_too_large_is_skipped_if_told_so(clusters: Unsound) -> None:
     produce(clusters.source, topic, [(0, Record(b"big", LARGE)), *numbered(3, first=30)])
     clusters.await_end(topic, {0: 33})
     assert "offset 30 (1 record)" in clusters.await_incident("skipped-record", topic)
-    assert [entry["kind"] for entry in clusters.entries(topic)] == ["skipped-record"]
+    assert [entry.kind for entry in clusters.entries(topic)] == ["skipped-record"]
     assert "mm2-dead-letters.bold.internal" not in topics(clusters.target)
 
 
@@ -165,7 +167,7 @@ def test_timestamps_out_of_range_become_dead_letters(clusters: Unsound) -> None:
     assert values(clusters.target, remote(topic))[-3:] == [batch[n][1].value for n in (0, 3, 5)]
     line = clusters.await_incident("dead-letter", topic)
     assert "INVALID_TIMESTAMP" in line
-    offsets = [(entry["first_offset"], entry["last_offset"]) for entry in clusters.entries(topic)]
+    offsets = [(entry.first_offset, entry.last_offset) for entry in clusters.entries(topic)]
     assert sorted(offsets) == [(31, 32), (34, 34)]
 
     def letters() -> list[Record]:
@@ -277,7 +279,7 @@ def test_a_recreated_source_topic_restarts_if_told_so(upheaval: Unsound) -> None
     upheaval.await_end(topic, {0: 37})
     upheaval.await_incident("source-recreated", topic)
     assert values(upheaval.target, remote(topic))[-7:] == [one.value for _, one in numbered(7)]
-    assert [entry["kind"] for entry in upheaval.entries(topic)] == ["source-recreated"]
+    assert [entry.kind for entry in upheaval.entries(topic)] == ["source-recreated"]
 
 
 def test_a_deleted_remote_topic_is_made_again(upheaval: Unsound) -> None:
@@ -288,7 +290,7 @@ def test_a_deleted_remote_topic_is_made_again(upheaval: Unsound) -> None:
     upheaval.await_end("calm-lost", {0: 5})
     upheaval.await_end("bold-lost", {0: 35})
     for topic in both("lost"):
-        assert [entry["kind"] for entry in upheaval.entries(topic)] == ["target-recreated"]
+        assert [entry.kind for entry in upheaval.entries(topic)] == ["target-recreated"]
 
 
 def test_a_remote_topic_with_fewer_partitions_is_grown(clusters: Unsound) -> None:
@@ -327,8 +329,7 @@ def second_life(clusters: Unsound) -> Unsound:
         produce(source, topic, numbered(10, first=30))
         clusters.await_end(topic, {0: 40})
     clusters.stop()
-    for topic in [*both("gap"), *both("corrupt")]:
-        write(source, topic, 30, first=30)
+    write(source, [*both("gap"), *both("corrupt")], 30, first=30)
     for topic in both("gap"):
         delete_records(source, topic, 45)
     for topic in both("down"):
@@ -336,8 +337,7 @@ def second_life(clusters: Unsound) -> Unsound:
         create_again(source, topic)
         produce(source, topic, numbered(4))
     hurt(source, clusters.target)
-    for topic in both("cut"):
-        write(source, topic, 20, first=100)
+    write(source, both("cut"), 20, first=100)
     clusters.start()
     clusters.await_end("calm-corrupt", {0: 40}, START_SECONDS)
     return clusters
@@ -350,7 +350,7 @@ def test_records_that_retention_deleted_are_a_gap(second_life: Unsound) -> None:
     line = second_life.await_incident("gap", topic)
     assert "offsets 30 to 44 (15 records)" in line
     (entry,) = second_life.entries(topic)
-    assert (entry["kind"], entry["first_offset"], entry["last_offset"], entry["records"]) == (
+    assert (entry.kind, entry.first_offset, entry.last_offset, entry.records) == (
         "gap", 30, 44, 15,
     )  # fmt: skip
 
@@ -385,7 +385,7 @@ def test_a_damaged_batch_is_skipped_if_told_so(second_life: Unsound) -> None:
     expected = [one.value for _, one in [*numbered(40), *numbered(10, first=50)]]
     assert values(second_life.target, remote(topic)) == expected
     (entry,) = second_life.entries(topic)
-    assert (entry["kind"], entry["first_offset"], entry["last_offset"]) == ("corrupt-batch", 40, 49)
+    assert (entry.kind, entry.first_offset, entry.last_offset) == ("corrupt-batch", 40, 49)
 
 
 def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: Unsound) -> None:
@@ -397,7 +397,7 @@ def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: Unsound
     copies = values(second_life.target, remote(topic))
     assert copies[:30] == [one.value for _, one in numbered(30)]
     assert copies[30:] == [one.value for _, one in numbered(20, first=100)]
-    assert [entry["kind"] for entry in second_life.entries(topic)] == ["source-truncated"]
+    assert [entry.kind for entry in second_life.entries(topic)] == ["source-truncated"]
 
 
 def test_a_source_that_was_cut_off_stops_if_told_so(second_life: Unsound) -> None:
@@ -417,7 +417,7 @@ def test_what_the_target_lost_is_copied_again(second_life: Unsound) -> None:
     second_life.await_end(topic, {0: 45})
     expected = [one.value for _, one in numbered(45)]
     assert values(second_life.target, remote(topic)) == expected
-    assert [entry["kind"] for entry in second_life.entries(topic)] == ["target-truncated"]
+    assert [entry.kind for entry in second_life.entries(topic)] == ["target-truncated"]
 
 
 def test_a_target_that_lost_records_stops_if_told_so(second_life: Unsound) -> None:

@@ -7,9 +7,7 @@ opposite ones. Topics belong to a flow by their prefix.
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,11 +26,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.local.ports import HOST, HeldPort
+from sparkmirror.state.ledger import LedgerEntry, read_ledger
 from support.memory_disk import keep_in_memory
 from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess, command
+from support.mirror_process import MirrorProcess
 from support.scrape import sample, scrape
 from support.waiting import eventually
 from support.witness import PATIENCE_SECONDS, admin, end_offsets
@@ -85,18 +85,12 @@ class Unsound:
 
     # --- what it says
 
-    def entries(self, topic: str) -> list[dict[str, object]]:
-        """What the ledger command prints about a topic."""
-        done = subprocess.run(
-            [command(), "ledger", str(self.file), "--json", "--topic", topic],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
-        assert done.returncode == 0, done.stderr
-        found: list[dict[str, object]] = json.loads(done.stdout)
-        return found
+    def entries(self, topic: str) -> list[LedgerEntry]:
+        """What the ledger says about a topic."""
+        alias = topic.partition("-")[0]
+        connection = ConnectionSettings("sink", (self.target.bootstrap_servers,), "ledger-test")
+        found = read_ledger(connection, f"mm2-ledger.{alias}.internal").entries
+        return [one for one in found if one.topic == topic]
 
     def count(self, kind: str, topic: str, partition: int = 0) -> float:
         """The counter of incidents of the present process."""

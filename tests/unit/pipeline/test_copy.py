@@ -147,7 +147,7 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
     bench.read(encode(numbered(10, 3)))
     bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (0, 900)})
-    bench.task._flush()
+    bench.task._delivery.finish()
 
     batches = {}
     while bench.target.connection(1).waiting:
