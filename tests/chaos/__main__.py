@@ -20,12 +20,14 @@ from sparkmirror.local.jars import DEFAULT_KAFKA
 from support.small_disk import enter_namespace
 
 _LARGEST_SEED = 1_000_000
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
     """Parse, run, tell."""
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end everything in order
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # everything is ended in order
     small_disks = enter_namespace("chaos", sys.argv[1:])
     good = True
     for scenario in _scenarios(options):
@@ -39,7 +41,12 @@ def main() -> int:
             small_disks=small_disks,
             kinds=options.kinds,
         )
-        report = run.play()
+        try:
+            report = run.play()
+        except KeyboardInterrupt:
+            shutil.rmtree(directory)
+            _say("interrupted; everything has been ended")
+            return _INTERRUPTED
         _say("")
         for line in verdict_lines(report):
             _say(line)
@@ -102,8 +109,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        _say("interrupted; everything has been ended")
-        sys.exit(130)
+    sys.exit(main())

@@ -23,6 +23,7 @@ from support.witness import Cluster
 
 _CHUNK = 1000
 _LOOK_SECONDS = 0.1
+_PAUSE_SECONDS = 0.3  # what counts as a pause
 
 
 class Pause(NamedTuple):
@@ -98,7 +99,7 @@ class Observer:
             self._newest_ms[stream] = max(self._newest_ms[stream], message.timestamp()[1])
             self._last_number[stream] = max(self._last_number[stream], number)
             before = self._arrived.get(stream)
-            if before is not None and now - before > 1.0:
+            if before is not None and now - before > _PAUSE_SECONDS:
                 self.pauses.append(Pause(before, now, stream))
             self._arrived[stream] = now
 

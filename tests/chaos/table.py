@@ -10,6 +10,7 @@ from chaos.verdict import ALTERED, DISORDERED, FOREIGN, LOST, TROUBLES, TWICE, A
 
 _COLUMNS = (LOST, TWICE, DISORDERED)
 _MOST_ANOMALIES = 40
+_LAST_GASP_SECONDS = 1.0  # records still arrive when a fault has begun, and before it
 
 
 def verdict_lines(report: Report) -> list[str]:
@@ -17,9 +18,8 @@ def verdict_lines(report: Report) -> list[str]:
     counts = Counter(one.fault.kind.value for one in report.struck)
     pauses: defaultdict[str, float] = defaultdict(float)
     for began, seconds in report.pauses:
-        pauses[_blame(report, began + seconds)] = max(
-            pauses[_blame(report, began + seconds)], seconds
-        )
+        kind = _blame(report, began + _LAST_GASP_SECONDS)
+        pauses[kind] = max(pauses[kind], seconds)
     harm: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for stream in report.streams:
         for anomaly in stream.anomalies:

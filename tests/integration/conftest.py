@@ -4,36 +4,15 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.local.cluster import LocalCluster, start_all
+from support.memory_disk import keep_in_memory
 from support.names import unique_name
-
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, not a file in a shared folder
-_ROOM = 8 << 30
-
-
-def _keep_in_memory(cluster: LocalCluster) -> list[Path]:
-    """Where a file system in memory has room, put the brokers' data there.
-
-    The suite writes gigabytes and makes thousands of partitions, each with an fsync. On a disk
-    that is still busy with the gigabytes of the test before, a new topic takes seconds, and what
-    the tests then measure is the disk.
-    """
-    if not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM:
-        return []
-    folders = []
-    for broker in cluster.brokers:
-        folders.append(Path(tempfile.mkdtemp(prefix="sparkmirror-test-", dir=_MEMORY)))
-        broker.data.parent.mkdir(parents=True)
-        broker.data.symlink_to(folders[-1])
-    return folders
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +25,7 @@ def shared_clusters(
         name: LocalCluster(name, directory / name, version=kafka_version)
         for name in ("source", "target")
     }
-    folders = [folder for cluster in clusters.values() for folder in _keep_in_memory(cluster)]
+    folders = [folder for cluster in clusters.values() for folder in keep_in_memory(cluster)]
     try:
         start_all(clusters.values())
         yield clusters

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -36,6 +38,14 @@ def print_ledger(file: Path, *options: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def documented_commands() -> list[str]:
+    """The command lines of the page about incidents, without their comments."""
+    page = (Path(__file__).parents[2] / "docs" / "incidents.md").read_text()
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines()
+    assert len(lines) >= 3
+    return [line.partition("#")[0].strip() for line in lines]
 
 
 def entry(flow: Flow, topic: str, offset: int, *, last: int | None = None) -> LedgerEntry:
@@ -81,5 +91,9 @@ def test_side_topics_are_made_when_needed_and_the_ledger_is_printed(
         ("t", 1, 5),
         ("u", 2, 2),
     ]
+    for line in documented_commands():
+        words = shlex.split(line.replace("primary->backup", str(flow)))
+        assert words[:3] == ["sparkmirror", "ledger", file.name]
+        print_ledger(file, *words[3:])
     (line,) = print_ledger(file, "--topic", "u").splitlines()
     assert line.split("\t")[1:6] == [str(flow), "gap", "u-0", "2", "1"]

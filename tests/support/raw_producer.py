@@ -18,11 +18,13 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 
+from support.waiting import eventually
 from support.witness import PATIENCE_SECONDS, Cluster
 
 _CLIENT = b"raw-producer"
 _MOST_UNANSWERED = 20
 _ALL = -1
+_UNKNOWN_PARTITION, _NOT_LEADER = 3, 6
 _TIMEOUT_MS = 30_000
 
 
@@ -33,6 +35,8 @@ def produce_batches(
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     assert "," not in host, "one broker leads all partitions"
     with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as connection:
+        requests = iter(requests)
+        _send_first(connection, topic, next(requests))
         unanswered = 0
         for batches in requests:
             if unanswered == _MOST_UNANSWERED:
@@ -42,6 +46,23 @@ def produce_batches(
             unanswered += 1
         for _ in range(unanswered):
             _check(connection, topic)
+
+
+def _send_first(
+    connection: socket.socket, topic: str, batches: Mapping[int, bytes | bytearray]
+) -> None:
+    """The first one may come before the broker knows that it leads a new partition."""
+    left = dict(batches)
+
+    def taken() -> bool:
+        connection.sendall(_request(topic, left))
+        for index, code in _codes(connection, topic).items():
+            assert code in (0, _UNKNOWN_PARTITION, _NOT_LEADER), code
+            if code == 0:
+                del left[index]
+        return not left
+
+    eventually(taken, PATIENCE_SECONDS, f"the leaders of {topic} are there", not_yet=())
 
 
 def _request(topic: str, batches: Mapping[int, bytes | bytearray]) -> bytes:
@@ -59,6 +80,12 @@ def _request(topic: str, batches: Mapping[int, bytes | bytearray]) -> bytes:
 
 def _check(connection: socket.socket, topic: str) -> None:
     """Read one answer; fail with the codes of what was refused."""
+    codes = _codes(connection, topic)
+    assert not any(codes.values()), f"refused: {codes}"
+
+
+def _codes(connection: socket.socket, topic: str) -> dict[int, int]:
+    """Read one answer: partition -> error code."""
     (size,) = struct.unpack(">i", _read(connection, 4))
     answer = _read(connection, size)
     at = 4 + 4 + 2 + len(topic.encode())
@@ -69,7 +96,7 @@ def _check(connection: socket.socket, topic: str) -> None:
         index, code = struct.unpack_from(">ih", answer, at)
         codes[index] = code
         at += 4 + 2 + 8 + 8
-    assert not any(codes.values()), f"refused: {codes}"
+    return codes
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

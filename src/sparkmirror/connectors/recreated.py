@@ -27,12 +27,12 @@ class Recreated:
     policy: str
 
     def incident(self, target: str, time_ms: int) -> Incident:
-        """What there is to say about it; the offset is the last one that had been copied."""
+        """What there is to say about it; the offset is the one that would have come next."""
         if self.kind is Kind.SOURCE_RECREATED:
             cause = "copying begins at the beginning of the new one, behind the old records"
         else:
             cause = f"{target}: {self.one.remote_topic}: what had been copied is gone from there"
-        tp, offset = self.one.source, self.stored.offset
+        tp, offset = self.one.source, self.stored.offset + 1
         return Incident(
             self.kind, tp.topic, tp.partition, offset, offset, -1, cause, time_ms, self.policy
         )

@@ -348,8 +348,9 @@ class CopyTask:
         """Remember why a partition cannot be written."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
-            self._safeguards.produce_trouble(mine, code, text)
-            self._trouble(mine, code, self._target.alias, text)
+            if not self._safeguards.is_busy_with(mine):
+                self._safeguards.produce_trouble(mine, code, text)
+                self._trouble(mine, code, self._target.alias, text)
         elif not self._safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
                 f"{self._target.alias}: {part.tp} cannot be written: "

@@ -39,15 +39,14 @@ class OpenTransactions:
         now = time.monotonic()
         late: list[SourcePartition] = []
         for part in parts:
-            if not part.is_held_back:
-                self._stuck.pop(part.tp, None)
+            offset, since = self._stuck.get(part.tp, (-1, now))
+            if not part.is_held_back or offset != part.end_offset:
+                since = now
+                self._stuck[part.tp] = (part.end_offset, now)
                 if self._named.pop(part.tp, None) is not None:
                     self._trouble(part, error_codes.NONE, "")
+            if not part.is_held_back:
                 continue
-            offset, since = self._stuck.get(part.tp, (-1, now))
-            if offset != part.end_offset:
-                offset, since = part.end_offset, now
-                self._stuck[part.tp] = (offset, since)
             if now - since >= self._patience_seconds and part.tp not in self._named:
                 self._named[part.tp] = part
                 late.append(part)

@@ -30,6 +30,8 @@ from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.producer import Producer, TargetPartition
 
+_NOT_THERE_YET = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_LEADER)
+
 
 class Guarded(Protocol):
     """The copy task, as its safeguards need it."""
@@ -125,7 +127,7 @@ class Safeguards:
 
     def is_awaited(self, tp: TopicPartition, code: int) -> bool:
         """Whether an error only means that the driver has not created a topic yet."""
-        return tp in self._side_topics and code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        return tp in self._side_topics and code in _NOT_THERE_YET
 
     def refused(
         self,
@@ -157,7 +159,7 @@ class Safeguards:
     def fetch_trouble(self, part: CopyPartition, code: int) -> None:
         """A partition cannot be read."""
         if code == error_codes.TOPIC_RECREATED and self._policies.source_recreated == STOP:
-            self._happened(Kind.SOURCE_RECREATED, part, error_codes.advice(code), STOP)
+            self._happened(Kind.SOURCE_RECREATED, part, "its position means nothing there", STOP)
 
     # --- what the take-over says
 

@@ -123,7 +123,7 @@ class TakeOver:
         self._unheard: list[CopyPartition] = []  # nothing is known yet of their topics
         target.on_metadata.append(self._settle)
         self._closing = False
-        self._is_blind = False  # no READ on the target: said once
+        self._blind: set[TopicPartition] = set()  # no READ on the target: said once
         self.other_writers: set[OtherWriter] = set()
 
     # --- what the leaders remember
@@ -246,9 +246,9 @@ class TakeOver:
             pause = self._backoff.next_pause()
             self._loop.call_later(pause, lambda: None if self._closing else self._go_blind(parts))
 
-        if not self._is_blind:
-            self._is_blind = True
+        if not self._blind:
             self._witness.blind(parts[0])
+        self._blind.update(part.target.tp for part in parts)
         ask_producer_id(self._target, got, failed)
 
     # --- comparisons
@@ -343,7 +343,7 @@ class TakeOver:
         is_first, part.is_unproven = part.is_unproven, False
         now = time.monotonic()
         recently = now - self._looked.get(tp, -_LOOK_AGAIN_SECONDS) < _LOOK_AGAIN_SECONDS
-        if tp in self._readers or self._is_blind or (recently and not is_first):
+        if tp in self._readers or tp in self._blind or (recently and not is_first):
             return
         if not is_first:
             self._looked[tp] = now

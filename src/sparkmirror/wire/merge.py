@@ -3,7 +3,8 @@
 
 A producer that does not linger leaves a record batch for every record. Each costs the target as
 much as a large one does, and only a few per partition are on their way at a time; so neighbours
-are joined. Only what is tiny: cutting many records anew costs more than it saves.
+are joined. Only what is tiny: a record batch that is passed on costs us about 90 us and the
+target 200, a record that is cut anew a bit more than 1 us.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, RecordBatch
 from sparkmirror.wire.records import places
 from sparkmirror.wire.reframe import MOST_GROWTH, Recut, Run
 
-TINY_BYTES = 4 << 10  # as it travels
-TINY_RECORDS = 32
+TINY_BYTES = 8 << 10  # as it travels
+TINY_RECORDS = 64
 MERGED_BYTES = 512 << 10  # what a merged record batch holds at most, before compression
 
 

@@ -164,13 +164,15 @@ class _Passage:
 
     def _join(self, batch: RecordBatch, position: int) -> bool:
         joint = self._joint
-        if not joint.members:
+        members = joint.members
+        if not members:
             is_whole = not needs_reframe(batch, position, codec=self._codec)
             self._alone = batch if is_whole else None
         if not joint.take(batch, position):
             return False
-        self._source_size += len(batch.view)
-        self._next_position = batch.next_offset
+        if joint.members > members:  # else none of its records is wanted
+            self._source_size += len(batch.view)
+            self._next_position = batch.next_offset
         return True
 
 
@@ -216,20 +218,23 @@ def admit(
 
 
 def join(
-    pending: deque[Outgoing], limit: int, budget: Budget, *, tiny_bytes: int = TINY_BYTES
+    pending: deque[Outgoing],
+    limit: int,
+    budget: Budget,
+    *,
+    tiny_bytes: int = TINY_BYTES,
+    tiny_records: int = TINY_RECORDS,
 ) -> None:
     """Make one of the tiny record batches at the head of a queue, if none was ever sent.
 
     No larger than `limit`. Those joined let go of their buffers; the new one lies in its own.
     """
-    if len(pending) < _PAIR or not (
-        _is_tiny(pending[0], tiny_bytes) and _is_tiny(pending[1], tiny_bytes)
-    ):
+    if len(pending) < _PAIR or pending[1].size > tiny_bytes:
         return
     joint = Joint(limit)
     joined: list[Outgoing] = []
     for out in pending:
-        if out.sequence >= 0 or not _is_tiny(out, tiny_bytes):
+        if out.sequence >= 0 or out.size > tiny_bytes or out.count > tiny_records:
             break
         batch = RecordBatch(out.view)
         try:
@@ -254,11 +259,6 @@ def join(
         out.let_go()
     new.lie_in(None, budget)
     pending.appendleft(new)
-
-
-def _is_tiny(out: Outgoing, tiny_bytes: int) -> bool:
-    """Whether joining costs less than it saves: it is small, and was not merely squeezed small."""
-    return out.size <= tiny_bytes and out.count <= TINY_RECORDS
 
 
 def split_outgoing(

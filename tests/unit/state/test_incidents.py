@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sparkmirror.config.keys import CONNECTOR
+from sparkmirror.metrics.prometheus import FlowCollector
 from sparkmirror.state.incidents import RULES, Incident, Kind
 
 GAP = Incident(
@@ -37,6 +40,18 @@ def test_every_kind_has_its_rule_and_every_rule_a_real_key() -> None:
     assert set(RULES) == set(Kind)
     named = {rule.policy_key for rule in RULES.values()} - {""}
     assert named <= CONNECTOR.keys()
+
+
+def test_the_page_about_incidents_is_complete() -> None:
+    """Every kind with its key and its default, and every metric."""
+    page = (Path(__file__).parents[3] / "docs" / "incidents.md").read_text("utf-8")
+    for kind, rule in RULES.items():
+        assert f"| `{kind}` |" in page
+        if rule.policy_key:
+            assert f"`{rule.policy_key}` = `{CONNECTOR[rule.policy_key].default}`" in page
+    families = {family.name for family in FlowCollector(list).collect()}
+    named = {name.removesuffix("_total") for name in re.findall(r"`(sparkmirror_\w+)`", page)}
+    assert named == families
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties file of a run says what it means, and the evidence what is in a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.evidence import BatchLine, batch_lines
+from chaos.scenario import TARGET, Scenario, properties
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.notices import Level
+from support.record_batches import LZ4, encode, numbered
+
+
+@pytest.mark.parametrize("flows", [1, 2])
+def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int) -> None:
+    """A key that nobody reads would weaken every run, silently."""
+    scenario = Scenario(seed=1, faults=1, flows=flows)
+    servers = dict.fromkeys((*scenario.sources, TARGET), "127.0.0.1:1")
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join(properties(scenario, servers)))
+    config = MirrorConfig.load(file)
+    assert [str(one) for one in config.problems(()) if one.level is Level.WARNING] == []
+    assert len([flow for flow in config.pairs(()) if config.flow_settings(flow).enabled]) == flows
+
+
+def test_evidence_names_the_writer_of_each_record_batch(tmp_path: Path) -> None:
+    """Segments in order, each up to the room that was reserved and not used."""
+    first = encode(numbered(0, 3), producer=(8, 1, 40))
+    second = encode(numbered(3, 2), producer=(9, 0, 0), leader_epoch=2)
+    third = encode(numbered(5, 1), codec=LZ4)
+    (tmp_path / "00000000000000000005.log").write_bytes(third)
+    (tmp_path / "00000000000000000000.log").write_bytes(first + second + bytes(100))
+    assert [*batch_lines(tmp_path)] == [
+        BatchLine(0, 3, producer_id=8, producer_epoch=1, sequence=40, leader_epoch=7, attributes=0),
+        BatchLine(3, 2, producer_id=9, producer_epoch=0, sequence=0, leader_epoch=2, attributes=0),
+        BatchLine(
+            5, 1, producer_id=-1, producer_epoch=-1, sequence=-1, leader_epoch=7, attributes=LZ4
+        ),
+    ]

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pair of clusters and a mirror between them to which bad things happen, and what it says.
+
+Two flows of one process share both clusters: `calm` has the policies' defaults, `bold` the
+opposite ones. Topics belong to a flow by their prefix.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.local.ports import HOST, HeldPort
+from sparkmirror.state.ledger import LedgerEntry, read_ledger
+from support.memory_disk import keep_in_memory
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.scrape import sample, scrape
+from support.waiting import eventually
+from support.witness import PATIENCE_SECONDS, admin, end_offsets
+
+FLOWS = ("calm", "bold")
+START_SECONDS = 90.0  # of Spark, on a machine that is busy with other tests
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+BOLD = {
+    "gap": "stop",
+    "source.recreated": "restart",
+    "source.truncated": "stop",
+    "target.recreated": "restart",
+    "target.truncated": "stop",
+    "corrupt.batch": "skip",
+    "refused.record": "skip",
+}
+
+
+@dataclass(slots=True)
+class Unsound:
+    """The clusters, the file, and the process that runs at the moment."""
+
+    source: LocalCluster
+    target: LocalCluster
+    file: Path
+    port: HeldPort
+    mirror: MirrorProcess
+    past_logs: list[str] = field(default_factory=list)
+
+    @property
+    def log(self) -> str:
+        """What all processes so far have printed."""
+        return "".join([*self.past_logs, self.mirror.log])
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        code, _seconds = self.mirror.terminate()
+        assert code == 0
+        self.past_logs.append(self.mirror.log)
+        self.mirror.kill_everything()  # and whoever watched over it
+
+    def start(self) -> None:
+        """Start, and wait until both flows run."""
+        self.mirror = MirrorProcess(self.file)
+        for flow in FLOWS:
+            self.mirror.await_log(f"{flow}->sink: RUNNING", START_SECONDS)
+
+    # --- what it says
+
+    def entries(self, topic: str) -> list[LedgerEntry]:
+        """What the ledger says about a topic."""
+        alias = topic.partition("-")[0]
+        connection = ConnectionSettings("sink", (self.target.bootstrap_servers,), "ledger-test")
+        found = read_ledger(connection, f"mm2-ledger.{alias}.internal").entries
+        return [one for one in found if one.topic == topic]
+
+    def count(self, kind: str, topic: str, partition: int = 0) -> float:
+        """The counter of incidents of the present process."""
+        labels = {"topic": topic, "partition": str(partition), "kind": kind}
+        flow = f"{topic.partition('-')[0].partition('.')[0]}->sink"
+        name = sample("sparkmirror_incidents_total", flow=flow, **labels)
+        return scrape(HOST, self.port.number).get(name, 0.0)
+
+    def quarantined(self, flow: str) -> float:
+        """How many partitions of a flow will not move by themselves."""
+        name = sample("sparkmirror_quarantined_partitions", flow=f"{flow}->sink")
+        return scrape(HOST, self.port.number)[name]
+
+    def await_incident(self, kind: str, topic: str, partition: int = 0) -> str:
+        """Wait for the counter and the log line; the line."""
+        begins = f": {kind}: {topic}-{partition}: "
+        eventually(
+            lambda: self.count(kind, topic, partition) >= 1 and begins in self.mirror.log,
+            PATIENCE_SECONDS,
+            f"{kind} of {topic}-{partition} is counted and logged",
+        )
+        return next(line for line in self.mirror.log.splitlines() if begins in line)
+
+    def await_end(
+        self, topic: str, ends: dict[int, int], timeout: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait until a remote topic has so many records."""
+        flow = topic.partition("-")[0]
+
+        def arrived() -> bool:
+            assert end_offsets(self.target, f"{flow}.{topic}") == ends
+            return True
+
+        eventually(arrived, timeout, f"{flow}.{topic} ends at {ends}")
+
+
+@contextmanager
+def unsound(directory: Path, version: str) -> Iterator[tuple[LocalCluster, LocalCluster, Path]]:
+    """The two clusters, and the file that names them as three."""
+    source = LocalCluster("source", directory / "source", version=version)
+    target = LocalCluster("target", directory / "target", version=version, config=AUTHORIZER)
+    folders = [folder for cluster in (source, target) for folder in keep_in_memory(cluster)]
+    try:
+        start_all([source, target])
+        file = mirror_file(
+            directory,
+            {"calm": source, "bold": source, "sink": target},
+            *(f"{flow}->sink.enabled = true" for flow in FLOWS),
+            *(f"{flow}->sink.topics = {flow}-.*" for flow in FLOWS),
+            *(f"bold->sink.{name}.policy = {policy}" for name, policy in BOLD.items()),
+            "open.transaction.warning.ms = 2000",
+            "refresh.topics.interval.seconds = 1",
+            "emit.heartbeats.enabled = false",
+            "emit.checkpoints.enabled = false",
+        )
+        yield source, target, file
+    finally:
+        source.stop()
+        target.stop()
+        for folder in folders:
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def running(clusters: tuple[LocalCluster, LocalCluster, Path]) -> Iterator[Unsound]:
+    """A mirror between the clusters that serves its figures."""
+    source, target, file = clusters
+    port = HeldPort()
+    port.hold()
+    port.make_way()
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(f"metrics.port = {port.number}\n")
+    made = Unsound(source, target, file, port, MirrorProcess(file))
+    try:
+        for flow in FLOWS:
+            made.mirror.await_log(f"{flow}->sink: RUNNING", START_SECONDS)
+        yield made
+    finally:
+        made.mirror.kill_everything()
+        made.mirror.show_log()
+        port.release()
+
+
+def forbid(cluster: LocalCluster, topic: str, operation: AclOperation) -> None:
+    """Let everybody do everything with a topic but this."""
+    others = [
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER,
+    ]
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            "User:ANONYMOUS",
+            "*",
+            one,
+            AclPermissionType.DENY if one is operation else AclPermissionType.ALLOW,
+        )
+        for one in others
+    ]
+    client = admin(cluster)
+    for future in client.create_acls(rules).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def allow_again(cluster: LocalCluster, topic: str) -> None:
+    """Remove every rule about a topic."""
+    client = admin(cluster)
+    rules = AclBindingFilter(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    for future in client.delete_acls([rules]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def set_config(cluster: LocalCluster, topic: str, name: str, value: str) -> None:
+    """Change one config of a topic."""
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    client = admin(cluster)
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def delete_records(cluster: LocalCluster, topic: str, before: int) -> None:
+    """As retention does it."""
+    client = admin(cluster)
+    for future in client.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result(PATIENCE_SECONDS)

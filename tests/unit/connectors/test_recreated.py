@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recreated topics are known by their ids, and the policies decide what becomes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkmirror.config.settings import Policies
+from sparkmirror.connectors.recreated import find_recreated
+from sparkmirror.connectors.source_topics import MirroredPartition
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import Kind
+
+TP = TopicPartition("t", 0)
+MIRRORED = [MirroredPartition(TP, "a.t", "source-now", "target-now")]
+
+
+def stored(source: str | None, target: str | None) -> dict[TopicPartition, StoredPosition]:
+    """A position that was made with these topics."""
+    return {TP: StoredPosition(41, 7, None, -1, source, target)}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        stored("source-now", "target-now"),
+        stored(None, None),  # Java wrote it, or the broker is older than topic ids
+        {},
+    ],
+)
+def test_the_same_topics_are_no_news(known: dict[TopicPartition, StoredPosition]) -> None:
+    """Nor is a position that does not say which topics it belongs to."""
+    assert find_recreated(MIRRORED, known, Policies(source_recreated="restart")) == []
+
+
+def test_another_target_is_told_with_its_policy() -> None:
+    """The incident names the offset that would have come next."""
+    (found,) = find_recreated(
+        MIRRORED, stored("source-now", "old"), Policies(target_recreated="stop")
+    )
+    assert (found.kind, found.policy) == (Kind.TARGET_RECREATED, "stop")
+    incident = found.incident("b", 5)
+    assert (incident.first_offset, incident.last_offset) == (42, 42)
+    assert "b: a.t" in incident.cause
+
+
+def test_another_source_is_the_tasks_business_unless_it_restarts() -> None:
+    """Under stop the task itself notices, at once and also while it runs."""
+    known = stored("old", "target-now")
+    assert find_recreated(MIRRORED, known, Policies()) == []
+    (found,) = find_recreated(MIRRORED, known, Policies(source_recreated="restart"))
+    assert (found.kind, found.policy) == (Kind.SOURCE_RECREATED, "restart")
+
+
+def test_a_stopped_source_keeps_the_targets_news_for_later() -> None:
+    """Both were recreated: nothing is written before somebody has decided about the source."""
+    assert find_recreated(MIRRORED, stored("old", "old"), Policies()) == []
