@@ -10,7 +10,8 @@ SparkmirrorError
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
 ├── WireError              bytes that are not what the protocol says
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
-└── LeaseLostError         a task has not heard from its driver in time (retriable)
+├── LeaseLostError         a task has not heard from its driver in time (retriable)
+└── FencedError            a task may not write any more: another one took over (retriable)
 
 `retriable` on the class (or the instance) is the only thing retry code may ask.
 """
@@ -93,5 +94,11 @@ class CorruptRecordBatchError(WireError):
 
 class LeaseLostError(SparkmirrorError):
     """The driver has gone silent; the task ended itself rather than write on as a zombie."""
+
+    retriable = True
+
+
+class FencedError(SparkmirrorError):
+    """Another task holds the transactional id, or a transaction timed out; the driver goes on."""
 
     retriable = True

@@ -285,6 +285,9 @@ class FakeCluster:
         """A broker that may be asked anything."""
         return 1
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no leader."""
         return self.topic_errors.get(tp.topic, error_codes.UNKNOWN_LEADER)

@@ -29,6 +29,7 @@ class Clients:
     producer: ConnectionSettings
     fetch: FetchSettings
     produce: ProduceSettings
+    transaction_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def read_clients(
         producer=_connection(producer, read["target producer"], report),
         fetch=_fetch(read["source consumer"]),
         produce=_produce(read["target producer"], report),
+        transaction_timeout_ms=read["target producer"].integer("transaction.timeout.ms"),
     )
 
 

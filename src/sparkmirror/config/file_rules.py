@@ -11,6 +11,7 @@ from sparkmirror.config.notices import Level, Notice, notice
 from sparkmirror.config.placement import Remark, cluster_key, flow_key, global_key
 from sparkmirror.config.properties import Entry, PropertyFile
 from sparkmirror.config.providers import BUILT_IN
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.value_types import Rejected, topic_characters
 from sparkmirror.model import Flow
 
@@ -53,6 +54,23 @@ def idle_notices(
         if enabled and rest and alias in aliases and alias not in sources:
             message = f"{entry.key} does nothing: no enabled flow reads from {alias}."
             yield notice(Level.INFO, entry.key, entry.line, message)
+
+
+def shared_id_notices(enabled: Collection[FlowSettings]) -> Iterator[Notice]:
+    """Exactly-once flows that would fence each other because their tasks have the same ids."""
+    holders: dict[tuple[str, str], Flow] = {}
+    for settings in enabled:
+        if not settings.transactions.is_enabled:
+            continue
+        flow = settings.flow
+        other = holders.setdefault((flow.target, settings.transactions.id_prefix), flow)
+        if other != flow:
+            key = f"{flow.target}.group.id"
+            message = (
+                f"{key} is the same for {other} and {flow}: their transactional ids would be the "
+                "same, and each would fence the other. Remove the line."
+            )
+            yield notice(Level.ERROR, key, 0, message)
 
 
 def _remarks(file: PropertyFile, entry: Entry, aliases: Collection[str]) -> Iterator[Remark]:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from sparkmirror.config.layering import Origin, Value
 from sparkmirror.config.notices import Level
 from sparkmirror.config.reading import Reader, Report
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
 from sparkmirror.policy.loading import policy_errors
+
+_READ_COMMITTED = "isolation.level=read_committed"
 
 
 def check_flow(settings: FlowSettings, connector: Reader, worker: Reader, report: Report) -> None:
@@ -23,19 +26,71 @@ def check_flow(settings: FlowSettings, connector: Reader, worker: Reader, report
 def _exactly_once(
     settings: FlowSettings, connector: Reader, worker: Reader, report: Report
 ) -> None:
-    support = worker.string("exactly.once.source.support").lower()
-    if support != "disabled":
-        origin = worker.origin("exactly.once.source.support")
-        report.warn(origin, f"{origin.key}={support}: not yet, flows are at-least-once.")
+    flow, transactions = settings.flow, settings.transactions
+    is_enabled = transactions.is_enabled
+    reads_committed = settings.fetch.isolation_level == "read_committed"
+    support = worker.origin("exactly.once.source.support")
     if connector.string("exactly.once.support").lower() == "required":
-        origin = connector.origin("exactly.once.support")
-        sentence = f"{origin.key}=required: this version is at-least-once; write requested."
-        if settings.fetch.isolation_level != "read_committed":
-            sentence += (
-                f" It also needs isolation.level=read_committed, set by "
-                f"{settings.flow.source}.consumer.isolation.level."
+        missing = [] if is_enabled else [f"{flow.target}.exactly.once.source.support=enabled"]
+        missing += [] if reads_committed else [f"{flow.source}.consumer.{_READ_COMMITTED}"]
+        if missing:
+            origin = connector.origin("exactly.once.support")
+            report.error(
+                connector.value("exactly.once.support"),
+                origin.key,
+                f"{origin.key}=required needs {' and '.join(missing)}.",
             )
-        report.error(connector.value("exactly.once.support"), origin.key, sentence)
+    if transactions.support is ExactlyOnce.PREPARING:
+        report.warn(
+            support,
+            f"{support.key}=preparing changes nothing by itself: records are written without "
+            "transactions until it is enabled.",
+            Level.INFO,
+        )
+    if not is_enabled or not settings.enabled:
+        return
+    if not reads_committed:
+        report.warn(
+            support,
+            f"{support.key}=enabled, but {flow} reads read_uncommitted: records of aborted "
+            f"transactions on {flow.source} are copied. Write "
+            f"{flow.source}.consumer.{_READ_COMMITTED}.",
+        )
+    _transaction_keys(settings, connector, support, report)
+
+
+def _transaction_keys(
+    settings: FlowSettings, connector: Reader, support: Origin, report: Report
+) -> None:
+    """What the keys around an enabled exactly-once flow must and cannot be."""
+    transactions = settings.transactions
+    boundary = connector.string("transaction.boundary").lower()
+    if boundary == "connector":
+        key = connector.origin("transaction.boundary").key
+        report.error(
+            connector.value("transaction.boundary"),
+            key,
+            f"{key}=connector: the mirror's source connector sets no transaction boundaries; "
+            "write poll or interval.",
+        )
+    interval = "transaction.boundary.interval.ms"
+    if connector.is_set(interval) and boundary != "interval":
+        origin = connector.origin(interval)
+        report.warn(origin, f"{origin.key} does nothing without transaction.boundary=interval.")
+    if settings.produce.acks != -1:
+        report.error(
+            Value("", support),
+            support.key,
+            f"{support.key}=enabled needs {settings.flow.target}.producer.acks=all.",
+        )
+    if transactions.commit_seconds * 2000 > transactions.timeout_ms:
+        report.error(
+            connector.value(interval),
+            interval,
+            f"{interval} leads to a commit every {transactions.commit_seconds:g} s: that must be "
+            f"at most half of transaction.timeout.ms ({transactions.timeout_ms}), or the target "
+            "aborts a transaction before it is committed.",
+        )
 
 
 def _names(settings: FlowSettings, connector: Reader, report: Report) -> None:

@@ -14,6 +14,7 @@ from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.settings import (
     CheckpointSettings,
+    ExactlyOnce,
     FlowSettings,
     HeartbeatSettings,
     InternalTopics,
@@ -22,8 +23,13 @@ from sparkmirror.config.settings import (
     PolicySettings,
     SourceSettings,
     TopicFactor,
+    TransactionSettings,
 )
 from sparkmirror.model import Flow
+
+# Connect commits after each poll, which never waits; here a transaction gathers for a moment.
+_POLL_COMMIT_MS = 100
+_SMALL_SEGMENT = str(4 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
         producer=clients.producer,
         fetch=clients.fetch,
         produce=clients.produce,
+        transactions=_transactions(connector, worker, clients.transaction_timeout_ms),
         policies=_policies(connector),
     )
     check_flow(settings, connector, worker, report)
@@ -145,6 +152,19 @@ def _interval(connector: Reader, what: str) -> float | None:
     return float(seconds) if connector.boolean(f"{what}.enabled") and seconds > 0 else None
 
 
+def _transactions(connector: Reader, worker: Reader, timeout_ms: int) -> TransactionSettings:
+    commit_ms = _POLL_COMMIT_MS
+    if connector.string("transaction.boundary").lower() == "interval":
+        commit_ms = connector.integer("transaction.boundary.interval.ms")
+        commit_ms = commit_ms or worker.integer("offset.flush.interval.ms")  # Connect's rule
+    return TransactionSettings(
+        support=ExactlyOnce(worker.string("exactly.once.source.support").lower()),
+        id_prefix=f"{worker.string('group.id')}-{connector.string('name')}-",
+        timeout_ms=timeout_ms,
+        commit_seconds=commit_ms / 1000,
+    )
+
+
 def _factor(reader: Reader, name: str) -> TopicFactor:
     key = (CONNECTOR | WORKER)[name]
     return TopicFactor(
@@ -160,6 +180,10 @@ def _internal_topics(worker: Reader) -> InternalTopics:
         configs = worker.below(f"{storage}.", without=STORAGE_OWN)
         if configs:
             extra[worker.string(f"{storage}.topic")] = configs
+    if worker.string("exactly.once.source.support").lower() == ExactlyOnce.ENABLED.value:
+        # Several positions a second: only closed segments are compacted, and all is read at starts.
+        offsets = extra.setdefault(worker.string("offset.storage.topic"), {})
+        offsets.setdefault("segment.bytes", _SMALL_SEGMENT)
     return InternalTopics(
         offsets=worker.string("offset.storage.topic"),
         offsets_partitions=worker.integer("offset.storage.partitions"),

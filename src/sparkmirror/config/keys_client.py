@@ -278,6 +278,15 @@ PRODUCER_KEYS = (
         "five in order",
     ),
     Key(
+        name="transaction.timeout.ms",
+        type=Type.INT,
+        default="60000",
+        doc="With exactly-once: how long the target keeps a transaction open whose task is gone; "
+        "read_committed consumers wait as long.",
+        checks=(at_least(1000),),
+        importance=Importance.LOW,
+    ),
+    Key(
         name="compression.type",
         type=Type.STRING,
         default=KEPT_COMPRESSION,
@@ -351,9 +360,8 @@ _IGNORED_PRODUCER = {
     "max.block.ms": "a slow target makes the flow wait, without limit",
     "delivery.timeout.ms": _OWN_RETRIES,
     "enable.idempotence": "sequence numbers are always written",
-    "transactional.id": "this version writes without transactions",
-    "transaction.timeout.ms": "this version writes without transactions",
-    "transaction.two.phase.commit.enable": "this version writes without transactions",
+    "transactional.id": "exactly-once flows have an id per task: <group.id>-<connector>-<number>",
+    "transaction.two.phase.commit.enable": "nobody else takes part in our transactions",
     "metadata.max.idle.ms": _OWN_METADATA,
     "partitioner.class": "records keep their partition",
     "partitioner.ignore.keys": "records keep their partition",

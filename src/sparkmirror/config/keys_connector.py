@@ -271,7 +271,8 @@ FLOW_ONLY_KEYS = (
         name="exactly.once.support",
         type=Type.STRING,
         default="requested",
-        doc="Whether the flow must be exactly-once; required is refused by this version.",
+        doc="Whether the flow must be exactly-once: required refuses to run it without "
+        "exactly.once.source.support=enabled and isolation.level=read_committed.",
         importance=Importance.LOW,
         checks=(one_of("requested", "required", "REQUESTED", "REQUIRED"),),
     ),
@@ -279,17 +280,20 @@ FLOW_ONLY_KEYS = (
         name="transaction.boundary",
         type=Type.STRING,
         default="poll",
-        doc="Where Connect cuts the transactions of an exactly-once flow.",
+        doc="When the transactions of an exactly-once flow are committed: poll (about ten times a "
+        "second while records arrive) or interval. connector is refused: MM2's connector sets no "
+        "boundaries.",
         importance=Importance.LOW,
-        no_effect=_NOT_YET,
+        checks=(one_of("poll", "interval", "connector", "POLL", "INTERVAL", "CONNECTOR"),),
     ),
     Key(
         name="transaction.boundary.interval.ms",
         type=Type.LONG,
         default=None,
-        doc="How long such a transaction stays open.",
+        doc="With transaction.boundary=interval: how long a transaction stays open; by default "
+        "offset.flush.interval.ms.",
         importance=Importance.LOW,
-        no_effect=_NOT_YET,
+        checks=(at_least(1),),
     ),
     Key(
         name="offsets.storage.topic",

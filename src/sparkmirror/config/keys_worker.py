@@ -93,15 +93,24 @@ WORKER_KEYS = (
         name="exactly.once.source.support",
         type=Type.STRING,
         default="disabled",
-        doc="Whether flows into this cluster are exactly-once; this version is at-least-once.",
+        doc="Whether flows into this cluster write records and positions together in "
+        "transactions (enabled). preparing changes nothing yet, as in Connect.",
         checks=(one_of("disabled", "preparing", "enabled", "DISABLED", "PREPARING", "ENABLED"),),
         importance=Importance.HIGH,
+    ),
+    Key(
+        name="group.id",
+        type=Type.STRING,
+        default=None,
+        doc="First part of the transactional ids of exactly-once flows; by default the source's "
+        "alias and -mm2.",
+        checks=(not_empty,),
+        importance=Importance.LOW,
     ),
 )
 
 # Keys of Connect's worker that change nothing here -> why.
 IGNORED_WORKER = {
-    "group.id": _NO_GROUP,
     "client.id": "client ids are named after the flow",
     "session.timeout.ms": _NO_GROUP,
     "heartbeat.interval.ms": _NO_GROUP,

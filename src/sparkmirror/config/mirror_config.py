@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from sparkmirror.config.file_rules import alias_notices, file_notices, idle_notices
+from sparkmirror.config.file_rules import (
+    alias_notices,
+    file_notices,
+    idle_notices,
+    shared_id_notices,
+)
 from sparkmirror.config.flow_settings import FlowReading, read_flow
 from sparkmirror.config.keys import DRIVER
 from sparkmirror.config.layering import pairs
@@ -73,7 +78,9 @@ class MirrorConfig:
                 found.append(Notice(Level.ERROR, error.key or "", "", str(error)))
         for flow in flows:
             found.extend(self.reading(flow).report.notices)
-        enabled = [flow for flow in flows if self.reading(flow).settings.enabled]
+        settings = [self.reading(flow).settings for flow in flows]
+        enabled = [one.flow for one in settings if one.enabled]
+        found.extend(shared_id_notices([one for one in settings if one.enabled]))
         found.extend(idle_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (

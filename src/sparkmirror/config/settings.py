@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from sparkmirror.model import Flow
 
@@ -47,6 +48,29 @@ class ProduceSettings:
     max_request_bytes: int = 8_388_608
     max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
     compression: str | None = None  # a codec's name; None: as on the source
+
+
+class ExactlyOnce(Enum):
+    """Whether records and positions are written together in transactions."""
+
+    DISABLED = "disabled"
+    PREPARING = "preparing"  # as in Connect: said, and nothing else
+    ENABLED = "enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """How the tasks of an exactly-once flow use transactions."""
+
+    support: ExactlyOnce = ExactlyOnce.DISABLED
+    id_prefix: str = ""  # a task's number follows
+    timeout_ms: int = 60_000
+    commit_seconds: float = 0.1  # from the first record of a transaction to its commit
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether tasks write in transactions."""
+        return self.support is ExactlyOnce.ENABLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,4 +205,5 @@ class FlowSettings:
     producer: ConnectionSettings
     fetch: FetchSettings
     produce: ProduceSettings
+    transactions: TransactionSettings = TransactionSettings()
     policies: Policies = Policies()

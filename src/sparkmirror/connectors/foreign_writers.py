@@ -2,7 +2,8 @@
 """Who else writes to a flow's remote topics: another flow of ours, which is fine, or a stranger.
 
 A flow's producer id stands in its stored positions before it writes anything, so the offsets
-topics on the target name all of ours, also those of other processes.
+topics on the target name all of ours, also those of other processes. Exactly-once flows are
+known by their transactional ids instead.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.pipeline.contract import OtherWriter
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.state.incidents import Incident, Kind
@@ -31,6 +33,7 @@ class ForeignWriters:
         self._flow = settings.flow
         self._target = settings.target_admin
         self._offsets_topic = settings.internal_topics.offsets
+        self._id_prefix = settings.transactions.id_prefix
         self._status = status
         self._lock = threading.Lock()
         self._ours: set[int] = set()
@@ -75,7 +78,10 @@ class ForeignWriters:
         found: set[int] = set()
         for store in sorted(stores | {self._offsets_topic}):
             found |= stored_producers(self._target, store)
-        return found
+        sources = {name.removeprefix("mm2-offsets").removesuffix("internal") for name in stores}
+        groups = {f"{source[1:-1]}-mm2-" for source in sources}
+        with TransactionalIds(self._target) as ids:
+            return found | ids.producer_ids(groups | {self._id_prefix})
 
     def _incident(self, writer: OtherWriter, moment: int) -> Incident:
         who = f"producer id {writer.producer_id}" if writer.producer_id >= 0 else "one without id"

@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.connectors.fenced_points import FencedPoints
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
 from sparkmirror.connectors.starting_points import StartingPoints
@@ -30,6 +32,11 @@ from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topi
 from sparkmirror.wire.backoff import Backoff
 
 LEASE_SECONDS = 5.0
+_DELIVERY = {  # said where it is not the default
+    ExactlyOnce.DISABLED: "",
+    ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
+    ExactlyOnce.ENABLED: "exactly-once, in transactions",
+}
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -59,7 +66,8 @@ class MirrorSourceConnector:
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        self._points = StartingPoints(settings, status, side_topics)
+        points = FencedPoints if settings.transactions.is_enabled else StartingPoints
+        self._points = points(settings, status, side_topics)
         self._stop_at: dict[TopicPartition, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
@@ -102,7 +110,6 @@ class MirrorSourceConnector:
         self._topics.first_round.wait()
         if self._until_it_works(self._points.read) is None:
             return
-        settings = self._task_settings(self._points.offsets_partitions)
         if self._once and self._until_it_works(self._fix_the_end) is None:
             return
         backoff = Backoff()
@@ -111,9 +118,8 @@ class MirrorSourceConnector:
             self._epochs.arm()
             if self._stop.is_set():
                 break  # asked between the two: nobody would end the epoch
-            starts = self._until_it_works(
-                lambda: self._points.starts(self._mirrored(), self._stop_at)
-            )
+            most = min(self._settings.source.tasks_max, self._splits())
+            starts = self._until_it_works(partial(self._starts, most))
             if starts is None:
                 return
             if not starts:
@@ -124,7 +130,7 @@ class MirrorSourceConnector:
                 self._status.enter(FlowState.RUNNING, "no topic matches yet")
                 self._changed.wait()
                 continue
-            result = self._run_epoch(starts, settings)
+            result = self._run_epoch(starts, most)
             if result.failure and not self._stop.is_set():
                 self._status.enter(FlowState.RETRYING, f"the epoch failed: {result.failure}")
                 self._stop.wait(backoff.next_pause())
@@ -132,14 +138,18 @@ class MirrorSourceConnector:
                 backoff.reset()
         self._status.enter(FlowState.STOPPED)
 
-    def _run_epoch(self, starts: list[PartitionStart], settings: TaskSettings) -> EpochResult:
-        splits = plan_splits(starts, min(self._settings.source.tasks_max, self._splits()))
+    def _starts(self, most: int) -> list[PartitionStart]:
+        return self._points.starts(self._mirrored(), self._stop_at, most)
+
+    def _run_epoch(self, starts: list[PartitionStart], most: int) -> EpochResult:
+        splits = self._points.entitle(plan_splits(starts, most))
+        settings = self._task_settings(self._points.offsets_partitions)
         self._status.begin_epoch(
             self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
         )
-        self._status.enter(FlowState.RUNNING)
+        self._status.enter(FlowState.RUNNING, _DELIVERY[self._settings.transactions.support])
         result = self._epochs.run(splits, settings)
-        self._points.take(result.standings)
+        self._points.take(result)
         return result
 
     def _until_it_works(self, attempt: Callable[[], T]) -> T | None:
@@ -185,6 +195,8 @@ class MirrorSourceConnector:
             buffer_bytes=settings.pipeline.task_buffer_bytes,
             epoch_seconds=settings.pipeline.epoch_seconds,
             lease_seconds=LEASE_SECONDS,
+            commit_seconds=settings.transactions.commit_seconds,
+            transaction_timeout_ms=settings.transactions.timeout_ms,
             policies=settings.policies,
             ledger_topic=ledger_topic(self._names, self._flow.source),
             dead_letters_topic=dead_letters_topic(self._names, self._flow.source),

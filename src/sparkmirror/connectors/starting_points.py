@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
@@ -22,8 +22,8 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import Answers
 from sparkmirror.model import NO_PRODUCER, TopicPartition
-from sparkmirror.pipeline.contract import PartitionStart
-from sparkmirror.pipeline.epochs import Standing
+from sparkmirror.pipeline.contract import PartitionStart, Split
+from sparkmirror.pipeline.epochs import EpochResult
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.state.incidents import STOP
 from sparkmirror.state.offsets import OffsetStore
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """A complete pair, and whether the last task ended cleanly there."""
 
     stored: StoredPosition
@@ -53,7 +53,7 @@ class StartingPoints:
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
-        self._pairs: dict[TopicPartition, _Known] = {}
+        self._pairs: dict[TopicPartition, Known] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._anew: set[TopicPartition] = set()  # to begin at the source's beginning
         self._stopped: set[TopicPartition] = set()  # by a policy
@@ -65,19 +65,26 @@ class StartingPoints:
         stored = self._store.read()
         self.offsets_partitions = stored.partitions
         for tp, position in stored.positions.items():
-            if position.producer is None:
-                self._incomplete[tp] = position
-            else:
-                self._pairs[tp] = _Known(position)
-                if position.producer.producer_id > self._producer.producer_id:
-                    self._producer = replace(position.producer, next_sequence=0)
+            self._learn(tp, position)
         return True
 
-    def take(self, standings: Mapping[TopicPartition, Standing]) -> None:
+    def _learn(self, tp: TopicPartition, position: StoredPosition) -> None:
+        if position.producer is None:
+            self._incomplete[tp] = position
+            return
+        self._pairs[tp] = Known(position)
+        if position.producer.producer_id > self._producer.producer_id:
+            self._producer = replace(position.producer, next_sequence=0)
+
+    def entitle(self, splits: Sequence[Split]) -> tuple[Split, ...]:
+        """Give the splits what their tasks need to write."""
+        return tuple(splits)
+
+    def take(self, result: EpochResult) -> None:
         """Remember where an epoch left its partitions."""
-        for tp, standing in standings.items():
+        for tp, standing in result.standings.items():
             before = self._pairs[tp].stored
-            self._pairs[tp] = _Known(
+            self._pairs[tp] = Known(
                 replace(
                     before,
                     offset=standing.position - 1,
@@ -89,6 +96,13 @@ class StartingPoints:
             )
 
     def starts(
+        self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int], most: int
+    ) -> list[PartitionStart]:
+        """A start for every partition that can begin, in at most so many splits."""
+        del most
+        return self._starts(mirrored, stop_at)
+
+    def _starts(
         self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int]
     ) -> list[PartitionStart]:
         """A start for every partition that can begin."""
@@ -102,7 +116,7 @@ class StartingPoints:
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
 
     @staticmethod
-    def _start(one: MirroredPartition, known: _Known, stop_at: int | None) -> PartitionStart:
+    def _start(one: MirroredPartition, known: Known, stop_at: int | None) -> PartitionStart:
         stored = known.stored
         downstream, producer = stored.downstream, stored.producer
         return PartitionStart(
@@ -159,6 +173,18 @@ class StartingPoints:
         wanted = [one for one in newcomers if one.source in positions]
         if not wanted:
             return
+        made = self._make(wanted, positions)
+        self._store.write(made)
+        self._tell_of_foreign_state(made)
+        for tp, stored in made.items():
+            self._incomplete.pop(tp, None)
+            self._anew.discard(tp)
+            self._learn(tp, stored)
+
+    def _make(
+        self, wanted: list[MirroredPartition], positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, StoredPosition]:
+        """Complete pairs, as far as the target answers."""
         made: dict[TopicPartition, StoredPosition] = {}
         with ClusterAdmin(self._settings.target_admin) as admin:
             if self._producer.producer_id < 0:
@@ -184,16 +210,11 @@ class StartingPoints:
                 )
         if ends.failed and not made:
             raise next(iter(ends.failed.values()))
-        self._store.write(made)
-        self._tell_of_foreign_state(made)
-        for tp, stored in made.items():
-            self._incomplete.pop(tp, None)
-            self._anew.discard(tp)
-            self._pairs[tp] = _Known(stored)
+        return made
 
     def _tell_of_foreign_state(self, made: Iterable[TopicPartition]) -> None:
         foreign = sum(
-            1 for tp in made if tp in self._incomplete and self._incomplete[tp].producer is None
+            1 for tp in made if tp in self._incomplete and self._incomplete[tp].is_foreign
         )
         if foreign:
             _log.info(

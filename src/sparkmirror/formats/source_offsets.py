@@ -84,6 +84,12 @@ class StoredPosition:
     source_topic: str | None = None  # topic ids: a recreated topic has another one
     target_topic: str | None = None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether MirrorMaker 2 wrote it, or somebody else who knows the source's offset only."""
+        ours = (self.downstream, self.producer, self.source_topic, self.target_topic)
+        return all(one is None for one in ours)
+
     def value(self) -> bytes:
         """The record's value."""
         fields: dict[str, Json] = {"offset": self.offset}

@@ -58,7 +58,8 @@ def decode_fetched(
         while waiting and waiting[0][1] < batch.next_offset:
             aborting.add(waiting.pop(0)[0])
         if batch.is_control:
-            if batch.is_abort_marker():
+            # The cleaner may leave a marker's batch without the marker.
+            if batch.count and batch.is_abort_marker():
                 aborting.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in aborting):
             records.extend(r for r in _records(batch, partition) if r.offset >= start)

@@ -112,7 +112,8 @@ class TopicLog:
         """The first and the end offset of each partition that holds anything."""
         partitions = [TopicPartition(self._topic, number) for number in range(self.partitions)]
         starts = self._admin.earliest_offsets(partitions)
-        ends = self._admin.end_offsets(partitions, self._isolation_level)
+        # Of a log read committed, all that is written now is wanted once it is decided.
+        ends = self._admin.end_offsets(partitions, "read_uncommitted")
         for error in (starts.failed | ends.failed).values():
             raise error
         filled = [tp for tp in partitions if starts.found[tp] < ends.found[tp]]

@@ -54,11 +54,21 @@ class PartitionStart:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionStart:
+    """The right to write with a transactional id; whoever held it before has lost it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """What one task copies."""
 
     index: int
     partitions: tuple[PartitionStart, ...]
+    transaction: TransactionStart | None = None  # none: without transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,8 @@ class TaskSettings:
     buffer_bytes: int
     epoch_seconds: float
     lease_seconds: float
+    commit_seconds: float = 0.1  # in transactions: from one commit to the next
+    transaction_timeout_ms: int = 60_000
     policies: Policies = field(default_factory=Policies)
     ledger_topic: str = ""
     dead_letters_topic: str = ""
@@ -164,7 +176,12 @@ def split_from_json(raw: dict[str, Any]) -> Split:
         PartitionStart(**{**one, "producer": ProducerState(**one["producer"])})
         for one in raw["partitions"]
     )
-    return Split(index=raw["index"], partitions=starts)
+    transaction = raw["transaction"]
+    return Split(
+        index=raw["index"],
+        partitions=starts,
+        transaction=TransactionStart(**transaction) if transaction else None,
+    )
 
 
 def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:

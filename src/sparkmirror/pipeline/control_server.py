@@ -9,6 +9,7 @@ reported, and the first one is told to end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import logging
@@ -59,12 +60,17 @@ class EpochLine:
         self._on_progress = on_progress
         self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
+        self.broken: set[int] = set()  # splits that this epoch cannot go on with
         self.heard: dict[int, float] = {}  # split -> when it last spoke
 
     def check_in(self, index: int, writer: asyncio.StreamWriter) -> Split:
         """The split for a task, as far as an earlier attempt has brought it."""
         previous = self._writers.get(index)
         split = self._splits[index]
+        if previous is not None and split.transaction is not None:
+            # Its identity is used up, and only the offsets topic knows what was committed.
+            self.broken.add(index)
+            raise WireError(f"split {index} has had its task; the next epoch goes on with it")
         if previous is not None:
             previous.write(encode({"type": "end"}))
             split = self.resumed(index)
@@ -106,6 +112,12 @@ class EpochLine:
         for writer in self._writers.values():
             if not writer.is_closing():
                 writer.write(encode(message))
+
+    def hang_up(self) -> None:
+        """Hear nobody any more (server's thread only)."""
+        for writer in self._writers.values():
+            writer.transport.abort()
+        self._writers.clear()
 
     def is_current(self, index: int, writer: asyncio.StreamWriter) -> bool:
         """Whether no later attempt of the task has checked in."""
@@ -162,6 +174,11 @@ class ControlServer:
     def close(self, line: EpochLine) -> None:
         """The epoch is over."""
         self._lines.pop(line.token, None)
+
+    def cut_off(self, line: EpochLine) -> None:
+        """The epoch failed: whoever still runs in it is heard no more, and ends by itself."""
+        with contextlib.suppress(RuntimeError):  # the server has stopped: nobody is connected
+            self._loop.call_soon_threadsafe(line.hang_up)
 
     def end(self, line: EpochLine) -> None:
         """Tell every task of an epoch to finish; callable from any thread."""

@@ -9,21 +9,21 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.errors import CorruptRecordBatchError, LeaseLostError
+from sparkmirror.errors import CorruptRecordBatchError, FencedError, LeaseLostError
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.delivery import Delivery, PeriodicDelivery
 from sparkmirror.pipeline.position_writer import PositionWriter
 from sparkmirror.pipeline.safeguards import Safeguards
 from sparkmirror.pipeline.take_over import TakeOver
+from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
@@ -40,7 +40,6 @@ from sparkmirror.wire.record_batch import SEQUENCE_MASK
 TICK_SECONDS = 1.0
 DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
 FLUSH_SECONDS = 2.0
-FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
 
 
 class Control(Protocol):
@@ -131,15 +130,30 @@ class CopyTask:
         self._take_over = TakeOver(
             loop, self._target, settings.buffer_bytes, self, self._safeguards
         )
-        self._latency: Counter[int] = Counter()
+        self._delivery = self._new_delivery()
         self._notices: list[str] = []
         self._state_trouble = ""
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
         self._attempt = time.time_ns()
-        self._next_flush = time.monotonic() + settings.flush_seconds
-        self._unflushed_bytes = 0
+
+    def _new_delivery(self) -> Delivery:
+        settings, start = self._settings, self._split.transaction
+        if start is None:
+            return PeriodicDelivery(self._positions, self._parts, settings.flush_seconds)
+        return TransactionalDelivery(
+            self._loop,
+            self._target,
+            self._producer,
+            self._positions,
+            self._parts,
+            self,
+            start,
+            TransactionLimits(
+                settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms
+            ),
+        )
 
     # --- the life of the task
 
@@ -167,8 +181,11 @@ class CopyTask:
                 self._advance(now)
             self._report()
         finally:
+            self._delivery.close()
             self._source.close()
             self._target.close()
+        if self._delivery.is_over:
+            raise FencedError(f"{self._settings.flow}: {self._delivery.trouble}")
         if self._is_lease_lost:
             raise LeaseLostError(
                 f"{self._settings.flow}: the driver has been silent for "
@@ -181,6 +198,7 @@ class CopyTask:
         handed_over = [part for part in self._parts if part.is_taken_over]
         for part in handed_over:
             part.introduce(is_known=part.next_sequence > 0)
+            self._delivery.begin(part)
         if handed_over:
             self._fetcher.start(part.source for part in handed_over)
         others = [part for part in self._parts if not part.is_taken_over]
@@ -193,14 +211,14 @@ class CopyTask:
         if self.is_copying:
             self._take_over.check(now)
             self._safeguards.tick()
-        is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
-        if is_due and self._positions.is_idle:
-            self._next_flush = now + self._settings.flush_seconds
-            self._flush()
+        self._delivery.tick(now)
         self._report()
 
     def _advance(self, now: float) -> None:
         """Move on to the next phase when this one is over."""
+        if self._delivery.is_over:
+            self._producer.close()
+            self._phase = _Phase.DONE
         if self._phase is _Phase.COPYING:
             self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
             finished = all(part.is_finished for part in self._parts)
@@ -215,12 +233,12 @@ class CopyTask:
                 self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
             drained = all(part.target.is_idle for part in self._parts)
-            drained = drained and self._positions.is_idle and self._safeguards.is_idle
+            drained = drained and self._safeguards.is_idle
             if drained or now >= self._phase_deadline:
-                self._flush()
+                self._delivery.finish()
                 self._enter(_Phase.FLUSHING, now + FLUSH_SECONDS)
         if self._phase is _Phase.FLUSHING and (
-            self._positions.is_idle or now >= self._phase_deadline
+            self._delivery.is_settled or now >= self._phase_deadline
         ):
             self._producer.close()
             self._phase = _Phase.DONE
@@ -228,13 +246,6 @@ class CopyTask:
     def _enter(self, phase: _Phase, deadline: float) -> None:
         self._phase = phase
         self._phase_deadline = deadline
-
-    def _flush(self) -> None:
-        dirty = [part for part in self._parts if part.is_dirty]
-        self._unflushed_bytes = 0
-        for part in dirty:
-            part.is_dirty = False
-        self._positions.write((part.source.tp, part.stored_position()) for part in dirty)
 
     # --- from the fetcher
 
@@ -263,7 +274,8 @@ class CopyTask:
             part.queued_bytes += out.source_size
             out.is_fresh = part.is_at_end
             self._producer.offer(mine.target, out)
-        part.last_epoch = batches.leader_epoch
+        if batches.leader_epoch >= 0:  # a response without a whole batch says nothing of it
+            part.last_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
         return batches.position
@@ -314,22 +326,23 @@ class CopyTask:
         self._fetcher.drained(source)
         mine.records += out.count
         mine.bytes += out.size
-        self._unflushed_bytes += out.size
         if out.sequence >= 0:
             mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
         if out.base_offset >= 0:
-            if mine.is_unproven or out.base_offset != mine.downstream + 1:
+            # With transactions a partition may begin without knowing the target's end.
+            is_known = mine.downstream >= 0 or self._split.transaction is None
+            if mine.is_unproven or (is_known and out.base_offset != mine.downstream + 1):
                 self._take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
-        if out.is_fresh:  # of a backlog, the age says nothing about the copy
-            self._latency[latency.bucket(time.time() * 1000 - out.max_timestamp)] += 1
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
+        self._delivery.acked(mine, out)
 
     def answered(self) -> None:
         """Room has been made: read on."""
         self._safeguards.look()
+        self._delivery.answered()
         self._fetcher.pump()
 
     def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
@@ -350,12 +363,16 @@ class CopyTask:
         mine = self._by_target.get(part.tp)
         if mine is None:
             return False
-        mine.source.queued_bytes = 0  # the producer drops what was queued
-        if self._safeguards.is_busy_with(mine):
-            self._fetcher.pause(mine.source)
-        else:
-            self._fetcher.rewind(mine.source, mine.position, pause)
+        self.start_over(mine, pause)
         return True
+
+    def start_over(self, part: CopyPartition, pause: float) -> None:
+        """Read on from a partition's position; the producer has dropped what was queued."""
+        part.source.queued_bytes = 0
+        if self._safeguards.is_busy_with(part):
+            self._fetcher.pause(part.source)
+        else:
+            self._fetcher.rewind(part.source, part.position, pause)
 
     def refused(
         self,
@@ -377,6 +394,8 @@ class CopyTask:
 
     def sequence_lost(self, part: TargetPartition, pause: float) -> None:
         """Somebody else wrote as this flow's producer: see what is there."""
+        if self._delivery.sequence_lost(part):
+            return
         mine = self._by_target[part.tp]
         mine.source.queued_bytes = 0
         mine.is_taken_over = False
@@ -413,6 +432,7 @@ class CopyTask:
             self._safeguards.taken_over(part)
             part.is_taken_over = True
             part.is_unproven = True
+            self._delivery.begin(part)
             part.target.backoff.reset()
             self.take_over_trouble(part, error_codes.NONE, "")
             self._read_from(part, part.position)
@@ -450,13 +470,13 @@ class CopyTask:
             part.notable = False
         waiting = [part.target.waiting_since for part in self._parts if part.target.window]
         troubles = [str(c.trouble) for c in (self._source, self._target) if c.trouble is not None]
-        troubles += [self._state_trouble] if self._state_trouble else []
+        troubles += [text for text in (self._state_trouble, self._delivery.trouble) if text]
         self._control.report(
             Progress(
                 split=self._split.index,
                 attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
-                latency=tuple(self._latency.items()),
+                latency=tuple(self._delivery.latency.items()),
                 held_bytes=self._budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
@@ -467,7 +487,7 @@ class CopyTask:
                 needs=self._safeguards.needs(),
             )
         )
-        self._latency.clear()
+        self._delivery.latency.clear()
         self._notices.clear()
 
 

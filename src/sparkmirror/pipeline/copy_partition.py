@@ -17,7 +17,7 @@ from sparkmirror.pipeline.contract import (
     PartitionStart,
     Receipt,
 )
-from sparkmirror.pipeline.runs import Runs
+from sparkmirror.pipeline.runs import Mark, Runs
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.producer import TargetPartition
@@ -29,6 +29,17 @@ class Pair(NamedTuple):
     position: int  # the next source offset
     downstream: int  # our records before the position are on the target up to this offset
     producer: ProducerState
+
+
+class Savepoint(NamedTuple):
+    """What is committed of a partition: where a transaction that is thrown away goes back to."""
+
+    position: int
+    downstream: int
+    records: int
+    bytes: int
+    leader_epoch: int
+    runs: Mark
 
 
 class CopyPartition:
@@ -47,6 +58,7 @@ class CopyPartition:
         "position",
         "records",
         "runs",
+        "saved",
         "source",
         "start",
         "target",
@@ -78,6 +90,8 @@ class CopyPartition:
         self.records = 0
         self.bytes = 0
         self.runs = Runs()
+        self.saved: Savepoint | None = None  # in transactions only: elsewhere all that is
+        # acknowledged counts
         self.is_dirty = False
         self.notable = True  # changed since the last progress report
         self.trouble_code = error_codes.NONE
@@ -152,6 +166,28 @@ class CopyPartition:
         self.introduce(is_known=True)
         self.is_dirty = True
 
+    def save(self) -> None:
+        """All that is acknowledged is committed."""
+        self.saved = Savepoint(
+            self.position,
+            self.downstream,
+            self.records,
+            self.bytes,
+            self.source.last_epoch,
+            self.runs.mark(),
+        )
+        self.notable = True
+
+    def go_back(self) -> None:
+        """What was acknowledged since the last commit is thrown away."""
+        if self.saved is None:
+            return
+        self.position, self.downstream, self.records, self.bytes, epoch, mark = self.saved
+        self.source.last_epoch = epoch
+        self.runs.return_to(mark)
+        self.is_dirty = False
+        self.notable = True
+
     def stored_position(self) -> StoredPosition:
         """The position as the offsets topic keeps it: the last offset that is done with."""
         return StoredPosition(
@@ -164,15 +200,16 @@ class CopyPartition:
         )
 
     def progress(self) -> PartitionProgress:
-        """A line of a progress report."""
+        """A line of a progress report; in transactions it tells what is committed."""
+        seen = self if self.saved is None else self.saved
         return PartitionProgress(
             topic=self.source.tp.topic,
             partition=self.source.tp.partition,
-            position=self.position,
-            downstream=self.downstream,
+            position=seen.position,
+            downstream=seen.downstream,
             end_offset=self.source.end_offset,
-            records=self.records,
-            bytes=self.bytes,
+            records=seen.records,
+            bytes=seen.bytes,
             trouble_code=self.trouble_code,
             trouble=self.trouble,
             next_sequence=self.next_sequence,

@@ -113,6 +113,7 @@ class Epochs:
             )
         except _spark_errors() as error:
             failure = _first_line(str(error))
+            self._control.cut_off(line)
             standings = {
                 start.source: Standing(
                     start.position,
@@ -158,8 +159,10 @@ class Epochs:
             silent = line.silent_splits(2 * line.settings.lease_seconds)  # it ends itself first
             missing = splits - line.checked_in
             late = missing and time.monotonic() - began > _CHECK_IN_SECONDS
-            if silent or late:
+            if silent or late or line.broken:
                 reason = f"splits {silent} fell silent" if silent else f"{missing} never started"
+                if line.broken:
+                    reason = f"the tasks of splits {sorted(line.broken)} died"
                 _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
                 spark.sparkContext.cancelJobGroup(group)
                 return

@@ -33,6 +33,21 @@ class PositionWriter:
         self._connector = connector
         self._source_alias = source_alias
         self._lines: dict[int, TargetPartition] = {}
+        self._places: dict[TopicPartition, TopicPartition] = {}
+
+    def place_of(self, tp: TopicPartition) -> TopicPartition:
+        """Where the position of a source partition is kept."""
+        place = self._places.get(tp)
+        if place is None:
+            record = position_record(
+                self._connector, self._source_alias, tp, None, self._partitions
+            )
+            place = self._places[tp] = TopicPartition(self.topic, record.partition)
+        return place
+
+    def holds(self, part: TargetPartition) -> bool:
+        """Whether this is a partition of the offsets topic."""
+        return part.tp.topic == self.topic
 
     @property
     def is_idle(self) -> bool:

@@ -7,7 +7,8 @@ above a cap the newest run swallows what follows and says that it is no longer e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sparkmirror.wire.outgoing import Outgoing
 
@@ -26,6 +27,13 @@ class CopiedRun:
     is_exact: bool = True
 
 
+class Mark(NamedTuple):
+    """How far runs had come."""
+
+    rows: int
+    last: CopiedRun | None
+
+
 class Runs:
     """The runs of one topic partition in one epoch."""
 
@@ -33,6 +41,16 @@ class Runs:
 
     def __init__(self) -> None:
         self.rows: list[CopiedRun] = []
+
+    def mark(self) -> Mark:
+        """Remember how far they have come."""
+        return Mark(len(self.rows), replace(self.rows[-1]) if self.rows else None)
+
+    def return_to(self, mark: Mark) -> None:
+        """Forget what came after the mark."""
+        del self.rows[mark.rows :]
+        if mark.last is not None:
+            self.rows[-1] = replace(mark.last)
 
     def add(self, out: Outgoing) -> None:
         """Count an acknowledged record batch."""

@@ -23,6 +23,7 @@ NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNSUPPORTED_VERSION = 35
+NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
 DUPLICATE_SEQUENCE_NUMBER = 46
 CORRUPT_SOURCE = -1001  # ours: the source's record batch does not match its CRC
 LOST_CONNECTION = -1002  # ours: the socket closed or never answered
@@ -47,12 +48,14 @@ _REMEDIES = {
     13: Remedy.RETRY,  # NETWORK_EXCEPTION
     14: Remedy.RETRY,  # COORDINATOR_LOAD_IN_PROGRESS
     15: Remedy.RETRY,  # COORDINATOR_NOT_AVAILABLE
+    16: Remedy.REFRESH,  # NOT_COORDINATOR
     18: Remedy.REFUSED,  # RECORD_LIST_TOO_LARGE
     19: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS
     20: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the log; same sequence
     32: Remedy.REFUSED,  # INVALID_TIMESTAMP
     45: Remedy.COMPARE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
     47: Remedy.COMPARE,  # INVALID_PRODUCER_EPOCH
+    51: Remedy.RETRY,  # CONCURRENT_TRANSACTIONS: the one before is still being finished
     56: Remedy.REFRESH,  # KAFKA_STORAGE_ERROR
     59: Remedy.COMPARE,  # UNKNOWN_PRODUCER_ID
     74: Remedy.REFRESH,  # FENCED_LEADER_EPOCH
@@ -70,6 +73,13 @@ _REMEDIES = {
 
 NOT_AUTHORIZED = frozenset({29, 31})  # on a topic, on the cluster
 SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
+
+# What a transaction coordinator answers. Whatever is in none of these sets is final.
+COORDINATOR_BUSY = frozenset({14, 51})  # it loads, or finishes the transaction before
+COORDINATOR_ELSEWHERE = frozenset({7, 13, 15, 16, LOST_CONNECTION})  # ask who it is now
+REFUSES_PARTITION = frozenset({3, 29})  # a partition that is not there, or not for us
+FENCED = frozenset({47, 90})  # somebody else holds the transactional id, or it timed out
+ENDS_TRANSACTIONS = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
 
 _OUR_NAMES = {
     6: "NOT_LEADER_OR_FOLLOWER",  # kafka-python calls these as Kafka did long ago
@@ -113,7 +123,15 @@ _ADVICE = {
     31: "the principal lacks a right on the cluster",
     32: "a timestamp is outside what the target topic allows (message.timestamp.*.max.ms)",
     35: "the broker does not speak the version of the protocol that is needed",
+    47: "another task has taken over the transactional id, or the transaction timed out",
+    48: "the coordinator does not expect this step of a transaction",
+    49: "the transactional id now belongs to another producer id",
+    50: "transaction.timeout.ms is larger than the target's transaction.max.timeout.ms",
+    51: "the coordinator is still finishing the transaction before",
+    53: "the principal may not use the transactional id; grant WRITE and DESCRIBE on it",
     87: "the broker found the record batch invalid",
+    90: "another task has taken over the transactional id, or the transaction timed out",
+    120: "the broker could not add to the transaction, which must be aborted",
     CORRUPT_SOURCE: "a record batch on the source does not match its checksum; it is not copied",
     LOST_CONNECTION: "the broker does not answer",
     SOURCE_TRUNCATED: (

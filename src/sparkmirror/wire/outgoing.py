@@ -164,13 +164,15 @@ class _Passage:
 
     def _join(self, batch: RecordBatch, position: int) -> bool:
         joint = self._joint
-        if not joint.members:
+        members = joint.members
+        if not members:
             is_whole = not needs_reframe(batch, position, codec=self._codec)
             self._alone = batch if is_whole else None
         if not joint.take(batch, position):
             return False
-        self._source_size += len(batch.view)
-        self._next_position = batch.next_offset
+        if joint.members > members:  # else none of its records is wanted
+            self._source_size += len(batch.view)
+            self._next_position = batch.next_offset
         return True
 
 

@@ -43,13 +43,17 @@ def produce_request(
     client_id: bytes,
     acks: int,
     timeout_ms: int,
+    transactional_id: bytes | None = None,
 ) -> tuple[Callable[[int], bytes], list[bytes | memoryview]]:
     """The frame header (given a correlation id) and the body of a produce request."""
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for tp, view in parts:
         by_topic.setdefault(tp.topic, []).append((tp.partition, view))
     body: list[bytes | memoryview] = []
-    small = b"\x00" + _ACKS.pack(acks, timeout_ms) + uvarint(len(by_topic) + 1)
+    small = b"\x00"
+    if transactional_id is not None:
+        small = uvarint(len(transactional_id) + 1) + transactional_id
+    small += _ACKS.pack(acks, timeout_ms) + uvarint(len(by_topic) + 1)
     size = 0
     for topic, partitions in by_topic.items():
         name = topic.encode()

@@ -104,6 +104,20 @@ class TargetPartition:
         return not self.pending and not self.window
 
 
+class WriteGate(Protocol):
+    """Who decides, inside transactions, which partition may be written and as whom."""
+
+    @property
+    def transactional_id(self) -> bytes:
+        """The id that every request names."""
+
+    def admits(self, part: TargetPartition) -> bool:
+        """Whether the partition's next record batch may be sent; if not, `release` follows."""
+
+    def broken(self, code: int) -> None:
+        """A broker says that the transaction is over for us; nothing more is sent."""
+
+
 class ProduceSink(Protocol):
     """Who is told what became of the record batches."""
 
@@ -164,7 +178,9 @@ class Producer:
         self._in_flight: dict[int, int] = {}
         self._opening: set[int] = set()
         self._homeless: deque[TargetPartition] = deque()
+        self._parked: deque[TargetPartition] = deque()
         self._closing = False
+        self.gate: WriteGate | None = None  # none: no transactions
         cluster.on_metadata.append(self._settle)
 
     def start(self, topics: Iterable[str]) -> None:
@@ -183,6 +199,40 @@ class Producer:
             if queue:
                 self._pump(node)
 
+    def hold(self) -> None:
+        """The gate has closed: partitions in line ask it again."""
+        for queue in self._ready.values():
+            waiting = [*queue]
+            queue.clear()
+            for part in waiting:
+                part.line = None
+                self._line_up(part)
+
+    def release(self) -> None:
+        """The gate has opened, perhaps: partitions that it did not admit ask again."""
+        parked, self._parked = self._parked, deque()
+        for part in parked:
+            part.line = None
+            self._line_up(part)
+        self.pump()
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether record batches wait for the gate."""
+        return bool(self._parked)
+
+    def reject(self, part: TargetPartition, code: int) -> None:
+        """A partition of the gate's cannot be written: as if its leader had said so."""
+        self._withdraw(part)
+        self._fail(part, code, "")
+
+    def discard(self, part: TargetPartition) -> None:
+        """Forget all that is queued; nothing is unanswered."""
+        self._withdraw(part)
+        part.pending.extendleft(reversed(part.window))
+        part.window.clear()
+        self._drop(part)
+
     # --- sending
 
     def _line_up(self, part: TargetPartition) -> None:
@@ -195,6 +245,8 @@ class Producer:
             part.line = self._homeless
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
             self._cluster.refresh(after=part.backoff.next_pause())
+        elif self.gate is not None and not self.gate.admits(part):
+            part.line = self._parked
         else:
             part.node = leader.node
             part.line = self._ready.setdefault(leader.node, deque())
@@ -265,15 +317,18 @@ class Producer:
             part.unanswered += 1
             size += out.size
             chosen.append((part, out))
-            if part.pending and part.is_introduced:
+            if self.gate is None and part.pending and part.is_introduced:
                 queue.append(part)
-            else:
-                part.line = None
+                continue
+            part.line = None
+            if part.pending and part.is_introduced:
+                self._line_up(part)
         header, body = produce_request(
             ((part.tp, out.view) for part, out in chosen),
             client_id=self._client_id,
             acks=self._limits.acks,
             timeout_ms=self._limits.timeout_ms,
+            transactional_id=None if self.gate is None else self.gate.transactional_id,
         )
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         connection.send(
@@ -290,7 +345,13 @@ class Producer:
             stamp(out.view, -1, -1, -1)
             return
         out.sequence = part.next_sequence
-        stamp(out.view, part.producer_id, part.producer_epoch, out.sequence)
+        stamp(
+            out.view,
+            part.producer_id,
+            part.producer_epoch,
+            out.sequence,
+            is_transactional=self.gate is not None,
+        )
         part.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
 
     # --- answers
@@ -376,6 +437,9 @@ class Producer:
                 return
             remedy = Remedy.QUARANTINE
         self._sink.produce_trouble(part, code, part.failure_text)
+        if self.gate is not None and code in error_codes.ENDS_TRANSACTIONS:
+            self.gate.broken(code)
+            return
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
         if remedy is Remedy.QUARANTINE and self._sink.rewound(part, pause):
             self._drop(part)

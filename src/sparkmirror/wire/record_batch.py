@@ -183,14 +183,22 @@ def split(records: memoryview) -> Iterator[RecordBatch]:
         position = following
 
 
-def stamp(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:
+def stamp(
+    view: memoryview,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    *,
+    is_transactional: bool = False,
+) -> None:
     """Make a source's record batch ours, in place: producer fields, cleared bits, a new CRC.
 
     The transactional bit means the source's transaction and the delete horizon its cleaner's
-    clock; neither holds on the target.
+    clock; neither holds on the target, where the record batch may be in a transaction of ours.
     """
     _FREE.pack_into(view, 0, 0, len(view) - LENGTH_OVERHEAD, -1)
-    view[22] = view[22] & ~(TRANSACTIONAL | DELETE_HORIZON)
+    ours = TRANSACTIONAL if is_transactional else 0
+    view[22] = view[22] & ~(TRANSACTIONAL | DELETE_HORIZON) | ours
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
     struct.pack_into(">I", view, 17, crc32c(view[CRC_START:]))
 

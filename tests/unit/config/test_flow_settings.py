@@ -10,6 +10,7 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from sparkmirror.config.settings import (
+    ExactlyOnce,
     FetchSettings,
     FlowSettings,
     Policies,
@@ -366,19 +367,104 @@ def test_all_errors_are_told_at_once() -> None:
     assert all(line.startswith("mm2.properties line ") for line in lines)
 
 
-def test_exactly_once_is_accepted_as_not_yet() -> None:
-    """The worker's key is a warning; requiring it is an error that names the isolation level."""
-    for value in ("enabled", "preparing"):
-        line = f"b.exactly.once.source.support={value}"
-        assert f"line 5: {line}: not yet, flows are at-least-once." in remarks(line)
-        assert settings(line).enabled
-    assert remarks("b.exactly.once.source.support=disabled") == []
-    (sentence,) = errors("a->b.exactly.once.support=required")
-    assert "isolation.level" not in sentence
-    (sentence,) = errors(
-        "a->b.exactly.once.support=required", "a.consumer.isolation.level=read_uncommitted"
+ENABLED = "b.exactly.once.source.support=enabled"
+UNCOMMITTED = "a.consumer.isolation.level=read_uncommitted"
+REQUIRED = "a->b.exactly.once.support=required"
+
+
+def test_an_exactly_once_flow_has_mm2s_transactional_ids() -> None:
+    """Group, connector and, added by the task, its number."""
+    found = settings(ENABLED).transactions
+    assert found.is_enabled
+    assert found.id_prefix == "a-mm2-MirrorSourceConnector-"
+    assert found.timeout_ms == 60_000
+    named = settings(
+        ENABLED, "b.group.id=g", "a->b.name=own", "b.producer.transaction.timeout.ms=5000"
     )
-    assert "isolation.level=read_committed" in sentence
+    assert named.transactions.id_prefix == "g-own-"
+    assert named.transactions.timeout_ms == 5000
+    assert errors(ENABLED) == remarks(ENABLED) == []
+
+
+def test_the_offsets_topic_of_an_exactly_once_flow_is_compacted_early() -> None:
+    """It gets several records a second; whoever sets the size gets what they set."""
+    topic = "mm2-offsets.a.internal"
+    assert settings().internal_topics.extra_configs == {}
+    assert settings(ENABLED).internal_topics.extra_configs == {topic: {"segment.bytes": "4194304"}}
+    own = settings(ENABLED, "offset.storage.segment.bytes=1048576").internal_topics.extra_configs
+    assert own == {topic: {"segment.bytes": "1048576"}}
+
+
+def test_flows_are_not_exactly_once_unless_it_is_enabled() -> None:
+    """Preparing is said, and changes nothing."""
+    assert not settings().transactions.is_enabled
+    assert remarks("b.exactly.once.source.support=disabled") == []
+    preparing = "b.exactly.once.source.support=preparing"
+    assert settings(preparing).transactions.support is ExactlyOnce.PREPARING
+    assert not settings(preparing).transactions.is_enabled
+    (sentence,) = remarks(preparing)
+    assert sentence.startswith(f"line 5: {preparing} changes nothing by itself")
+
+
+def test_a_transaction_ends_where_the_boundary_says() -> None:
+    """An interval that is not set is that of the positions, as in Connect."""
+    by_poll = settings(ENABLED).transactions.commit_seconds
+    assert by_poll < 1
+    interval = "a->b.transaction.boundary=interval"
+    assert settings(ENABLED, interval).transactions.commit_seconds == 5
+    own = settings(ENABLED, interval, "a->b.transaction.boundary.interval.ms=250")
+    assert own.transactions.commit_seconds == 0.25
+    (sentence,) = remarks(ENABLED, "a->b.transaction.boundary.interval.ms=250")
+    assert "does nothing without transaction.boundary=interval" in sentence
+    assert settings(ENABLED, "a->b.transaction.boundary.interval.ms=9").transactions == (
+        settings(ENABLED).transactions
+    )
+
+
+def test_exactly_once_that_is_required_needs_both_sides() -> None:
+    """The worker's switch and committed reads; the sentence names what is missing."""
+    assert errors(REQUIRED, ENABLED) == []
+    (sentence,) = errors(REQUIRED)
+    assert sentence == f"line 5: {REQUIRED} needs b.exactly.once.source.support=enabled."
+    (sentence,) = errors(REQUIRED, ENABLED, UNCOMMITTED)
+    assert sentence == f"line 5: {REQUIRED} needs a.consumer.isolation.level=read_committed."
+    (sentence,) = errors(REQUIRED, UNCOMMITTED)
+    assert "source.support=enabled and a.consumer.isolation.level=read_committed" in sentence
+
+
+def test_an_exactly_once_flow_that_reads_uncommitted_is_warned_about() -> None:
+    """It runs: what was aborted on the source is copied, once."""
+    assert settings(ENABLED, UNCOMMITTED).transactions.is_enabled
+    assert any(
+        "aborted transactions on a are copied" in text for text in remarks(ENABLED, UNCOMMITTED)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (("a->b.transaction.boundary=connector",), "write poll or interval"),
+        (("b.producer.acks=1",), "needs b.producer.acks=all"),
+        (
+            ("a->b.transaction.boundary=interval", "a->b.transaction.boundary.interval.ms=40000"),
+            "at most half of transaction.timeout.ms",
+        ),
+    ],
+)
+def test_what_cannot_be_exactly_once_is_refused(lines: tuple[str, ...], sentence: str) -> None:
+    """Only where it is enabled; otherwise the keys are without meaning."""
+    (found,) = errors(ENABLED, *lines)
+    assert sentence in found
+    assert errors(*lines) == []
+
+
+def test_two_flows_cannot_have_the_same_transactional_ids() -> None:
+    """A group id that is set for the target would make them fence each other."""
+    third = ("clusters=a, b, c", "c.bootstrap.servers=c1:1", "c->b.enabled=true", ENABLED)
+    assert errors(*third) == []
+    (sentence,) = errors(*third, "b.group.id=g")
+    assert "a->b and c->b" in sentence
+    assert errors(*third, "b.group.id=g", "c->b.name=other") == []
 
 
 def test_offset_syncs_cannot_be_off_and_configured() -> None:

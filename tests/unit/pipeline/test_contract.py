@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from sparkmirror.config.settings import (
     ConnectionSettings,
@@ -20,6 +21,7 @@ from sparkmirror.pipeline.contract import (
     Receipt,
     Split,
     TaskSettings,
+    TransactionStart,
     progress_from_json,
     split_from_json,
     task_settings_from_json,
@@ -42,6 +44,8 @@ SETTINGS = TaskSettings(
     buffer_bytes=1 << 26,
     epoch_seconds=300.0,
     lease_seconds=5.0,
+    commit_seconds=0.5,
+    transaction_timeout_ms=9000,
     policies=Policies(gap="stop", open_transaction_seconds=2.5),
     ledger_topic="mm2-ledger.a.internal",
     dead_letters_topic="mm2-dead-letters.a.internal",
@@ -60,9 +64,12 @@ def test_a_split_arrives_as_it_was_sent() -> None:
             ),
             PartitionStart("größe", 0, "a.größe", 0),
         ),
+        TransactionStart("a-mm2-MirrorSourceConnector-3", 2**50, 12),
     )  # fmt: skip
 
     assert split_from_json(json.loads(json.dumps(to_json(split)))) == split
+    plain = replace(split, transaction=None)
+    assert split_from_json(json.loads(json.dumps(to_json(plain)))) == plain
 
 
 def test_settings_arrive_as_they_were_sent() -> None:

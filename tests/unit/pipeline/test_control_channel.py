@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import struct
@@ -22,6 +23,7 @@ from sparkmirror.pipeline.contract import (
     Progress,
     Split,
     TaskSettings,
+    TransactionStart,
 )
 from sparkmirror.pipeline.control_channel import (
     MAX_MESSAGE_BYTES,
@@ -258,6 +260,33 @@ def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
     second.close()
 
     assert second.split.partitions[0].position == 15
+
+
+def test_a_transactional_split_has_one_task_an_epoch(
+    server: ControlServer, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """Its identity is used up: the second attempt is refused, and the epoch known as broken."""
+    start = TransactionStart("a-mm2-MirrorSourceConnector-4", 9, 3)
+    split = replace(SPLIT, transaction=start)
+    line = EpochLine({SPLIT.index: split}, SETTINGS, lambda _progress: None)
+    invitation = server.open(line)
+    assert join(invitation).split == split
+    assert line.broken == set()
+    with pytest.raises(REFUSED):
+        ControlClient(invitation, SPLIT.index)
+    assert line.broken == {SPLIT.index}
+
+
+def test_a_task_of_a_failed_epoch_is_cut_off(
+    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """It notices at once, and what it says is not heard."""
+    client = join(epoch.invitation)
+    epoch.server.close(epoch.line)
+    epoch.server.cut_off(epoch.line)
+    eventually(lambda: client.silence_seconds == math.inf, 5, "the task knows")
+    client.report(progress(11))
+    assert epoch.reports == []
 
 
 def test_the_lease_is_kept_alive(epoch: Epoch, join: Callable[[Invitation], ControlClient]) -> None:

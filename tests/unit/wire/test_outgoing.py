@@ -341,6 +341,17 @@ def test_tiny_ones_with_holes_are_joined_too() -> None:
     assert copied(admitted) == list(range(7, 100, 10))
 
 
+def test_a_tiny_one_without_wanted_records_leaves_no_trace() -> None:
+    """Only the position moves past it."""
+    gone = encode(numbered(0, 1), last_offset=5)
+    kept = [encode(numbered(offset, 1)) for offset in (6, 7)]
+
+    admitted = admit(response(gone, *kept), 3)
+
+    (out,) = admitted.outgoing
+    assert (out.runs, out.source_size) == ((Run(6, 2),), sum(len(one) for one in kept))
+
+
 def test_large_ones_and_those_of_many_records_are_left_alone() -> None:
     """They pass raw between what is joined before and behind them."""
     raw = [

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fencing: whoever wrote with a transactional id before cannot write any more once this is done.
+
+InitProducerId aborts what the last holder left open, waits for what it left half committed, and
+gives an epoch that every broker prefers to the old one. The answer is the right to write, which
+the driver hands to a task.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.admin import ListTransactionsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
+from sparkmirror.kafka.failures import code_error
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.transaction import Identity
+
+_TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
+_INIT_VERSION = 5  # the one after it is about two-phase commits
+_RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_ELSEWHERE
+_BUSY_SECONDS = 0.01
+
+
+class TransactionalIds:
+    """The transactional ids on one cluster; belongs to one thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._client = ClusterClient(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def list_ids(self, prefix: str) -> list[str]:
+        """The ids `<prefix><number>` that the cluster remembers: also those of an earlier run.
+
+        Brokers before Kafka 3.0 cannot tell: none.
+        """
+        ours = re.compile(re.escape(prefix) + "[0-9]+")
+        return sorted(name for name in self._producers() if ours.fullmatch(name))
+
+    def producer_ids(self, prefixes: Iterable[str]) -> set[int]:
+        """The producer ids behind the transactional ids that begin like this."""
+        wanted = tuple(prefixes)
+        return {one for name, one in self._producers().items() if name.startswith(wanted)}
+
+    def fence(
+        self, ids: Iterable[str], *, transaction_timeout_ms: int, patience_seconds: float = 60.0
+    ) -> dict[str, Identity]:
+        """Take over every id; raises if one cannot be had, and then none may be used."""
+        wanted = set(ids)
+        fenced: dict[str, Identity] = {}
+        deadline = time.monotonic() + patience_seconds
+        while wanted:
+            step = partial(self._fence, sorted(wanted), transaction_timeout_ms)
+            found, codes = self._client.persist("fencing transactional ids", step)
+            fenced |= found
+            wanted -= found.keys()
+            for name, code in codes.items():
+                if code not in _RETRIABLE or time.monotonic() > deadline:
+                    raise self._error(name, code)
+            if wanted:
+                is_busy = error_codes.COORDINATOR_BUSY.issuperset(codes.values())
+                time.sleep(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
+        return fenced
+
+    def _producers(self) -> dict[str, int]:
+        try:
+            return self._client.persist("listing transactions", self._list)
+        except BrokerError as error:
+            if error.code != error_codes.UNSUPPORTED_VERSION:
+                raise
+            return {}
+
+    def _list(self) -> dict[str, int]:
+        """Every coordinator knows its own ids only."""
+        producers: dict[str, int] = {}
+        for broker in self._client.metadata([]).brokers:
+            request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+            answer = self._client.ask(request, broker.node_id)
+            if answer.error_code:
+                raise self._error("", answer.error_code)
+            producers |= {
+                one.transactional_id: one.producer_id for one in answer.transaction_states
+            }
+        return producers
+
+    def _fence(
+        self, ids: list[str], transaction_timeout_ms: int
+    ) -> tuple[dict[str, Identity], dict[str, int]]:
+        """One try: the ids that were fenced, and error codes for the others."""
+        found: dict[str, Identity] = {}
+        codes: dict[str, int] = {}
+        for name in ids:
+            where = self._client.ask(
+                FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY, max_version=3)
+            )
+            answer = where
+            if not where.error_code:
+                answer = self._client.ask(_init(name, transaction_timeout_ms), where.node_id)
+            if answer.error_code:
+                codes[name] = answer.error_code
+            else:
+                found[name] = Identity(answer.producer_id, answer.producer_epoch)
+        return found, codes
+
+    def _error(self, name: str, code: int) -> BrokerError:
+        doing = f"fencing the transactional id '{name}'" if name else "listing transactions"
+        return code_error(self._client.connection, doing, code, error_codes.advice(code))
+
+
+def _init(name: str, transaction_timeout_ms: int) -> Any:
+    return InitProducerIdRequest(
+        transactional_id=name,
+        transaction_timeout_ms=transaction_timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        max_version=_INIT_VERSION,
+    )

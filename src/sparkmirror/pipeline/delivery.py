@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When what was copied counts: positions are stored every few seconds, or in transactions.
+
+`Delivery` is what the copy loop asks; `PeriodicDelivery` is the default. Its positions trail the
+records, and a successor finds the difference by comparing both sides (`take_over.py`).
+`transactional_delivery.py` has the other one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.producer import TargetPartition
+
+FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
+
+
+class Delivery(Protocol):
+    """Makes what the target acknowledged durable, together with the positions behind it."""
+
+    latency: Counter[int]  # age of records when they counted, by bucket; the reader clears it
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing counts at the moment; empty if all is well."""
+
+    @property
+    def is_over(self) -> bool:
+        """Somebody else has the right to write: end at once, nothing more can be stored."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything that was acknowledged counts, and positions say so."""
+
+    def begin(self, part: CopyPartition) -> None:
+        """Where this partition begins is settled; record batches follow."""
+
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:
+        """The target has a record batch."""
+
+    def answered(self) -> None:
+        """One produce response has been handled completely."""
+
+    def sequence_lost(self, part: TargetPartition) -> bool:
+        """The broker expects another sequence; whether nobody else needs to see to it."""
+
+    def tick(self, now: float) -> None:
+        """Called about once a second."""
+
+    def finish(self) -> None:
+        """The task is ending: store what there is; `is_settled` tells when."""
+
+    def close(self) -> None:
+        """The task has ended."""
+
+
+class PeriodicDelivery:
+    """Stores positions every few seconds, after the records that they speak of."""
+
+    def __init__(
+        self, positions: PositionWriter, parts: Sequence[CopyPartition], flush_seconds: float
+    ) -> None:
+        self._positions = positions
+        self._parts = parts
+        self._flush_seconds = flush_seconds
+        self._next_flush = time.monotonic() + flush_seconds
+        self._unflushed_bytes = 0
+        self._wants_to_finish = False
+        self.latency: Counter[int] = Counter()
+        self.trouble = ""
+        self.is_over = False
+
+    @property
+    def is_settled(self) -> bool:
+        """The last flush is on the target."""
+        return self._positions.is_idle and not self._wants_to_finish
+
+    def begin(self, part: CopyPartition) -> None:
+        """Nothing to prepare."""
+
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all count alike
+        """It counts at once."""
+        self._unflushed_bytes += out.size
+        if out.is_fresh:  # of a backlog, the age says nothing about the copy
+            age = time.time() * 1000 - out.max_timestamp
+            self.latency[latency.bucket(age)] += 1
+
+    def answered(self) -> None:
+        """The last flush may be through."""
+        if self._wants_to_finish and self._positions.is_idle:
+            self._wants_to_finish = False
+            self._flush()
+
+    def sequence_lost(self, part: TargetPartition) -> bool:  # noqa: ARG002 - see below
+        """Both sides are to be compared."""
+        return False
+
+    def tick(self, now: float) -> None:
+        """Store positions when it is time."""
+        is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
+        if is_due and self._positions.is_idle:
+            self._next_flush = now + self._flush_seconds
+            self._flush()
+
+    def finish(self) -> None:
+        """Store positions as soon as those before are stored."""
+        self._wants_to_finish = True
+        self.answered()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _flush(self) -> None:
+        dirty = [part for part in self._parts if part.is_dirty]
+        self._unflushed_bytes = 0
+        for part in dirty:
+            part.is_dirty = False
+        self._positions.write((part.source.tp, part.stored_position()) for part in dirty)

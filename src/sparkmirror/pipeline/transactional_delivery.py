@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exactly-once: record batches and the positions behind them count together, or not at all.
+
+    WRITING --time--> SETTLING --all answered--> STORING --positions answered--> COMMITTING
+       ^                  |                         |                                |
+       |                  +----- doubt remains -----+---> ABORTING                   |
+       +------------------------------ ended ---------------+------------------------+
+
+From SETTLING on nothing new is sent; fetching goes on. After an abort every partition is read
+again from its last committed position. A transaction begins with its first record batch and is
+committed `commit_seconds` after the commit before at the earliest; a task that is behind keeps it
+open for longer, so that standing still for commits costs it a fifth of its time at most.
+Whoever is fenced ends: only the driver, which fences before it reads positions, can go on.
+Owned by the loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline import latency
+from sparkmirror.pipeline.contract import TransactionStart
+from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.loop import Loop, Timer
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.producer import Producer, TargetPartition
+from sparkmirror.wire.transaction import Identity, Transactions, TransactionState
+
+_WRITING_SHARE = 4  # a task that is behind writes so many times longer than it stands still
+_LONGEST_PAUSE_SECONDS = 2.0  # between two commits of such a task
+_PATIENCE_SHARE = 3  # of the transaction's timeout, for doubts to go away
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """How long transactions last."""
+
+    commit_seconds: float
+    flush_seconds: float  # positions that moved without a record wait so long
+    timeout_ms: int
+
+
+class Reader(Protocol):
+    """Who reads the source."""
+
+    def start_over(self, part: CopyPartition, pause: float) -> None:
+        """Read on from the partition's position; what was queued is gone."""
+
+    def note(self, text: str) -> None:
+        """Something that happened once and must be said."""
+
+
+class _State(Enum):
+    WRITING = "writing"
+    SETTLING = "settling"
+    STORING = "storing"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    FINISHED = "finished"
+
+
+class TransactionalDelivery:
+    """One task's transactions: gate of its producer, owner of its transactional id."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        target: Cluster,
+        producer: Producer,
+        positions: PositionWriter,
+        parts: Sequence[CopyPartition],
+        reader: Reader,
+        start: TransactionStart,
+        limits: TransactionLimits,
+    ) -> None:
+        self._loop = loop
+        self._producer = producer
+        self._positions = positions
+        self._parts = parts
+        self._sources: Mapping[TopicPartition, TopicPartition] = {
+            part.target.tp: part.source.tp for part in parts
+        }
+        self._reader = reader
+        self._limits = limits
+        self._alias = target.alias
+        self._transactions = Transactions(
+            loop,
+            target,
+            start.transactional_id,
+            Identity(start.producer_id, start.producer_epoch),
+            limits.timeout_ms,
+            self,
+        )
+        self.transactional_id = start.transactional_id.encode()
+        self._state = _State.WRITING
+        self._commit_timer: Timer | None = None
+        self._add_timer: Timer | None = None
+        self._deadline = 0.0
+        self._held_since = 0.0
+        self._ended_at = 0.0
+        self._pause = limits.commit_seconds  # between two commits
+        self._is_behind = False
+        self._wanted: dict[TopicPartition, TargetPartition] = {}  # not in the transaction yet
+        self._touched: dict[TopicPartition, TargetPartition] = {}  # written in the transaction
+        self._stored: list[CopyPartition] = []  # whose positions are in the transaction
+        self._fresh: list[int] = []  # timestamps of records that count with the commit
+        self._is_finishing = False
+        self._lost = error_codes.NONE
+        self._backoff = Backoff()
+        self.latency: Counter[int] = Counter()
+        producer.gate = self
+
+    # --- what the copy loop asks
+
+    @property
+    def trouble(self) -> str:
+        """Why the coordinator does not do what is asked."""
+        code = self._lost or self._transactions.trouble
+        if not code:
+            return ""
+        name = self._transactions.transactional_id
+        return f"{self._alias}: {name}: {error_codes.name(code)}: {error_codes.advice(code)}"
+
+    @property
+    def is_over(self) -> bool:
+        """Somebody else holds the transactional id, or its transaction timed out."""
+        return self._lost != error_codes.NONE
+
+    @property
+    def is_settled(self) -> bool:
+        """The last transaction has ended, one way or the other."""
+        return self._state is _State.FINISHED
+
+    def begin(self, part: CopyPartition) -> None:
+        """Whatever is thrown away, nothing before this point is."""
+        part.save()
+
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all wait alike
+        """It counts with the next commit, which is now due some time."""
+        if out.is_fresh:
+            self._fresh.append(out.max_timestamp)
+        if self._commit_timer is None and self._state is _State.WRITING:
+            wait = self._ended_at + self._pause - time.monotonic()
+            self._commit_timer = self._loop.call_later(max(wait, 0.0), self._settle)
+
+    def answered(self) -> None:
+        """What was waited for may be there."""
+        if self._state is not _State.WRITING:
+            self._advance()
+
+    def sequence_lost(self, part: TargetPartition) -> bool:
+        """Throw the transaction away: the next one has sequences of its own."""
+        self._abort(f"{part.tp}: the broker expects another sequence")
+        return True
+
+    def tick(self, now: float) -> None:
+        """Give up doubts that do not go away; store positions that moved without a record."""
+        if self._state in (_State.SETTLING, _State.STORING) and now > self._deadline:
+            self._abort(
+                f"the target has not answered for {now - self._held_since:.0f} s, so that nobody "
+                "knows what it has"
+            )
+        is_quiet = self._state is _State.WRITING and self._commit_timer is None
+        is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
+        if is_due and any(part.is_dirty for part in self._parts):
+            self._settle()
+
+    def finish(self) -> None:
+        """Commit what there is; a transaction that is being committed has it all."""
+        self._is_finishing = True
+        if self._state is _State.WRITING:
+            self._settle()
+
+    def close(self) -> None:
+        """What is not settled by now counts for nothing; whoever fences the id decides."""
+        self._transactions.close()
+        if not self.is_settled:
+            for part in self._parts:
+                part.go_back()
+                part.is_taken_over = False
+
+    # --- the gate of the producer
+
+    def admits(self, part: TargetPartition) -> bool:
+        """Resends always; new record batches outside of commits, in partitions that were added.
+
+        Ledger and dead letters are not in the transaction: they are written before the position
+        that depends on them, and an entry that comes twice does no harm.
+        """
+        is_position = self._positions.holds(part)
+        if part.tp not in self._sources and not is_position:
+            return True
+        if self._lost or self._state in (_State.ABORTING, _State.FINISHED):
+            return False
+        if part.pending[0].sequence >= 0:
+            return True
+        if self._state is not (_State.STORING if is_position else _State.WRITING):
+            return False
+        if not self._transactions.holds(part.tp):
+            self._want(part)
+            return False
+        if (part.producer_id, part.producer_epoch) != self._transactions.identity:
+            part.producer_id, part.producer_epoch = self._transactions.identity
+            part.next_sequence = 0
+            part.is_introduced = True  # a wrong order is refused, and ends in an abort
+        self._touched[part.tp] = part
+        return True
+
+    def broken(self, code: int) -> None:
+        """A leader does not know our transaction, or knows a newer holder of the id."""
+        self.transactions_lost(code)
+
+    def _want(self, part: TargetPartition) -> None:
+        self._wanted[part.tp] = part
+        if self._add_timer is None:  # all that ask in this turn of the loop become one request
+            self._add_timer = self._loop.call_later(0.0, self._add)
+
+    def _add(self) -> None:
+        self._add_timer = None
+        if self._state not in (_State.WRITING, _State.STORING):
+            return  # they ask again when the transaction has ended
+        places = {
+            self._positions.place_of(self._sources[tp])  # its position will be in it as well
+            for tp in self._wanted
+            if tp in self._sources
+        }
+        self._transactions.add(places | self._wanted.keys())
+
+    # --- from the coordinator
+
+    def partitions_added(self) -> None:
+        """Those that waited may be written."""
+        self._wanted = {
+            tp: part for tp, part in self._wanted.items() if not self._transactions.holds(tp)
+        }
+        if self._is_behind:
+            self._is_behind = False
+            standstill = time.monotonic() - self._held_since
+            longest = max(_LONGEST_PAUSE_SECONDS, self._limits.commit_seconds)
+            wished = max(_WRITING_SHARE * standstill, self._limits.commit_seconds)
+            self._pause = min(wished, longest)
+        self._producer.release()
+
+    def partition_refused(self, tp: TopicPartition, code: int) -> None:
+        """A remote topic waits by itself; without positions nothing can be committed."""
+        part = self._wanted.pop(tp, None)
+        if tp.topic == self._positions.topic:
+            self.transactions_lost(code)
+        elif part is not None:
+            self._producer.reject(part, code)
+
+    def transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:  # noqa: ARG002
+        """Go on with the next one; a new identity is taken on partition by partition."""
+        self._ended_at = time.monotonic()
+        touched, self._touched = self._touched, {}
+        self._wanted.clear()
+        if is_committed:
+            self._count(touched)
+        else:
+            self._throw_away(touched)
+        self._fresh.clear()
+        if self._is_finishing:
+            self._state = _State.FINISHED
+            return
+        self._state = _State.WRITING
+        self._pause = self._limits.commit_seconds
+        self._is_behind = is_committed and self._producer.has_parked
+        self._producer.release()
+
+    def transactions_lost(self, code: int) -> None:
+        """End: what is open is aborted by whoever took over."""
+        self._lost = self._lost or code
+
+    def _count(self, touched: Collection[TopicPartition]) -> None:
+        for part in self._stored:
+            if part.target.tp in touched:
+                part.downstream += 1  # the marker: our next record is expected behind it
+            part.save()
+        self._stored = []
+        self._backoff.reset()
+        now_ms = time.time() * 1000
+        for timestamp in self._fresh:
+            self.latency[latency.bucket(now_ms - timestamp)] += 1
+
+    def _throw_away(self, touched: Mapping[TopicPartition, TargetPartition]) -> None:
+        self._stored = []
+        pause = self._backoff.next_pause()
+        for line in touched.values():
+            self._producer.discard(line)
+        for part in self._parts:
+            self._producer.discard(part.target)
+            if part.is_taken_over:
+                part.go_back()
+                self._reader.start_over(part, pause)
+
+    # --- the way to an end
+
+    def _settle(self) -> None:
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        if self._state is _State.WRITING and not self._lost:
+            self._hold(_State.SETTLING)
+            self._advance()
+
+    def _hold(self, state: _State) -> None:
+        self._state = state
+        self._held_since = time.monotonic()
+        timeout = self._limits.timeout_ms / 1000
+        self._deadline = self._held_since + timeout / _PATIENCE_SHARE
+        self._producer.hold()
+
+    def _advance(self) -> None:
+        if self._lost:
+            return
+        if self._state is _State.SETTLING and not any(map(_is_doubtful, self._touched.values())):
+            self._store()
+        if self._state is _State.STORING and self._positions.is_idle:
+            self._state = _State.COMMITTING
+            self._transactions.commit()
+        if self._state is _State.ABORTING and not any(p.unanswered for p in self._touched.values()):
+            if self._transactions.state is TransactionState.EMPTY:
+                self.transaction_ended(is_committed=False, is_renewed=False)
+            else:
+                self._transactions.abort()
+
+    def _store(self) -> None:
+        self._stored = [part for part in self._parts if part.is_dirty and part.is_taken_over]
+        is_empty = self._transactions.state is TransactionState.EMPTY
+        if is_empty and not self._stored:
+            self.transaction_ended(is_committed=True, is_renewed=False)
+            return
+        self._state = _State.STORING
+        for part in self._stored:
+            part.is_dirty = False
+        # A transactional producer is of no use to whoever writes without transactions.
+        self._positions.write(
+            (part.source.tp, replace(part.stored_position(), producer=None))
+            for part in self._stored
+        )
+
+    def _abort(self, reason: str) -> None:
+        if self._state not in (_State.WRITING, _State.SETTLING, _State.STORING) or self._lost:
+            return
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self._reader.note(
+            f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the "
+            "transaction is thrown away, and its records are copied again"
+        )
+        self._hold(_State.ABORTING)
+        self._advance()
+
+
+def _is_doubtful(part: TargetPartition) -> bool:
+    """Whether something was sent that may or may not be on the target."""
+    return bool(part.window) or (bool(part.pending) and part.pending[0].sequence >= 0)
