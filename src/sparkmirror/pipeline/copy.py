@@ -274,7 +274,8 @@ class CopyTask:
             part.queued_bytes += out.source_size
             out.is_fresh = part.is_at_end
             self._producer.offer(mine.target, out)
-        part.last_epoch = batches.leader_epoch
+        if batches.leader_epoch >= 0:  # a response without a whole batch says nothing of it
+            part.last_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
         return batches.position

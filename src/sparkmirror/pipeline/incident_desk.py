@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.side_topic import SideTopic
-from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.state.incidents import Incident, Kind, KnownIncidents
 from sparkmirror.state.ledger import entry_of
 from sparkmirror.wire.new_batch import NewRecord, new_batch
 
@@ -35,7 +35,7 @@ class IncidentDesk:
     def __init__(self, flow: str, ledger: SideTopic) -> None:
         self._flow = flow
         self._ledger = ledger
-        self._seen: set[tuple[str, ...]] = set()
+        self._known = KnownIncidents()
         self._unreported: deque[Incident] = deque()
         self._waiting: deque[_Waiting] = deque()
 
@@ -46,8 +46,7 @@ class IncidentDesk:
 
     def report(self, incident: Incident) -> None:
         """Tell the driver, once."""
-        if incident.identity not in self._seen:
-            self._seen.add(incident.identity)
+        if self._known.is_new(incident):
             self._unreported.append(incident)
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:

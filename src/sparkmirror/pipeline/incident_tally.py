@@ -8,12 +8,11 @@ epoch; it is known by its identity. Not locked: the owner does that.
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
-from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.state.incidents import Incident, Kind, KnownIncidents
 
-_REMEMBERED = 10_000
 _RECENT = 20
 _LINES_A_REPORT = 10  # of one kind: a flood shall not drown the log
 _log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ class IncidentTally:
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
-        self._known: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._known = KnownIncidents()
         self._counts: Counter[tuple[str, int, str]] = Counter()
         self._recent: deque[str] = deque(maxlen=_RECENT)
 
@@ -34,7 +33,7 @@ class IncidentTally:
         """Log and count what has not been seen before."""
         lines: Counter[Kind] = Counter()
         for one in incidents:
-            if self._is_known(one):
+            if not self._known.is_new(one):
                 continue
             self._counts[one.topic, one.partition, str(one.kind)] += 1
             self._recent.append(str(one))
@@ -44,15 +43,6 @@ class IncidentTally:
         for kind, count in lines.items():
             if count > _LINES_A_REPORT:
                 _log.warning("%s: %s: %d more", self._flow, kind, count - _LINES_A_REPORT)
-
-    def _is_known(self, incident: Incident) -> bool:
-        identity = incident.identity
-        known = identity in self._known
-        self._known[identity] = None
-        self._known.move_to_end(identity)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return known
 
     @property
     def counts(self) -> Tally:

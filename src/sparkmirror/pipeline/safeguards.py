@@ -7,7 +7,7 @@ module of its own that decides by the policies. Owned by the task's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from sparkmirror.model import TopicPartition
@@ -85,8 +85,6 @@ class Safeguards:
         self._open_transactions = OpenTransactions(
             source, policies.open_transaction_seconds, self._desk, task.fetch_trouble
         )
-        self.pass_by: Callable[[CopyPartition, list[Outgoing]], list[Outgoing]]
-        self.pass_by = self._refusals.pass_by
 
     # --- the task's clock
 
@@ -155,6 +153,10 @@ class Safeguards:
             self._happened(Kind.REFUSED, part, cause)
 
     # --- what the fetcher says
+
+    def pass_by(self, part: CopyPartition, batches: list[Outgoing]) -> list[Outgoing]:
+        """What is left to be sent of record batches that were read."""
+        return self._refusals.pass_by(part, batches)
 
     def fetch_trouble(self, part: CopyPartition, code: int) -> None:
         """A partition cannot be read."""

@@ -18,7 +18,7 @@ from sparkmirror.state.incidents import STOP, Incident, Kind
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.damage import after_damage
-from sparkmirror.wire.fetch_session import SourcePartition
+from sparkmirror.wire.fetch_session import UNKNOWN_EPOCH, SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
@@ -58,6 +58,7 @@ class SourceLog:
         self._reader = reader
         self._parts = parts
         self._read_committed = settings.fetch.isolation_level == "read_committed"
+        self._suspects: dict[TopicPartition, int] = {}  # positions that seemed beyond the end once
         self._damaged: dict[TopicPartition, tuple[int, int]] = {}  # position, tries
 
     # --- gone at the beginning or at the end
@@ -68,9 +69,11 @@ class SourceLog:
         def bounds(earliest: int, latest: int) -> None:
             if part.position < earliest:
                 self._gap(part, earliest)
-            elif part.position > latest:
+            elif part.position > latest and self._suspects.get(part.tp) == part.position:
                 self._truncated(part, latest, lambda: self.out_of_range(part))
-            else:  # it is there after all: look again, without haste
+            else:  # is it, or was it a leader that did not know its own end yet?
+                self._suspects[part.tp] = part.position
+                part.last_epoch = UNKNOWN_EPOCH
                 self._fetcher.rewind(part, part.position, part.backoff.next_pause())
 
         def failed(code: int) -> None:

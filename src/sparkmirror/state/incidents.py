@@ -105,6 +105,9 @@ RULES: Mapping[Kind, Rule] = MappingProxyType(
 )
 
 
+_REMEMBERED = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Incident:
     """One thing that happened to one source partition."""
@@ -148,3 +151,20 @@ class Incident:
             where += f" ({self.records} record{'' if self.records == 1 else 's'})"
         done = f" [{rule.policy_key}={self.policy}]" if rule.policy_key and self.policy else ""
         return f"{where}: {rule.meaning}: {self.cause}{done}"
+
+
+class KnownIncidents:
+    """Remembers which incidents were seen, the latest ones at least."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], None] = {}  # in the order in which they were last seen
+
+    def is_new(self, incident: Incident) -> bool:
+        """Whether it has not been seen before; from now on it has."""
+        identity = incident.identity
+        is_new = identity not in self._known
+        self._known.pop(identity, None)
+        self._known[identity] = None
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        return is_new

@@ -89,6 +89,15 @@ class Bench:
         """The oldest request that waits at the target."""
         return self.target.connection(1).waiting.popleft()
 
+    def find_out_of_range(self, earliest: int, latest: int) -> None:
+        """The source does not hold the position, however often it is asked."""
+        while not self.part.trouble:
+            self.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
+            for offset in (earliest, latest):
+                self.asked().reply(_offset(offset))
+            self.loop.advance(1)
+            self.source.learn()
+
     def read(self, *batches: bytearray) -> None:
         """The source answers with these record batches."""
         self.asked().fetched(("t", partition_data(0, b"".join(bytes(one) for one in batches))))
@@ -208,9 +217,7 @@ def test_a_policy_of_stop_waits_and_looks_again(
 ) -> None:
     """Nothing is guessed, nothing is in the ledger, and recovery clears the trouble."""
     bench = Bench(monkeypatch, **{policy: "stop"})
-    bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
-    for offset in ends:
-        bench.asked().reply(_offset(offset))
+    bench.find_out_of_range(*ends)
     bench.task._report()
     assert code in bench.part.trouble
     assert bench.part.position == 10
@@ -225,6 +232,19 @@ def test_a_policy_of_stop_waits_and_looks_again(
     bench.read(encode(numbered(10, 1)))
 
     assert bench.part.trouble == ""
+
+
+def test_one_leader_that_knows_less_is_no_truncation(bench: Bench) -> None:
+    """It may not have heard how far its log is replicated; who says it twice is believed."""
+    bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
+    for offset in (0, 5):
+        bench.asked().reply(_offset(offset))
+    bench.loop.advance(1)
+    bench.source.learn()
+    bench.read(encode(numbered(10, 3)))
+    assert bench.part.source.position == 13
+    bench.task._report()
+    assert bench.control.reports[-1].incidents == ()
 
 
 def test_what_is_too_large_is_halved_until_one_record_is_left(bench: Bench) -> None:

@@ -63,7 +63,7 @@ class Bench:
         settings = TaskSettings(
             "a->b", "c", "a", ConnectionSettings("a", (), "r"), ConnectionSettings("b", (), "w"),
             FetchSettings(), ProduceSettings(), "o", 1, 5.0, 1 << 26, 300.0, 5.0,
-            Policies(refused_record=policy),
+            policies=Policies(refused_record=policy),
         )  # fmt: skip
         self.budget = Budget(1 << 26)
         self.desk, self.letters = Desk(), Letters()
