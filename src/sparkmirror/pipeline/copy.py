@@ -370,7 +370,7 @@ class CopyTask:
         """Read on from a partition's position; the producer has dropped what was queued."""
         part.source.queued_bytes = 0
         if self._safeguards.is_busy_with(part):
-            self._fetcher.pause(part.source)
+            self._fetcher.pause(part.source, part.position)  # `read_again` follows
         else:
             self._fetcher.rewind(part.source, part.position, pause)
 
