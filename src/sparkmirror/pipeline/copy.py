@@ -411,6 +411,7 @@ class CopyTask:
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read from the last pair on, to compare."""
         for part in parts:
+            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
             self._read_from(part, part.pair.position)
         self._fetcher.pump()
 
@@ -430,6 +431,7 @@ class CopyTask:
         """Copy on from exact pairs."""
         for part in parts:
             self._safeguards.taken_over(part)
+            part.source.stop_at = part.start.stop_at
             part.is_taken_over = True
             part.is_unproven = True
             self._delivery.begin(part)
