@@ -9,7 +9,7 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
@@ -418,6 +419,16 @@ class CopyTask:
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
         self._take_over.again(part, pause)
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Ask the source's leader, by the flow's isolation level."""
+        ask_log_bounds(
+            self._source,
+            part.source.tp,
+            read_committed=self._settings.fetch.isolation_level == "read_committed",
+            done=lambda _first, end: done(end),
+            failed=lambda _code: done(None),  # asked again at the next tick
+        )
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """These are on the target already, or are read again."""
