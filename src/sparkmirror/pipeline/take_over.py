@@ -302,8 +302,8 @@ class TakeOver:
                 )
             self._successor.taken_over([part])
             self._start_waiting()
-        elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
-            if not part.source.is_finished and not self._is_sure(part, comparison):
+        elif comparison.waits_for_source and part.source.is_at_end:
+            if not self._is_sure(part, comparison):
                 return
             self._end(part)
             if self._witness.is_further_back(part):
