@@ -50,6 +50,7 @@ class Flow:
             f"{self.alias}->target.exactly.once.support = required",
             "target.exactly.once.source.support = enabled",
             "heartbeats.replication.enabled = false",
+            "epoch.seconds = 3",  # clean changes between the others
             "spark.python.task.killTimeout = 60s",  # a stopped process is to wake up again
         )
         self._stack = stack

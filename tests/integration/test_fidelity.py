@@ -175,11 +175,11 @@ def write_large(cluster: LocalCluster, topic: str) -> None:
         )
 
 
-def tiny_batch(number: int, codec: int = record_batches.NONE) -> bytes:
+def tiny_batch(number: int) -> bytes:
     """A record batch of one record."""
     headers = (("number", b"%d" % number),)
-    record = record_batches.Record(0, NOW_MS + number, b"%d" % number, b"tiny " * 4, headers)
-    return bytes(record_batches.encode([record], codec=codec))
+    record = record_batches.Record(0, NOW_MS + number, b"%d" % number, b"tiny", headers)
+    return bytes(record_batches.encode([record]))
 
 
 def write_tiny(cluster: LocalCluster) -> None:
@@ -187,14 +187,8 @@ def write_tiny(cluster: LocalCluster) -> None:
     batches = map(tiny_batch, range(TINY))
     everywhere = range(TINY_PARTITIONS)
     produce_batches(cluster, "fidelity-tiny", (dict.fromkeys(everywhere, one) for one in batches))
-    produce_batches(
-        cluster,
-        "fidelity-tiny-codecs",
-        (
-            {codec: tiny_batch(number, codec) for codec in range(EACH)}
-            for number in range(TINY_CODECS)
-        ),
-    )
+    squeezable = [one._replace(value=b"tiny " * 40) for _, one in numbered(TINY_CODECS)]
+    write_by_codec(cluster, {"fidelity-tiny-codecs": squeezable}, batch_num_messages=1)
 
 
 def write_clockless(cluster: LocalCluster, topic: str) -> None:

@@ -84,6 +84,11 @@ class Comparison:
         return bool(self._written) and not self._wanted
 
     @property
+    def first_unmatched(self) -> int:
+        """The target offset of the first record batch without a counterpart; -1: there is none."""
+        return self._written[0].base_offset if self._written else -1
+
+    @property
     def waits_for_target(self) -> bool:
         """Everything seen on the target has been found on the source."""
         return not self._written

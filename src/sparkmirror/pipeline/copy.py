@@ -9,7 +9,7 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
@@ -274,7 +275,8 @@ class CopyTask:
             part.queued_bytes += out.source_size
             out.is_fresh = part.is_at_end
             self._producer.offer(mine.target, out)
-        part.last_epoch = batches.leader_epoch
+        if batches.leader_epoch >= 0:  # a response without a whole batch says nothing of it
+            part.last_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
         return batches.position
@@ -369,7 +371,7 @@ class CopyTask:
         """Read on from a partition's position; the producer has dropped what was queued."""
         part.source.queued_bytes = 0
         if self._safeguards.is_busy_with(part):
-            self._fetcher.pause(part.source)
+            self._fetcher.pause(part.source, part.position)  # `read_again` follows
         else:
             self._fetcher.rewind(part.source, part.position, pause)
 
@@ -410,12 +412,23 @@ class CopyTask:
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read from the last pair on, to compare."""
         for part in parts:
+            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
             self._read_from(part, part.pair.position)
         self._fetcher.pump()
 
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
         self._take_over.again(part, pause)
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Ask the source's leader, by the flow's isolation level."""
+        ask_log_bounds(
+            self._source,
+            part.source.tp,
+            read_committed=self._settings.fetch.isolation_level == "read_committed",
+            done=lambda _first, end: done(end),
+            failed=lambda _code: done(None),  # asked again at the next tick
+        )
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """These are on the target already, or are read again."""
@@ -429,6 +442,7 @@ class CopyTask:
         """Copy on from exact pairs."""
         for part in parts:
             self._safeguards.taken_over(part)
+            part.source.stop_at = part.start.stop_at
             part.is_taken_over = True
             part.is_unproven = True
             self._delivery.begin(part)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +46,9 @@ class Successor(Protocol):
 
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read these partitions from their position on."""
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Call `done` with the end of the source's log; None: nobody answers just now."""
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """Source record batches that are on the target already."""
@@ -117,6 +120,8 @@ class TakeOver:
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, SourcePartition] = {}
         self._since: dict[TopicPartition, float] = {}
+        self._asking_end: set[TopicPartition] = set()
+        self._sure: dict[TopicPartition, int] = {}  # what the source certainly does not have
         self._looks: dict[TopicPartition, _Look] = {}
         self._looked: dict[TopicPartition, float] = {}
         self._backoff = Backoff()
@@ -297,7 +302,9 @@ class TakeOver:
                 )
             self._successor.taken_over([part])
             self._start_waiting()
-        elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
+        elif comparison.waits_for_source and part.source.is_at_end:
+            if not self._is_sure(part, comparison):
+                return
             self._end(part)
             if self._witness.is_further_back(part):
                 self._start_waiting()
@@ -310,6 +317,32 @@ class TakeOver:
             )
             self._successor.taken_over([part])
             self._start_waiting()
+
+    def _is_sure(self, part: CopyPartition, comparison: Comparison) -> bool:
+        """Whether the source was asked for its end after the target had been read this far.
+
+        Our last fetch may be older than what another task of this flow has copied meanwhile.
+        """
+        tp, unmatched = part.target.tp, comparison.first_unmatched
+        if self._sure.get(tp) == unmatched:
+            return True
+
+        def ended(end: int | None) -> None:
+            self._asking_end.discard(tp)
+            if end is None or part.comparison is not comparison:
+                return
+            if comparison.first_unmatched != unmatched:
+                return
+            if end > part.source.position:
+                part.source.is_at_end = False  # it will be read
+            else:
+                self._sure[tp] = unmatched
+                self.step(part)
+
+        if tp not in self._asking_end:
+            self._asking_end.add(tp)
+            self._successor.ask_source_end(part, ended)
+        return False
 
     def check(self, now: float) -> None:
         """Called about once a second: what was appended should have become readable."""
@@ -333,6 +366,7 @@ class TakeOver:
             self._successor.compared(part, comparison.leave())
         self._comparing.pop(tp, None)
         self._since.pop(tp, None)
+        self._sure.pop(tp, None)
         self._fetcher.forget(self._readers.pop(tp))
 
     # --- looking at single stretches

@@ -115,10 +115,12 @@ class Fetcher:
         self._find_home(part)
         self.pump()
 
-    def pause(self, part: SourcePartition) -> None:
-        """Read nothing of this partition until `read_from`."""
+    def pause(self, part: SourcePartition, position: int | None = None) -> None:
+        """Read nothing of this partition until `read_from`; what is after the position is due."""
         self._evict(part)
         self._homeless.pop(part.tp, None)
+        if position is not None:
+            self._turn(part, position)
 
     def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
         """Read on from an earlier position, or the same, after a pause."""
