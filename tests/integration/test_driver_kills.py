@@ -26,7 +26,7 @@ from support.witness import Place, create_topics
 KILLS, THOROUGH_KILLS = 2, 10
 PARTITIONS = 4
 PER_SECOND = 2_000
-FLOWS_SECONDS = 60.0
+FLOWS_SECONDS = 90.0
 SETTLED_SECONDS = 60.0
 
 
