@@ -66,7 +66,7 @@ class Comparison:
     @property
     def is_complete(self) -> bool:
         """All that was written is accounted for."""
-        return self._goal is not None and not distance(self.next_sequence, self._goal)
+        return self._goal is not None and distance(self._goal, self.next_sequence) < _HALF
 
     @property
     def held_bytes(self) -> int:

@@ -198,7 +198,7 @@ class CopyTask:
         """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
         handed_over = [part for part in self._parts if part.is_taken_over]
         for part in handed_over:
-            part.introduce(is_known=part.next_sequence > 0)
+            part.introduce(is_known=False)  # it may have been idle until the broker forgot us
             self._delivery.begin(part)
         if handed_over:
             self._fetcher.start(part.source for part in handed_over)
@@ -211,6 +211,8 @@ class CopyTask:
         self._target.check_deadlines()
         if self.is_copying:
             self._take_over.check(now)
+            self._take_over.read_on()
+            self._fetcher.pump()
             self._safeguards.tick()
         self._delivery.tick(now)
         self._report()
@@ -259,6 +261,10 @@ class CopyTask:
     ) -> int:
         """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
+        is_waiting = mine.comparison is None and not mine.is_taken_over
+        if is_waiting or self._safeguards.is_busy_with(mine):
+            self._fetcher.pause(part)  # nobody knows yet from where on it is wanted
+            return part.position
         most = mine.target.most_joined
         try:
             batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
@@ -295,6 +301,11 @@ class CopyTask:
     def fetched(self) -> None:
         """Send what one fetch brought."""
         self._producer.pump()
+        self._take_over.read_on()
+
+    def read_on(self) -> None:
+        """A comparison has made room: read more of the source."""
+        self._fetcher.pump()
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
@@ -400,7 +411,7 @@ class CopyTask:
         mine = self._by_target[part.tp]
         mine.source.queued_bytes = 0
         mine.is_taken_over = False
-        self._fetcher.pause(mine.source)
+        self._fetcher.pause(mine.source, mine.position)
         self._notices.append(
             f"resume: {self._target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"
