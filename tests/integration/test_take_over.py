@@ -7,6 +7,7 @@ producer: a predecessor that does not know it has been replaced is just another 
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -37,8 +38,16 @@ def test_three_tasks_at_once_copy_each_record_once(flow: TaskFlow) -> None:
 
 
 def test_a_successor_sees_what_a_task_wrote_that_never_said_so(flow: TaskFlow) -> None:
-    """Nothing was stored since the pair: all of it is compared, the rest is copied."""
-    produce(flow.source, flow.topic, numbered(20_000, PARTITIONS), compression_type="lz4")
+    """Nothing was stored since the pair: all of it is compared, the rest is copied.
+
+    Several fetches' worth on each side, so that either has to wait for the other.
+    """
+    noise = random.Random(1)
+    large = [
+        (index, record._replace(value=noise.randbytes(500)))
+        for index, record in numbered(20_000, PARTITIONS)
+    ]
+    produce(flow.source, flow.topic, large, compression_type="lz4")
     with flow.task():
         eventually(lambda: flow.copied() >= 20_000, PATIENCE_SECONDS, "records arrive")
     produce(flow.source, flow.topic, numbered(1_000, PARTITIONS, first=20_000))
