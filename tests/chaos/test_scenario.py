@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from chaos.evidence import BatchLine, batch_lines
-from chaos.scenario import TARGET, Scenario, properties
+from chaos.scenario import TARGET, Mode, Scenario, properties
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from support.record_batches import LZ4, encode, numbered
 
 
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("flows", [1, 2])
-def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int) -> None:
+def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int, mode: Mode) -> None:
     """A key that nobody reads would weaken every run, silently."""
-    scenario = Scenario(seed=1, faults=1, flows=flows)
+    scenario = Scenario(seed=1, faults=1, flows=flows, mode=mode)
     servers = dict.fromkeys((*scenario.sources, TARGET), "127.0.0.1:1")
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join(properties(scenario, servers)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chaos.plan import Kind
 from chaos.run import Run
 from chaos.scenario import Scenario
@@ -14,6 +16,7 @@ SEED = 5
 KINDS = (Kind.WORKER_KILL, Kind.TARGET_CUT, Kind.DRIVER_KILL)
 
 
+@pytest.mark.timeout(900)  # some 80 s on two free cores; the run has limits of its own
 def test_nothing_is_lost_or_doubled_while_workers_the_network_and_the_driver_die(
     tmp_path: Path, kafka_version: str
 ) -> None:

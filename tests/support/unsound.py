@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pair of clusters and a mirror between them to which bad things happen, and what it says.
 
-Two flows of one process share both clusters: `calm` has the policies' defaults, `bold` the
-opposite ones. Topics belong to a flow by their prefix.
+The flows of one process share both clusters: `calm` has the policies' defaults, `bold` the opposite
+ones, `exact` the defaults and exactly-once. Topics belong to a flow by their prefix.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from support.waiting import eventually
 from support.witness import PATIENCE_SECONDS, admin, end_offsets
 
 FLOWS = ("calm", "bold")
+ALL_FLOWS = ("calm->sink", "bold->sink", "exact->vault")
 START_SECONDS = 90.0  # of Spark, on a machine that is busy with other tests
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -80,8 +81,8 @@ class Unsound:
     def start(self) -> None:
         """Start, and wait until both flows run."""
         self.mirror = MirrorProcess(self.file)
-        for flow in FLOWS:
-            self.mirror.await_log(f"{flow}->sink: RUNNING", START_SECONDS)
+        for flow in ALL_FLOWS:
+            self.mirror.await_log(f"{flow}: RUNNING", START_SECONDS)
 
     # --- what it says
 
@@ -95,7 +96,8 @@ class Unsound:
     def count(self, kind: str, topic: str, partition: int = 0) -> float:
         """The counter of incidents of the present process."""
         labels = {"topic": topic, "partition": str(partition), "kind": kind}
-        flow = f"{topic.partition('-')[0].partition('.')[0]}->sink"
+        alias = topic.partition("-")[0].partition(".")[0]
+        (flow,) = (one for one in ALL_FLOWS if one.startswith(alias))
         name = sample("sparkmirror_incidents_total", flow=flow, **labels)
         return scrape(HOST, self.port.number).get(name, 0.0)
 
@@ -137,9 +139,10 @@ def unsound(directory: Path, version: str) -> Iterator[tuple[LocalCluster, Local
         start_all([source, target])
         file = mirror_file(
             directory,
-            {"calm": source, "bold": source, "sink": target},
-            *(f"{flow}->sink.enabled = true" for flow in FLOWS),
-            *(f"{flow}->sink.topics = {flow}-.*" for flow in FLOWS),
+            {"calm": source, "bold": source, "exact": source, "sink": target, "vault": target},
+            *(f"{flow}.enabled = true" for flow in ALL_FLOWS),
+            *(f"{flow}.topics = {flow.partition('-')[0]}-.*" for flow in ALL_FLOWS),
+            "vault.exactly.once.source.support = enabled",
             *(f"bold->sink.{name}.policy = {policy}" for name, policy in BOLD.items()),
             "open.transaction.warning.ms = 2000",
             "refresh.topics.interval.seconds = 1",
@@ -165,8 +168,8 @@ def running(clusters: tuple[LocalCluster, LocalCluster, Path]) -> Iterator[Unsou
         lines.write(f"metrics.port = {port.number}\n")
     made = Unsound(source, target, file, port, MirrorProcess(file))
     try:
-        for flow in FLOWS:
-            made.mirror.await_log(f"{flow}->sink: RUNNING", START_SECONDS)
+        for flow in ALL_FLOWS:
+            made.mirror.await_log(f"{flow}: RUNNING", START_SECONDS)
         yield made
     finally:
         made.mirror.kill_everything()

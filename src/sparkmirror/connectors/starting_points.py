@@ -18,6 +18,7 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.recreated import find_recreated
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
+from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import Answers
@@ -194,6 +195,13 @@ class StartingPoints:
             }
             ends = admin.end_offsets(remote.values(), "read_uncommitted")
             sequences = admin.next_sequences(ends.found, self._producer.producer_id)
+        for target in ends.found:
+            if target not in sequences:
+                raise UnreachableError(
+                    f"Cluster '{self._flow.target}': the leader of {target} does not answer just "
+                    "now; trying again.",
+                    cluster=self._flow.target,
+                )
         for one in wanted:
             target = remote[one.source]
             error = ends.failed.get(target)
@@ -203,7 +211,7 @@ class StartingPoints:
                 made[one.source] = StoredPosition(
                     positions[one.source] - 1,
                     ends.found[target] - 1,
-                    replace(self._producer, next_sequence=sequences.get(target, 0)),
+                    replace(self._producer, next_sequence=sequences[target]),
                     before.leader_epoch if before else -1,
                     (before.source_topic if before else None) or one.topic_id,
                     one.target_topic_id,

@@ -189,22 +189,26 @@ class ClusterAdmin:
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, int]:
-        """With which sequence a producer goes on, for partitions that remember it.
+        """With which sequence a producer goes on: 0 where it is not known or nobody may ask.
 
-        Partitions that may not be asked, or whose brokers do not know the question, are left out.
+        Partitions whose leader could not answer just now are left out.
         """
         wanted = frozenset(topic_partitions)
         step = partial(self._describe_producers, wanted)
-        return {
+        found, codes = self._client.persist("describing producers", step)
+        sequences = {tp: 0 for tp in wanted if not error_codes.is_retriable(codes.get(tp, 0))}
+        return sequences | {
             tp: (one.last_sequence + 1) & SEQUENCE_MASK
-            for tp, producers in self._client.persist("describing producers", step).items()
+            for tp, producers in found.items()
             for one in producers
             if one.producer_id == producer_id
         }
 
-    def _describe_producers(self, wanted: frozenset[TopicPartition]) -> dict[TopicPartition, Any]:
+    def _describe_producers(
+        self, wanted: frozenset[TopicPartition]
+    ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, int]]:
         found: dict[TopicPartition, Any] = {}
-        leaders, _codes = self._client.leaders(wanted)
+        leaders, codes = self._client.leaders(wanted)
         for leader, some in leaders.items():
             try:
                 answer = self._client.ask(producers_request(some), leader)
@@ -212,10 +216,12 @@ class ClusterAdmin:
                 continue
             for topic in answer.topics:
                 for one in topic.partitions:
-                    if not one.error_code:
-                        tp = TopicPartition(topic.name, one.partition_index)
+                    tp = TopicPartition(topic.name, one.partition_index)
+                    if one.error_code:
+                        codes[tp] = one.error_code
+                    else:
                         found[tp] = one.active_producers
-        return found
+        return found, codes
 
     def _offsets(
         self, topic_partitions: Iterable[TopicPartition], timestamp: int, isolation_level: str

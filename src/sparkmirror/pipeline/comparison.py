@@ -66,7 +66,7 @@ class Comparison:
     @property
     def is_complete(self) -> bool:
         """All that was written is accounted for."""
-        return self._goal is not None and not distance(self.next_sequence, self._goal)
+        return self._goal is not None and distance(self._goal, self.next_sequence) < _HALF
 
     @property
     def held_bytes(self) -> int:
@@ -82,6 +82,11 @@ class Comparison:
     def waits_for_source(self) -> bool:
         """Something is on the target that has not been found on the source yet."""
         return bool(self._written) and not self._wanted
+
+    @property
+    def first_unmatched(self) -> int:
+        """The target offset of the first record batch without a counterpart; -1: there is none."""
+        return self._written[0].base_offset if self._written else -1
 
     @property
     def waits_for_target(self) -> bool:

@@ -109,6 +109,8 @@ class PartitionProgress(NamedTuple):
     trouble: str
     next_sequence: int = 0
     leader_epoch: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
 
 
 class OtherWriter(NamedTuple):

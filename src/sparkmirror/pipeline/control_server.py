@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparkmirror.errors import WireError
+from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
     Progress,
@@ -90,7 +91,9 @@ class EpochLine:
                     start,
                     position=known.position if known else start.position,
                     downstream=known.downstream if known else start.downstream,
-                    producer=replace(start.producer, next_sequence=known.next_sequence)
+                    producer=ProducerState(
+                        known.producer_id, known.producer_epoch, known.next_sequence
+                    )
                     if known
                     else start.producer,
                     leader_epoch=known.leader_epoch if known else start.leader_epoch,

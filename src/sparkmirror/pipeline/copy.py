@@ -9,7 +9,7 @@ the target acknowledge what was sent, writes its positions and says where it sta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from sparkmirror.wire.connection import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
@@ -197,7 +198,7 @@ class CopyTask:
         """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
         handed_over = [part for part in self._parts if part.is_taken_over]
         for part in handed_over:
-            part.introduce(is_known=part.next_sequence > 0)
+            part.introduce(is_known=False)  # it may have been idle until the broker forgot us
             self._delivery.begin(part)
         if handed_over:
             self._fetcher.start(part.source for part in handed_over)
@@ -210,6 +211,8 @@ class CopyTask:
         self._target.check_deadlines()
         if self.is_copying:
             self._take_over.check(now)
+            self._take_over.read_on()
+            self._fetcher.pump()
             self._safeguards.tick()
         self._delivery.tick(now)
         self._report()
@@ -258,6 +261,10 @@ class CopyTask:
     ) -> int:
         """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
+        is_waiting = mine.comparison is None and not mine.is_taken_over
+        if is_waiting or self._safeguards.is_busy_with(mine):
+            self._fetcher.pause(part)  # nobody knows yet from where on it is wanted
+            return part.position
         most = mine.target.most_joined
         try:
             batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
@@ -294,6 +301,11 @@ class CopyTask:
     def fetched(self) -> None:
         """Send what one fetch brought."""
         self._producer.pump()
+        self._take_over.read_on()
+
+    def read_on(self) -> None:
+        """A comparison has made room: read more of the source."""
+        self._fetcher.pump()
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
@@ -370,7 +382,7 @@ class CopyTask:
         """Read on from a partition's position; the producer has dropped what was queued."""
         part.source.queued_bytes = 0
         if self._safeguards.is_busy_with(part):
-            self._fetcher.pause(part.source)
+            self._fetcher.pause(part.source, part.position)  # `read_again` follows
         else:
             self._fetcher.rewind(part.source, part.position, pause)
 
@@ -399,7 +411,7 @@ class CopyTask:
         mine = self._by_target[part.tp]
         mine.source.queued_bytes = 0
         mine.is_taken_over = False
-        self._fetcher.pause(mine.source)
+        self._fetcher.pause(mine.source, mine.position)
         self._notices.append(
             f"resume: {self._target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"
@@ -411,12 +423,23 @@ class CopyTask:
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read from the last pair on, to compare."""
         for part in parts:
+            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
             self._read_from(part, part.pair.position)
         self._fetcher.pump()
 
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
         self._take_over.again(part, pause)
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Ask the source's leader, by the flow's isolation level."""
+        ask_log_bounds(
+            self._source,
+            part.source.tp,
+            read_committed=self._settings.fetch.isolation_level == "read_committed",
+            done=lambda _first, end: done(end),
+            failed=lambda _code: done(None),  # asked again at the next tick
+        )
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """These are on the target already, or are read again."""
@@ -430,6 +453,7 @@ class CopyTask:
         """Copy on from exact pairs."""
         for part in parts:
             self._safeguards.taken_over(part)
+            part.source.stop_at = part.start.stop_at
             part.is_taken_over = True
             part.is_unproven = True
             self._delivery.begin(part)

@@ -156,7 +156,7 @@ class CopyPartition:
         self.move_to(comparison.position)
         self.downstream = comparison.downstream
         self.next_sequence = comparison.next_sequence
-        self.introduce(is_known=True)
+        self.introduce(is_known=not comparison.has_no_goal)
 
     def give_up(self, comparison: Comparison) -> None:
         """Both sides do not agree: write on behind what is there, from the same position."""
@@ -214,6 +214,8 @@ class CopyPartition:
             trouble=self.trouble,
             next_sequence=self.next_sequence,
             leader_epoch=self.source.last_epoch,
+            producer_id=self.target.producer_id,
+            producer_epoch=self.target.producer_epoch,
         )
 
     def receipts(self, split: int) -> Iterator[Receipt]:

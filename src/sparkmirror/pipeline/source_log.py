@@ -91,6 +91,10 @@ class SourceLog:
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
         """The source lost what had been read, and has been written anew from there."""
         position = part.position
+        if end_offset >= position:  # what is lost had been read ahead, and never arrived
+            part.last_epoch = UNKNOWN_EPOCH
+            self._fetcher.rewind(part, position, 0.0)
+            return
         self._truncated(part, end_offset, lambda: self._fetcher.rewind(part, position, 0.0))
 
     def _gap(self, part: SourcePartition, earliest: int) -> None:
@@ -157,8 +161,13 @@ class SourceLog:
     # --- both
 
     def _go_on(self, part: SourcePartition, position: int, found: Incident) -> None:
+        before = part.position
+
         def recorded() -> None:
             mine = self._parts[part.tp]
+            is_waiting = mine.comparison is None and not mine.is_taken_over
+            if part.position != before or is_waiting:
+                return  # it was turned back meanwhile, and will come here again
             if mine.target.is_idle and mine.comparison is None:
                 mine.move_to(position)
             self._fetcher.resume(part, position)

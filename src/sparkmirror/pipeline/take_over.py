@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,7 @@ from sparkmirror.wire.records import frames
 _AT_ONCE = 8  # comparisons; each holds up to two fetches' worth of either side
 _READ_BYTES = 1 << 20
 _PATIENCE_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
+_NOT_READABLE = 78  # OFFSET_NOT_AVAILABLE
 _LOOK_AGAIN_SECONDS = 60.0  # how often one partition is searched for other writers
 
 
@@ -46,6 +47,12 @@ class Successor(Protocol):
 
     def read_source(self, parts: Iterable[CopyPartition]) -> None:
         """Read these partitions from their position on."""
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Call `done` with the end of the source's log; None: nobody answers just now."""
+
+    def read_on(self) -> None:
+        """Room was made for more of the source."""
 
     def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
         """Source record batches that are on the target already."""
@@ -117,6 +124,9 @@ class TakeOver:
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, SourcePartition] = {}
         self._since: dict[TopicPartition, float] = {}
+        self._asking_end: set[TopicPartition] = set()
+        self._sure: dict[TopicPartition, int] = {}  # what the source certainly does not have
+        self._in_vain: dict[TopicPartition, int] = {}  # the goal that was waited for before
         self._looks: dict[TopicPartition, _Look] = {}
         self._looked: dict[TopicPartition, float] = {}
         self._backoff = Backoff()
@@ -192,9 +202,9 @@ class TakeOver:
             part.introduce(is_known=False)
             if part.moved_back is not None:
                 self._compare(part, None)
-            elif state.next_sequence:
+            else:
                 self._check_end(part)
-            return part.moved_back is None and not state.next_sequence
+            return False
         goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
         if mine[0].producer_epoch != state.producer_epoch:
             self._witness.mismatch(
@@ -213,14 +223,20 @@ class TakeOver:
         return False
 
     def _check_end(self, part: CopyPartition) -> None:
-        """The broker has forgotten our producer: at least the log must not be shorter."""
+        """The broker does not know our producer: never heard of it, or has forgotten it.
+
+        It forgets within a day; what was written before is still there, to be compared.
+        """
 
         def bounds(_earliest: int, latest: int) -> None:
             if self._closing:
                 return
             missing = part.pair.downstream + 1 - latest
-            if missing > 0:
+            if missing > 0 and part.pair.producer.next_sequence:
                 self._witness.target_truncated(part, missing)
+            elif missing < 0:
+                self._compare(part, None)
+                self._start_waiting()
             else:
                 self._successor.taken_over([part])
 
@@ -297,19 +313,45 @@ class TakeOver:
                 )
             self._successor.taken_over([part])
             self._start_waiting()
-        elif comparison.waits_for_source and (part.source.is_at_end or part.source.is_finished):
+        elif comparison.waits_for_source and part.source.is_at_end:
+            if not self._is_sure(part, comparison):
+                return
             self._end(part)
             if self._witness.is_further_back(part):
                 self._start_waiting()
                 return
-            part.give_up(comparison)
-            self._witness.mismatch(
-                part,
-                f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
-                f"source's next ones after offset {part.pair.position - 1}",
-            )
-            self._successor.taken_over([part])
-            self._start_waiting()
+            self._give_up(part, comparison)
+
+    def _is_sure(self, part: CopyPartition, comparison: Comparison) -> bool:
+        """Whether the source was asked for its end after the target had been read this far.
+
+        Our last fetch may be older than what another task of this flow has copied meanwhile.
+        """
+        tp, unmatched = part.target.tp, comparison.first_unmatched
+        if self._sure.get(tp) == unmatched:
+            return True
+
+        def ended(end: int | None) -> None:
+            self._asking_end.discard(tp)
+            if end is None or part.comparison is not comparison:
+                return
+            if comparison.first_unmatched != unmatched:
+                return
+            if end > part.source.position:
+                part.source.is_at_end = False  # it will be read
+            else:
+                self._sure[tp] = unmatched
+                self.step(part)
+
+        if tp not in self._asking_end:
+            self._asking_end.add(tp)
+            self._successor.ask_source_end(part, ended)
+        return False
+
+    def read_on(self) -> None:
+        """The source's side may have made room for more of the target."""
+        if not self._closing:
+            self._fetcher.pump()
 
     def check(self, now: float) -> None:
         """Called about once a second: what was appended should have become readable."""
@@ -322,9 +364,35 @@ class TakeOver:
             if not (reader.is_at_end and comparison.waits_for_target):
                 self._since[tp] = now
             elif now - self._since[tp] > _PATIENCE_SECONDS:
-                self._end(part)
-                if not self._witness.is_further_back(part):
-                    self.again(part)
+                self._wait_no_longer(part, comparison, reader)
+
+    def _wait_no_longer(
+        self, part: CopyPartition, comparison: Comparison, reader: SourcePartition
+    ) -> None:
+        """What the leader accepted cannot be read: deleted meanwhile, or not yet replicated."""
+        is_gone = reader.log_start > part.pair.downstream + 1
+        self._end(part)
+        if self._witness.is_further_back(part):
+            return
+        if is_gone and self._in_vain.get(part.target.tp) == comparison.end_sequence:
+            self._give_up(part, comparison)
+            return
+        self._in_vain[part.target.tp] = comparison.end_sequence
+        self._successor.take_over_trouble(
+            part, _NOT_READABLE, "the leader has records of ours that cannot be read yet"
+        )
+        self.again(part)
+
+    def _give_up(self, part: CopyPartition, comparison: Comparison) -> None:
+        """Nothing is lost by going on at the pair; some records may come twice, and it is said."""
+        text = (
+            f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
+            f"source's next ones after offset {part.pair.position - 1}"
+        )
+        part.give_up(comparison)
+        self._witness.mismatch(part, text)
+        self._successor.taken_over([part])
+        self._start_waiting()
 
     def _end(self, part: CopyPartition) -> None:
         tp = part.target.tp
@@ -333,6 +401,7 @@ class TakeOver:
             self._successor.compared(part, comparison.leave())
         self._comparing.pop(tp, None)
         self._since.pop(tp, None)
+        self._sure.pop(tp, None)
         self._fetcher.forget(self._readers.pop(tp))
 
     # --- looking at single stretches
@@ -405,6 +474,7 @@ class TakeOver:
         """Compare what has come."""
         for part in [*self._comparing.values()]:
             self.step(part)
+        self._successor.read_on()
         for tp, look in [*self._looks.items()]:
             if look.reader.is_finished:
                 self._drop_look(tp)

@@ -19,6 +19,7 @@ from sparkmirror.state.incidents import STOP, Kind
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.log_bounds import ask_log_bounds
+from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 _OVERLAP = 50_000  # records that both sides still have; more than one record batch holds
 _FURTHER = 4
@@ -96,7 +97,7 @@ class TargetLog:
         pair, missing, reach = self._retreats[part.source.tp]
 
         def bounds(earliest: int, _latest: int) -> None:
-            overlap = min(_OVERLAP, max(0, pair.producer.next_sequence - missing))
+            overlap = min(_OVERLAP, max(0, pair.downstream + 1 - missing))
             back = (missing + overlap) * reach
             is_empty = pair.downstream < missing  # nothing to compare with: all that there is
             part.moved_back = Pair(
@@ -104,7 +105,7 @@ class TargetLog:
                 max(-1, pair.downstream - back),
                 replace(
                     pair.producer,
-                    next_sequence=max(0, pair.producer.next_sequence - missing - overlap),
+                    next_sequence=(pair.producer.next_sequence - missing - overlap) & SEQUENCE_MASK,
                 ),
             )
             self._comparer.compare_again(part, 0.0)

@@ -111,14 +111,18 @@ class Fetcher:
 
     def resume(self, part: SourcePartition, position: int) -> None:
         """Go on with a partition from a position that its leader named."""
+        self._parts[part.tp] = part
         self._turn(part, position)
         self._find_home(part)
         self.pump()
 
-    def pause(self, part: SourcePartition) -> None:
-        """Read nothing of this partition until `read_from`."""
+    def pause(self, part: SourcePartition, position: int | None = None) -> None:
+        """Read nothing of this partition until `read_from`; what is after the position is due."""
         self._evict(part)
+        self._parts.pop(part.tp, None)  # also whoever would bring it back by a timer
         self._homeless.pop(part.tp, None)
+        if position is not None:
+            self._turn(part, position)
 
     def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
         """Read on from an earlier position, or the same, after a pause."""
@@ -153,8 +157,7 @@ class Fetcher:
         if leader is None:
             self._complain(part, self._cluster.leader_error(part.tp))
             return
-        now_id = self._cluster.topic_ids.get(part.tp.topic)
-        if part.topic_id is not None and now_id is not None and now_id != part.topic_id:
+        if self._is_recreated(part):
             self._complain(part, error_codes.TOPIC_RECREATED)
             return
         self._evict(part)
@@ -164,6 +167,10 @@ class Fetcher:
             session = self._sessions[leader.node] = FetchSession(leader.node)
         part.session = session
         session.join(part)
+
+    def _is_recreated(self, part: SourcePartition) -> bool:
+        now_id = self._cluster.topic_ids.get(part.tp.topic)
+        return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
     def _settle(self) -> None:
         """Metadata arrived: partitions without a leader look again."""
@@ -182,7 +189,7 @@ class Fetcher:
 
     def pump(self) -> None:
         """Ask every broker that has nothing to answer, as far as the memory bound allows."""
-        for session in self._sessions.values():
+        for session in [*self._sessions.values()]:
             if not session.in_flight:
                 self._pump(session)
 
@@ -213,6 +220,9 @@ class Fetcher:
         full = session.id == 0
         if full:
             session.start_over()
+        for part in [*session.changed.values()]:
+            if self._is_recreated(part):  # a new topic must not be read at the old one's position
+                self._complain(part, error_codes.TOPIC_RECREATED)
         changed, session.changed = session.changed, {}
         forgotten, session.forgotten = session.forgotten, {}
         newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION

@@ -195,7 +195,7 @@ class Producer:
 
     def pump(self) -> None:
         """Send whatever may be sent now."""
-        for node, queue in self._ready.items():
+        for node, queue in [*self._ready.items()]:
             if queue:
                 self._pump(node)
 

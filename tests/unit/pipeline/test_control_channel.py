@@ -109,7 +109,7 @@ def join() -> Iterator[Callable[[Invitation], ControlClient]]:
 
 def progress(position: int, records: int = 1) -> Progress:
     """A report about the first partition."""
-    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "", 12, 3)
+    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "", 12, 3, 5, 0)
     return Progress(SPLIT.index, 1, (row,), ((3, 1),), 0, 0.0, 0.1, ())
 
 

@@ -45,6 +45,21 @@ def test_a_gap_on_either_side_begins_a_new_run() -> None:
     ]
 
 
+def test_what_came_after_a_mark_can_be_forgotten() -> None:
+    """Also the part of a run that had begun before; and again after going on."""
+    runs = Runs()
+    empty = runs.mark()
+    runs.add(acked(0, (0, 5)))
+    mark = runs.mark()
+    for _ in range(2):
+        runs.add(acked(5, (5, 5)))
+        runs.add(acked(20, (10, 5)))
+        runs.return_to(mark)
+        assert [(row.source_last, row.records) for row in runs.rows] == [(4, 5)]
+    runs.return_to(empty)
+    assert runs.rows == []
+
+
 @given(
     st.lists(
         st.tuples(
