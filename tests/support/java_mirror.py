@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from sparkmirror.local.jars import DEFAULT_KAFKA, JarSet
 from sparkmirror.local.jvm import KafkaJvm
 
@@ -47,6 +49,10 @@ class JavaMirror:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def copiers(self) -> list[psutil.Process]:
+        """The processes that copy: the JVM."""
+        return [psutil.Process(self._process.pid)]
 
     def stop(self) -> None:
         """SIGTERM, as an operator would: it flushes and writes its offsets."""
