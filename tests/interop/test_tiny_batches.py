@@ -123,7 +123,7 @@ def catch_up(target: LocalCluster, remote: str, mirror: AbstractContextManager[o
             assert now < began + PATIENCE_SECONDS, f"only {copied} records in {remote}"
             time.sleep(LOOK_SECONDS)
     # Of what was there at the first look nobody knows how long it took.
-    took, counted = max(now - first[0], LOOK_SECONDS), max(RECORDS - first[1], 1)
+    took, counted = max(now - first[0], LOOK_SECONDS), RECORDS - first[1] or RECORDS
     return CatchUp(counted / took, RECORDS / (now - began))
 
 
