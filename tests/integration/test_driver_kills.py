@@ -23,7 +23,7 @@ from support.seen import difference, ends, places, read_places
 from support.waiting import eventually
 from support.witness import Place, create_topics
 
-KILLS, THOROUGH_KILLS = 2, 10
+KILLS, THOROUGH_KILLS = 1, 10
 PARTITIONS = 4
 PER_SECOND = 2_000
 FLOWS_SECONDS = 90.0
