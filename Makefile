@@ -46,7 +46,7 @@ chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
 thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute
-	@$(BIN)/python -m pytest -s --thorough tests/integration/test_driver_kills.py tests/integration/test_task_memory.py
+	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py
 
 docs: setup ## write the generated reference pages anew
 	@$(BIN)/python tools/reference.py
