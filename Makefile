@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop chaos docs clean
+.PHONY: help setup demo test lint unit spark integration interop chaos thorough docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,7 +18,7 @@ demo: setup ## two real clusters, orders flowing between them, for a minute
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/integration tests/chaos
+	@$(BIN)/python -m pytest --durations=25 tests/unit tests/contract tests/spark tests/integration tests/chaos
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .
@@ -44,6 +44,9 @@ CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(optio
 
 chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
+
+thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute
+	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py
 
 docs: setup ## write the generated reference pages anew
 	@$(BIN)/python tools/reference.py

@@ -8,12 +8,13 @@ has already begun, and everything at once.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.cluster import LocalCluster, start_all
 from support.figures import measured
 from support.load import Load
 from support.mirror_file import mirror_file
@@ -23,7 +24,7 @@ from support.seen import difference, ends, places, read_places
 from support.waiting import eventually
 from support.witness import Place, create_topics
 
-KILLS, THOROUGH_KILLS = 2, 10
+KILLS = 10
 PARTITIONS = 4
 PER_SECOND = 2_000
 FLOWS_SECONDS = 90.0
@@ -73,15 +74,24 @@ class Sides:
         return {place: text for place, text in found.items() if text}
 
 
+@pytest.fixture
+def clusters(tmp_path: Path, kafka_version: str) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    """A source and a target."""
+    found = [
+        LocalCluster(name, tmp_path / name, version=kafka_version) for name in ("source", "target")
+    ]
+    start_all(found)
+    yield found[0], found[1]
+    for cluster in found:
+        cluster.stop()
+
+
 @pytest.mark.timeout(900)
 def test_killing_the_driver_again_and_again_leaves_every_record_once(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    tmp_path: Path,
-    *,
-    is_thorough: bool,
+    clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
     """After each kill and restart the target's record count is the source's."""
+    source_cluster, target_cluster = clusters
     alias, topic = unique_name("mortal"), unique_name("kills")
     sides = Sides(source_cluster, target_cluster, alias, topic)
     create_topics(source_cluster, {topic: PARTITIONS})
@@ -96,7 +106,7 @@ def test_killing_the_driver_again_and_again_leaves_every_record_once(
     with ExitStack() as stack:
         mirror = stack.enter_context(MirrorProcess(file))
         mirror.await_log(f"{alias}->target: RUNNING", FLOWS_SECONDS)
-        for kill in range(1, 1 + (THOROUGH_KILLS if is_thorough else KILLS)):
+        for kill in range(1, 1 + KILLS):
             with Load(source_cluster, topic, per_second=PER_SECOND, partitions=PARTITIONS):
                 sides.await_more(2 * PER_SECOND)
                 began, is_driver_only = time.monotonic(), kill % 2 == 1
