@@ -10,7 +10,6 @@ from enum import Enum
 SOURCES = ("us", "uk")
 TARGET = "hub"
 TOPIC = "logs"
-MASTER = "local-cluster[2,2,1024]"
 
 
 class Mode(Enum):
@@ -30,11 +29,17 @@ class Scenario:
     flows: int = 1
     partitions: int = 4
     per_second: int = 600
+    executors: int = 2
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The clusters that are copied from."""
         return SOURCES[: self.flows]
+
+    @property
+    def slots(self) -> int:
+        """How many Spark tasks an executor runs: one is to spare, of all executors together."""
+        return 2 if self.executors > 1 else 3
 
     @property
     def remote_topic(self) -> str:
@@ -64,10 +69,10 @@ def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
         f"tasks.max = {2 if scenario.flows == 1 else 1}",
         "replication.factor = 3",
         "epoch.seconds = 40",  # so that epochs change in the middle of it all
-        f"spark.master = {MASTER}",
+        f"spark.master = local-cluster[{scenario.executors},{scenario.slots},1024]",
         "spark.executor.extraJavaOptions = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        # Both executors are there before slots are counted.
-        "spark.cores.max = 4",
+        # All executors are there before slots are counted.
+        f"spark.cores.max = {scenario.executors * scenario.slots}",
         "spark.scheduler.minRegisteredResourcesRatio = 1.0",
     ]
     if scenario.flows > 1:
