@@ -68,7 +68,7 @@ def create_topics(
     for future in client.create_topics(wanted).values():
         future.result(PATIENCE_SECONDS)
     eventually(
-        lambda: all(topic_partitions(cluster, name) == n for name, n in partitions.items()),
+        lambda: partitions.items() <= topics(cluster).items(),
         PATIENCE_SECONDS,
         f"{len(partitions)} topics are served",
     )
@@ -118,6 +118,8 @@ def produce_many(
         if error is not None:
             refused.append(error)
 
+    # librdkafka asks for topics one by one as they are used, and of hundreds it forgets some for 30 s.
+    producer.list_topics(timeout=PATIENCE_SECONDS)
     for topic, partition, record in records:
         send(producer, topic, partition, record, delivered)
     assert producer.flush(PATIENCE_SECONDS) == 0
@@ -202,6 +204,7 @@ def messages(cluster: Cluster, places: Iterable[Place]) -> Iterator[list[Message
         }
     )
     with closing(consumer):
+        consumer.list_topics(timeout=PATIENCE_SECONDS)  # as in produce_many
         consumer.assign([TopicPartition(topic, index, 0) for topic, index in unfinished])
         deadline = time.monotonic() + PATIENCE_SECONDS
         while unfinished:
