@@ -15,11 +15,10 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
-test: setup lint ## lint, then the unit, Spark, integration and short chaos suites (memory: make thorough)
+test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest --durations=25 tests/unit tests/contract tests/spark tests/integration tests/chaos \
-		--ignore=tests/integration/test_task_memory.py
+	@$(BIN)/python -m pytest --durations=25 tests/unit tests/contract tests/spark tests/integration tests/chaos
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .

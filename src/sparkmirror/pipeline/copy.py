@@ -25,6 +25,7 @@ from sparkmirror.pipeline.safeguards import Safeguards
 from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.allocator import return_freed_memory
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_named
@@ -215,6 +216,8 @@ class CopyTask:
             self._fetcher.pump()
             self._safeguards.tick()
         self._delivery.tick(now)
+        if self._budget.take_peak() > self._budget.limit // 2:
+            return_freed_memory()
         self._report()
 
     def _advance(self, now: float) -> None:

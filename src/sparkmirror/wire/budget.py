@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much payload a task holds.
+"""How much memory the record batches in a task take.
 
 A slice of a receive buffer pins all of it, so whole buffers are counted, from the moment they
-are asked for until the last record batch in them is acknowledged.
+are asked for until the last record batch in them is acknowledged. What Python needs to know of a
+record batch is counted too: of tiny ones it is most.
 """
 
 from __future__ import annotations
+
+OBJECTS_BYTES = 1_000  # of Python's for one record batch, about
 
 
 class Budget:
     """The bound, and what is held or asked for under it."""
 
-    __slots__ = ("held", "limit", "peak")
+    __slots__ = ("_peak", "held", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
-        self.peak = 0
+        self._peak = 0
 
     @property
     def available(self) -> int:
@@ -26,7 +29,12 @@ class Budget:
     def take(self, size: int) -> None:
         """Count bytes as held."""
         self.held += size
-        self.peak = max(self.peak, self.held)
+        self._peak = max(self._peak, self.held)
+
+    def take_peak(self) -> int:
+        """The most that was held since this was last asked."""
+        peak, self._peak = self._peak, self.held
+        return peak
 
     def give_back(self, size: int) -> None:
         """Count bytes as free again."""
@@ -34,29 +42,37 @@ class Budget:
 
 
 class Buffer:
-    """One receive buffer, shared by the record batches cut out of it."""
+    """One receive buffer, shared by the record batches cut out of it.
 
-    __slots__ = ("_budget", "_size", "_users", "_was_used")
+    Whoever makes it is its first user, until it is settled.
+    """
+
+    __slots__ = ("_budget", "_size", "_used", "_users")
 
     def __init__(self, budget: Budget, size: int) -> None:
         self._budget = budget
+        self._users = 1
+        self._used = size
         self._size = size
-        self._users = 0
-        self._was_used = False
-        budget.take(size)
+        budget.take(size + OBJECTS_BYTES)
 
-    def retain(self) -> None:
-        """One more record batch lies in here."""
+    @property
+    def is_sparse(self) -> bool:
+        """Whether copying what is still wanted frees more than it takes."""
+        return self._used <= self._size // 2
+
+    def retain(self, size: int) -> None:
+        """One more user, of so many bytes."""
         self._users += 1
-        self._was_used = True
+        self._used += size
+        self._budget.take(OBJECTS_BYTES)
 
-    def release(self) -> None:
-        """One record batch is done with; the last one frees the buffer."""
+    def release(self, size: int) -> None:
+        """One user is done with its bytes; the last one frees the buffer."""
         self._users -= 1
-        if self._users == 0:
-            self._budget.give_back(self._size)
+        self._used -= size
+        self._budget.give_back(OBJECTS_BYTES if self._users else self._size + OBJECTS_BYTES)
 
     def settle(self) -> None:
-        """Free a buffer in which nothing was worth keeping."""
-        if not self._was_used:
-            self._budget.give_back(self._size)
+        """Its maker is done with all of it."""
+        self.release(self._size)

@@ -196,7 +196,7 @@ class Fetcher:
     def _pump(self, session: FetchSession) -> None:
         if self._closing or session.in_flight or not session.members:
             return
-        share = max(_SMALLEST_FETCH, self._budget.limit // (2 * max(1, len(self._sessions))))
+        share = max(_SMALLEST_FETCH, self._budget.limit // (4 * max(1, len(self._sessions))))
         wanted = min(self._limits.max_bytes, share, max(self._budget.available, _SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
             return

@@ -64,25 +64,30 @@ class Outgoing:
     def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:
         """Pin the buffer that holds the bytes: the response's, or one of its own size."""
         if self.has_own_bytes or buffer is None:
-            buffer = Buffer(budget, self.size)
+            self.buffer = Buffer(budget, self.size)
+            return
         self.buffer = buffer
-        buffer.retain()
+        buffer.retain(self.size)
+
+    def step_aside(self, budget: Budget) -> None:
+        """Move out of a buffer that nearly nobody else needs: one that is stuck must not pin it."""
+        if self.buffer is not None and self.buffer.is_sparse:
+            self.detach(budget)
 
     def detach(self, budget: Budget) -> None:
-        """Move into bytes of its own, so that a stuck partition does not pin its neighbours'."""
+        """Move into bytes of its own."""
         if self.has_own_bytes:
             return
         self.view = memoryview(bytearray(self.view))
         self.has_own_bytes = True
         own = Buffer(budget, self.size)
-        own.retain()
         self.let_go()
         self.buffer = own
 
     def let_go(self) -> None:
         """Release the buffer."""
         if self.buffer is not None:
-            self.buffer.release()
+            self.buffer.release(self.size)
             self.buffer = None
 
 

@@ -243,6 +243,8 @@ class Producer:
             return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
             part.line = self._homeless
+            for out in part.pending:
+                out.step_aside(self._budget)
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
             self._cluster.refresh(after=part.backoff.next_pause())
         elif self.gate is not None and not self.gate.admits(part):
@@ -446,7 +448,7 @@ class Producer:
             return
         for out in part.pending:
             out.is_acked = False  # the broker recognises those it has
-            out.detach(self._budget)
+            out.step_aside(self._budget)
         if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER:
             if part.out_of_order_twice:
                 part.out_of_order_twice = False

@@ -140,12 +140,11 @@ def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
     bench.request().fetched(data(A, 0), data(B, 0))
     bench.request().fetched(data(A, 2))
     pinned = Buffer(bench.budget, LIMIT)
-    pinned.retain()
     request = bench.request()
     request.fetched(data(B, 2))
     assert not bench.broker().waiting
 
-    pinned.release()
+    pinned.settle()
     bench.acknowledge(A)
     bench.acknowledge(B)
 

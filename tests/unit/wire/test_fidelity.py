@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError
-from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.budget import OBJECTS_BYTES, Budget, Buffer
 from sparkmirror.wire.outgoing import Outgoing, admit, join, split_outgoing
 from sparkmirror.wire.record_batch import RecordBatch, stamp
 from sparkmirror.wire.records import decode, frames
@@ -247,7 +247,7 @@ def test_pieces_are_the_whole(log: list[Written], data: st.DataObject) -> None:
         ]
         assert {piece.is_fresh for piece in pieces} == {out.is_fresh}
         assert {piece.sequence for piece in pieces} == {-1}
-        assert budget.held == sum(piece.size for piece in pieces)
+        assert budget.held == sum(piece.size + OBJECTS_BYTES for piece in pieces)
         for piece in pieces:
             piece.let_go()
     assert budget.held == 0
@@ -354,7 +354,7 @@ def test_ten_thousand_records_in_a_batch_are_cut_like_few(codec: int) -> None:
 
     assert [piece.count for piece in quarters] == [2_500] * 4
     check_line(quarters, records)
-    assert budget.held == sum(piece.size for piece in quarters)
+    assert budget.held == sum(piece.size + OBJECTS_BYTES for piece in quarters)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError
-from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.budget import OBJECTS_BYTES, Budget, Buffer
 from sparkmirror.wire.merge import TINY_BYTES, TINY_RECORDS
 from sparkmirror.wire.outgoing import (
     AbortedTransaction,
@@ -218,7 +218,7 @@ def test_a_reframed_batch_is_counted_by_its_own_size() -> None:
     out.lie_in(buffer, budget)
     buffer.settle()
 
-    assert budget.held == out.size
+    assert budget.held == out.size + OBJECTS_BYTES
     out.let_go()
     assert budget.held == 0
 
@@ -443,12 +443,12 @@ def test_what_waits_is_joined_and_its_buffers_are_free() -> None:
     """Ten responses with a record each, all pinned, become one batch of its own size."""
     budget = Budget(1 << 30)
     pending = queue([encode(numbered(offset, 1)) for offset in range(10)], budget)
-    assert budget.held == 100_000
+    assert budget.held == 100_000 + 10 * OBJECTS_BYTES
 
     join(pending, 512 << 10, budget)
 
     (out,) = pending
-    assert budget.held == out.size
+    assert budget.held == out.size + OBJECTS_BYTES
     assert (out.count, out.runs, out.next_position) == (10, (Run(0, 10),), 10)
 
 
@@ -506,7 +506,7 @@ def test_halves_carry_on_where_the_whole_stood() -> None:
     assert (first.runs, first.next_position) == ((Run(0, 3),), 3)
     assert (second.runs, second.next_position) == ((Run(10, 4),), 20)
     assert first.source_size + second.source_size == len(raw)
-    assert budget.held == first.size + second.size
+    assert budget.held == first.size + second.size + 2 * OBJECTS_BYTES
 
 
 # --- what is held
@@ -529,18 +529,19 @@ def test_a_buffer_is_held_until_its_last_record_batch_lets_go(
     for out in outs:
         out.lie_in(buffer, budget)
     buffer.settle()
-    assert budget.held == 1_000
+    assert budget.held == 1_000 + 3 * OBJECTS_BYTES
 
     for index in detached:
         outs[index].detach(budget)
     pinned = 0 if len(detached) == 3 else 1_000
-    assert budget.held == pinned + 100 * len(detached)
+    assert budget.held == pinned + 100 * len(detached) + 3 * OBJECTS_BYTES
     for index in order:
         outs[index].let_go()
 
     assert budget.held == 0
     assert budget.available == 10_000
-    assert budget.peak >= 1_000
+    assert budget.take_peak() >= 1_000
+    assert budget.take_peak() == 0
 
 
 def test_a_buffer_in_which_nothing_was_kept_is_free_at_once() -> None:
@@ -566,12 +567,35 @@ def test_a_buffer_that_was_released_before_it_is_settled_is_freed_once() -> None
     assert budget.held == 0
 
 
+@pytest.mark.parametrize(("gone", "held"), [(0, 400), (1, 400), (2, 200), (3, 100)])
+def test_one_that_is_stuck_leaves_a_buffer_of_which_little_is_wanted(gone: int, held: int) -> None:
+    """Copies of a buffer that all of them need would only take memory."""
+    budget = Budget(10_000)
+    buffer = Buffer(budget, 400)
+    outs = [outgoing(100) for _ in range(4)]
+    for out in outs:
+        out.lie_in(buffer, budget)
+    buffer.settle()
+    for out in outs[:gone]:
+        out.let_go()
+
+    for out in outs[gone:]:
+        out.step_aside(budget)
+
+    assert budget.held == held + (4 - gone) * OBJECTS_BYTES
+    for out in outs[gone:]:
+        out.let_go()
+    assert budget.held == 0
+
+
 def test_detached_bytes_are_a_copy_that_stays_right() -> None:
     """The receive buffer may be gone; the record batch is not."""
     budget = Budget(10_000)
     raw = bytearray(b"payload")
     out = Outgoing(memoryview(raw), 1, 1, 0, (), has_own_bytes=False)
-    out.lie_in(Buffer(budget, 7), budget)
+    buffer = Buffer(budget, 7)
+    out.lie_in(buffer, budget)
+    buffer.settle()
     out.detach(budget)
     raw[:] = b"xxxxxxx"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.budget import Buffer
+from sparkmirror.wire.budget import OBJECTS_BYTES, Buffer
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.producer import TargetPartition
 from sparkmirror.wire.reframe import Run
@@ -253,12 +253,13 @@ def test_a_stuck_partition_does_not_pin_its_neighbours_buffer() -> None:
         out.lie_in(buffer, bench.budget)
         bench.offered[tp].append(0)
         bench.producer.offer(bench.parts[tp], out)
+    buffer.settle()
     bench.producer.pump()
     size = len(bench.broker().waiting[0].batches[TP])
 
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1), OTHER: (0, 0)})
 
-    assert bench.budget.held == size
+    assert bench.budget.held == size + OBJECTS_BYTES
     bench.settle()
     assert bench.budget.held == 0
 
