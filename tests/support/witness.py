@@ -118,7 +118,7 @@ def produce_many(
         if error is not None:
             refused.append(error)
 
-    # librdkafka asks for topics one by one as they are used, and of hundreds it forgets some for 30 s.
+    # librdkafka asks for topics one by one as they are used; of hundreds it forgets some for 30 s.
     producer.list_topics(timeout=PATIENCE_SECONDS)
     for topic, partition, record in records:
         send(producer, topic, partition, record, delivered)

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import ctypes
 
-try:
-    _trim = ctypes.CDLL(None).malloc_trim
-except (OSError, AttributeError):  # another C library than glibc
-    _trim = None
-
 
 def return_freed_memory() -> None:
     """Costs some milliseconds: for once a second, not for every buffer."""
-    if _trim is not None:
-        _trim(0)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
