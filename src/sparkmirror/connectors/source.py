@@ -147,7 +147,7 @@ class MirrorSourceConnector:
         self._status.begin_epoch(
             self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
         )
-        self._status.enter(FlowState.RUNNING, _DELIVERY[self._settings.transactions.support])
+        self._status.run_with(len(splits), _DELIVERY[self._settings.transactions.support])
         result = self._epochs.run(splits, settings)
         self._points.take(result)
         return result

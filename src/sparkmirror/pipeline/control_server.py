@@ -62,6 +62,7 @@ class EpochLine:
         self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self.broken: set[int] = set()  # splits that this epoch cannot go on with
+        self.verdict = ""  # why the driver ended it
         self.heard: dict[int, float] = {}  # split -> when it last spoke
 
     def check_in(self, index: int, writer: asyncio.StreamWriter) -> Split:

@@ -9,6 +9,7 @@ watchdog cancel the job; the splits are then known as far as their tasks had rep
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 _CHECK_IN_SECONDS = 60.0  # a cold executor imports for seconds; a cluster may still be scaling
 _WATCH_SECONDS = 1.0
+# The last line of a Python traceback; Java's exceptions have a package before them.
+_PYTHON_ERROR = re.compile(
+    r"(?:sparkmirror\.[\w.]+|[A-Z]\w*(?:Error|Exception|Interrupt))(?:: .*)?"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -112,7 +117,7 @@ class Epochs:
                 spark, group, f"{group}: {partitions} topic partitions", len(splits), invitation
             )
         except _spark_errors() as error:
-            failure = _first_line(str(error))
+            failure = line.verdict or reason_in(str(error))
             self._control.cut_off(line)
             standings = {
                 start.source: Standing(
@@ -163,6 +168,7 @@ class Epochs:
                 reason = f"splits {silent} fell silent" if silent else f"{missing} never started"
                 if line.broken:
                     reason = f"the tasks of splits {sorted(line.broken)} died"
+                line.verdict = reason
                 _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
                 spark.sparkContext.cancelJobGroup(group)
                 return
@@ -189,10 +195,13 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     return (Py4JError, PySparkException)
 
 
-def _first_line(text: str) -> str:
+def reason_in(text: str) -> str:
     """The line of a Spark failure that says what went wrong in Python, if there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
-        if line.startswith(("sparkmirror.", "ConnectionRefused", "ModuleNotFound")):
+        if _PYTHON_ERROR.fullmatch(line):
             return line
+    for line in lines:
+        if line.startswith(": "):  # py4j: what was called, then Java's exception
+            return line.removeprefix(": ")
     return lines[0] if lines else "Spark gave no reason"

@@ -102,6 +102,8 @@ class FlowStatus:
         self._lock = threading.Lock()
         self._state = FlowState.STARTING
         self._reason = ""
+        self._awaited = 0  # tasks; once all have reported, the flow runs
+        self._running = ""  # what to say then
         self._epoch = 0
         self._parts: dict[TopicPartition, _Partition] = {}
         self._tasks: dict[int, _Task] = {}
@@ -113,7 +115,13 @@ class FlowStatus:
     def enter(self, state: FlowState, reason: str = "") -> None:
         """Change the state."""
         with self._lock:
-            self._state, self._reason = state, reason
+            self._state, self._reason, self._awaited = state, reason, 0
+
+    def run_with(self, tasks: int, reason: str = "") -> None:
+        """The flow runs as soon as so many tasks of this epoch have reported."""
+        with self._lock:
+            if self._state is not FlowState.RUNNING or self._reason != reason:
+                self._awaited, self._running = tasks, reason
 
     def note(self, topic: str, trouble: str) -> None:
         """Keep or clear (with an empty text) a trouble that belongs to no task."""
@@ -165,6 +173,8 @@ class FlowStatus:
                 progress.trouble,
                 progress.oldest_unacked_seconds,
             )
+            if 0 < self._awaited <= len(self._tasks):
+                self._state, self._reason, self._awaited = FlowState.RUNNING, self._running, 0
             totals = self._totals
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:

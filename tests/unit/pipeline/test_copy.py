@@ -14,7 +14,7 @@ from sparkmirror.config.settings import (
     ProduceSettings,
 )
 from sparkmirror.model import ProducerState, TopicPartition
-from sparkmirror.pipeline import copy
+from sparkmirror.pipeline import copy, relay
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
 from support.fake_brokers import FakeCluster, FakeLoop, Request, partition_data
@@ -51,7 +51,7 @@ class Bench:
         )
         self.source.alias, self.target.alias = "a", "b"
         clusters = {"a": self.source, "b": self.target}
-        monkeypatch.setattr(copy, "_cluster", lambda _loop, settings: clusters[settings.alias])
+        monkeypatch.setattr(relay, "_cluster", lambda _loop, settings: clusters[settings.alias])
         self.loop = FakeLoop()
         self.control = Silent()
         settings = TaskSettings(
@@ -77,8 +77,8 @@ class Bench:
         )
         split = Split(0, (start,))
         self.task = copy.CopyTask(split, settings, self.control, self.loop)  # type: ignore[arg-type]
-        (self.part,) = self.task._parts
-        self.task._begin()
+        (self.part,) = self.task._relay.parts
+        self.task._relay.begin()
         self.source.learn()
 
     def asked(self) -> Request:
@@ -156,7 +156,7 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
     bench.read(encode(numbered(10, 3)))
     bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (0, 900)})
-    bench.task._delivery.finish()
+    bench.task._relay.delivery.finish()
 
     batches = {}
     while bench.target.connection(1).waiting:

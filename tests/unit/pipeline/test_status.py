@@ -152,3 +152,50 @@ def test_latency_state_and_load_are_those_of_all_tasks() -> None:
     assert 900 <= snapshot.latency_p99_ms <= 1_100
     assert snapshot.held_bytes == 128
     assert snapshot.task_cpu_seconds == {0: 1.5, 1: 1.5}
+
+
+def test_a_flow_runs_once_every_task_has_reported() -> None:
+    """Not while a cluster is still looking for executors."""
+    flow = status()
+    flow.run_with(2, "in transactions")
+    flow.progressed(progress(row(1, 1)))
+    flow.progressed(progress(row(2, 2)))
+    assert flow.snapshot().state is FlowState.STARTING
+
+    flow.progressed(progress(split=1))
+
+    assert flow.snapshot().state is FlowState.RUNNING
+    assert flow.snapshot().reason == "in transactions"
+
+
+def test_a_flow_that_runs_stays_so_from_epoch_to_epoch() -> None:
+    """The hand-over is no change of state."""
+    flow = status()
+    flow.run_with(1)
+    flow.progressed(progress(row(1, 1)))
+    flow.begin_epoch(2, [(ORDERS, 1, None)])
+    flow.run_with(2)
+
+    assert flow.snapshot().state is FlowState.RUNNING
+
+
+def test_a_flow_that_was_stopped_is_not_woken_by_a_late_report() -> None:
+    """Nor one that failed."""
+    flow = status()
+    flow.run_with(1)
+    flow.enter(FlowState.STOPPED)
+    flow.progressed(progress(row(1, 1)))
+
+    assert flow.snapshot().state is FlowState.STOPPED
+
+
+def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
+    """So that one sees what it recovers from."""
+    flow = status()
+    flow.enter(FlowState.RETRYING, "the epoch failed")
+    flow.run_with(1)
+    assert flow.snapshot().reason == "the epoch failed"
+
+    flow.progressed(progress(row(1, 1)))
+
+    assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import FencedError
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline import copy
+from sparkmirror.pipeline import copy, relay
 from sparkmirror.pipeline.contract import (
     END,
     PartitionStart,
@@ -84,12 +84,12 @@ class Bench:
         split = Split(0, starts, TransactionStart("a-mm2-MirrorSourceConnector-0", 9, 4))
         clusters = {"a": self.source, "b": self.target.cluster}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(copy, "_cluster", lambda _loop, one: clusters[one.alias])
+            patch.setattr(relay, "_cluster", lambda _loop, one: clusters[one.alias])
             self.task = copy.CopyTask(split, task_settings, self.control, self.loop)  # type: ignore[arg-type]
-        self.parts = self.task._parts
-        self.delivery = self.task._delivery
+        self.parts = self.task._relay.parts
+        self.delivery = self.task._relay.delivery
         self.ends = [0, 0]
-        self.task._begin()
+        self.task._relay.begin()
         self.source.learn()
 
     def grow(self, index: int = 0, batches: int = 1) -> None:
@@ -401,4 +401,4 @@ def test_whatever_goes_wrong_committed_records_and_positions_agree(
     bench.settle()
     bench.check()
     bench.source.connection(1).lose()  # what is set aside for the fetch on its way
-    assert bench.task._budget.held == 0
+    assert bench.task._relay.budget.held == 0

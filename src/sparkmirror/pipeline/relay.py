@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between the fetcher and the producer: hands record batches on and accounts for the answers.
+
+Also where the helpers of a task meet: the take-over of what a predecessor left, the safeguards
+for what cannot be copied, and the delivery that stores positions. Owned by the task's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import CorruptRecordBatchError
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.comparison import Comparison
+from sparkmirror.pipeline.contract import Split, TaskSettings
+from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.delivery import Delivery, PeriodicDelivery
+from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.safeguards import Safeguards
+from sparkmirror.pipeline.take_over import TakeOver
+from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.allocator import return_freed_memory
+from sparkmirror.wire.budget import Budget, Buffer
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.codecs import codec_named
+from sparkmirror.wire.connection import Address, Dialer
+from sparkmirror.wire.fetch_protocol import FetchLimits
+from sparkmirror.wire.fetch_session import SourcePartition
+from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.log_bounds import ask_log_bounds
+from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
+from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
+from sparkmirror.wire.record_batch import SEQUENCE_MASK
+
+
+class Relay:
+    """One split's record batches on their way."""
+
+    def __init__(self, split: Split, settings: TaskSettings, loop: Loop) -> None:
+        self._split = split
+        self._settings = settings
+        self._loop = loop
+        self.budget = Budget(settings.buffer_bytes)
+        self.source = _cluster(loop, settings.consumer)
+        self.target = _cluster(loop, settings.producer)
+        fetch, produce = settings.fetch, settings.produce
+        self._codec = codec_named(produce.compression)
+        self.fetcher = Fetcher(
+            loop,
+            self.source,
+            FetchLimits(
+                read_committed=fetch.isolation_level == "read_committed",
+                max_bytes=fetch.fetch_max_bytes,
+                max_partition_bytes=fetch.max_partition_fetch_bytes,
+                max_wait_ms=fetch.fetch_max_wait_ms,
+                min_bytes=fetch.fetch_min_bytes,
+            ),
+            self.budget,
+            self,
+        )
+        self.producer = Producer(
+            loop,
+            self.target,
+            ProduceLimits(
+                acks=produce.acks,
+                timeout_ms=produce.request_timeout_ms,
+                max_request_bytes=produce.max_request_bytes,
+                max_in_flight=produce.max_in_flight,
+            ),
+            self.budget,
+            self,
+            settings.producer.client_id,
+        )
+        self._positions = PositionWriter(
+            self.producer,
+            topic=settings.offsets_topic,
+            partitions=settings.offsets_partitions,
+            connector=settings.connector,
+            source_alias=settings.source_alias,
+        )
+        self.parts = [CopyPartition(start) for start in split.partitions]
+        self._by_source: dict[TopicPartition, CopyPartition] = {
+            part.source.tp: part for part in self.parts
+        }
+        self._by_target: dict[TopicPartition, CopyPartition] = {
+            part.target.tp: part for part in self.parts
+        }
+        self.safeguards = Safeguards(
+            self,
+            loop,
+            (self.source, self.target),
+            self.fetcher,
+            self.producer,
+            self.budget,
+            settings,
+            self.parts,
+        )
+        self.take_over = TakeOver(loop, self.target, settings.buffer_bytes, self, self.safeguards)
+        self.delivery = self._new_delivery()
+        self.is_copying = True  # until the task begins to end
+        self._notices: list[str] = []
+        self._state_trouble = ""
+
+    def _new_delivery(self) -> Delivery:
+        settings, start = self._settings, self._split.transaction
+        if start is None:
+            return PeriodicDelivery(self._positions, self.parts, settings.flush_seconds)
+        return TransactionalDelivery(
+            self._loop,
+            self.target,
+            self.producer,
+            self._positions,
+            self.parts,
+            self,
+            start,
+            TransactionLimits(
+                settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms
+            ),
+        )
+
+    def start(self) -> None:
+        """Find the leaders and begin."""
+        self.producer.start({part.target.tp.topic for part in self.parts} | {self._positions.topic})
+        self.source.want({part.source.tp.topic for part in self.parts})
+        self.begin()
+
+    def begin(self) -> None:
+        """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
+        handed_over = [part for part in self.parts if part.is_taken_over]
+        for part in handed_over:
+            part.introduce(is_known=False)  # it may have been idle until the broker forgot us
+            self.delivery.begin(part)
+        if handed_over:
+            self.fetcher.start(part.source for part in handed_over)
+        others = [part for part in self.parts if not part.is_taken_over]
+        if others:
+            self.take_over.begin(others)
+
+    def tick(self, now: float) -> None:
+        """What is looked at once a second."""
+        self.source.check_deadlines()
+        self.target.check_deadlines()
+        if self.is_copying:
+            self.take_over.check(now)
+            self.take_over.read_on()
+            self.fetcher.pump()
+            self.safeguards.tick()
+        self.delivery.tick(now)
+        if self.budget.take_peak() > self.budget.limit // 2:
+            return_freed_memory()
+
+    def stop_reading(self) -> None:
+        """Copy what has been read and no more."""
+        self.is_copying = False
+        self.fetcher.close()
+        self.take_over.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.delivery.close()
+        self.source.close()
+        self.target.close()
+
+    # --- from the fetcher
+
+    def received(
+        self,
+        part: SourcePartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: Buffer,
+    ) -> int:
+        """Queue record batches for the target, or compare them with what is there."""
+        mine = self._by_source[part.tp]
+        is_waiting = mine.comparison is None and not mine.is_taken_over
+        if is_waiting or self.safeguards.is_busy_with(mine):
+            self.fetcher.pause(part)  # nobody knows yet from where on it is wanted
+            return part.position
+        most = mine.target.most_joined
+        try:
+            batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
+        except CorruptRecordBatchError as error:
+            if self.safeguards.source_log.is_skipped(part, records, str(error)):
+                return part.position
+            raise
+        for out in batches.outgoing:
+            out.lie_in(buffer, self.budget)
+        mine.notable = True
+        if mine.comparison is not None:
+            return self._compare(mine, mine.comparison, batches)
+        for out in self.safeguards.pass_by(mine, batches.outgoing):
+            part.queued_bytes += out.source_size
+            out.is_fresh = part.is_at_end
+            self.producer.offer(mine.target, out)
+        if batches.leader_epoch >= 0:  # a response without a whole batch says nothing of it
+            part.last_epoch = batches.leader_epoch
+        if mine.target.is_idle:
+            mine.move_to(batches.position)  # nothing but markers and aborted records
+        return batches.position
+
+    def _compare(self, mine: CopyPartition, comparison: Comparison, batches: Admitted) -> int:
+        """What a partition that is being taken over has on the source."""
+        part = mine.source
+        part.position = batches.position
+        for out in batches.outgoing:
+            part.queued_bytes += out.source_size
+            out.detach(self.budget)
+            comparison.see_source(out)
+        self.take_over.step(mine)
+        return part.position  # the end of a comparison turns to another one
+
+    def fetched(self) -> None:
+        """Send what one fetch brought."""
+        self.producer.pump()
+        self.take_over.read_on()
+
+    def read_on(self) -> None:
+        """A comparison has made room: read more of the source."""
+        self.fetcher.pump()
+
+    def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
+        """Remember why a partition cannot be read."""
+        mine = self._by_source[part.tp]
+        self.safeguards.fetch_trouble(mine, code)
+        self._trouble(mine, code, self.source.alias, text)
+
+    def fetch_recovered(self, part: SourcePartition) -> None:
+        """Forget it again."""
+        self._trouble(self._by_source[part.tp], error_codes.NONE, self.source.alias, "")
+
+    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+        """The source lost what had been read and went on from there."""
+        self.safeguards.source_log.diverged(part, end_offset)
+
+    def out_of_range(self, part: SourcePartition) -> None:
+        """The source's log does not hold the position."""
+        self.safeguards.source_log.out_of_range(part)
+
+    # --- from the producer
+
+    def acked(self, part: TargetPartition, out: Outgoing) -> None:
+        """Account for one record batch."""
+        mine = self._by_target.get(part.tp)
+        if mine is None:
+            self.safeguards.acked(part.tp, out)  # if it is not a position record
+            return
+        source = mine.source
+        source.queued_bytes -= out.source_size
+        self.fetcher.drained(source)
+        mine.records += out.count
+        mine.bytes += out.size
+        if out.sequence >= 0:
+            mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
+        if out.base_offset >= 0:
+            # With transactions a partition may begin without knowing the target's end.
+            is_known = mine.downstream >= 0 or self._split.transaction is None
+            if mine.is_unproven or (is_known and out.base_offset != mine.downstream + 1):
+                self.take_over.look(mine, out)
+            mine.downstream = out.base_offset + out.count - 1
+            mine.runs.add(out)
+        # Skipped markers behind the last record batch count as copied once it is acknowledged.
+        mine.move_to(source.position if part.is_idle else out.next_position)
+        self.delivery.acked(mine, out)
+
+    def answered(self) -> None:
+        """Room has been made: read on."""
+        self.safeguards.look()
+        self.delivery.answered()
+        self.fetcher.pump()
+
+    def produce_trouble(self, part: TargetPartition, code: int, text: str) -> None:
+        """Remember why a partition cannot be written."""
+        mine = self._by_target.get(part.tp)
+        if mine is not None:
+            if not self.safeguards.is_busy_with(mine):
+                self.safeguards.produce_trouble(mine, code, text)
+                self._trouble(mine, code, self.target.alias, text)
+        elif not self.safeguards.is_awaited(part.tp, code):
+            self._state_trouble = (
+                f"{self.target.alias}: {part.tp} cannot be written: "
+                f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
+            )
+
+    def rewound(self, part: TargetPartition, pause: float) -> bool:
+        """Read a refused partition again, from the last acknowledged position."""
+        mine = self._by_target.get(part.tp)
+        if mine is None:
+            return False
+        self.start_over(mine, pause)
+        return True
+
+    def start_over(self, part: CopyPartition, pause: float) -> None:
+        """Read on from a partition's position; the producer has dropped what was queued."""
+        part.source.queued_bytes = 0
+        if self.safeguards.is_busy_with(part):
+            self.fetcher.pause(part.source, part.position)  # `read_again` follows
+        else:
+            self.fetcher.rewind(part.source, part.position, pause)
+
+    def refused(
+        self,
+        part: TargetPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[Outgoing] | None:
+        """What to send instead of a record batch that will never be taken."""
+        return self.safeguards.refused(part, out, code, text, record_errors)
+
+    def read_again(self, part: CopyPartition) -> None:
+        """What was refused has been recorded: go on without it."""
+        part.target.backoff.reset()
+        self._trouble(part, error_codes.NONE, self.target.alias, "")
+        self._read_from(part, part.position)
+        self.fetcher.pump()
+
+    def sequence_lost(self, part: TargetPartition, pause: float) -> None:
+        """Somebody else wrote as this flow's producer: see what is there."""
+        if self.delivery.sequence_lost(part):
+            return
+        mine = self._by_target[part.tp]
+        mine.source.queued_bytes = 0
+        mine.is_taken_over = False
+        self.fetcher.pause(mine.source, mine.position)
+        self._notices.append(
+            f"resume: {self.target.alias}: {part.tp}: the broker expects another sequence; both "
+            "sides are compared"
+        )
+        self.take_over.again(mine, pause)
+
+    # --- from the take-over
+
+    def read_source(self, parts: Iterable[CopyPartition]) -> None:
+        """Read from the last pair on, to compare."""
+        for part in parts:
+            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
+            self._read_from(part, part.pair.position)
+        self.fetcher.pump()
+
+    def compare_again(self, part: CopyPartition, pause: float) -> None:
+        """Compare both sides, from the partition's pair."""
+        self.take_over.again(part, pause)
+
+    def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
+        """Ask the source's leader, by the flow's isolation level."""
+        ask_log_bounds(
+            self.source,
+            part.source.tp,
+            read_committed=self._settings.fetch.isolation_level == "read_committed",
+            done=lambda _first, end: done(end),
+            failed=lambda _code: done(None),  # asked again at the next tick
+        )
+
+    def compared(self, part: CopyPartition, done: list[Outgoing]) -> None:
+        """These are on the target already, or are read again."""
+        for out in done:
+            part.source.queued_bytes -= out.source_size
+            out.let_go()
+        self.fetcher.drained(part.source)
+        part.notable = True
+
+    def taken_over(self, parts: Iterable[CopyPartition]) -> None:
+        """Copy on from exact pairs."""
+        for part in parts:
+            self.safeguards.taken_over(part)
+            part.source.stop_at = part.start.stop_at
+            part.is_taken_over = True
+            part.is_unproven = True
+            self.delivery.begin(part)
+            part.target.backoff.reset()
+            self.take_over_trouble(part, error_codes.NONE, "")
+            self._read_from(part, part.position)
+        self.fetcher.pump()
+
+    def _read_from(self, part: CopyPartition, position: int) -> None:
+        part.source.queued_bytes = 0
+        self.fetcher.read_from(part.source, position)
+
+    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
+        """Remember why a partition does not begin."""
+        self._trouble(part, code, self.target.alias, text)
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        self._notices.append(text)
+
+    def produce_recovered(self, part: TargetPartition) -> None:
+        """Forget it again."""
+        mine = self._by_target.get(part.tp)
+        if mine is not None:
+            self._trouble(mine, error_codes.NONE, self.target.alias, "")
+        else:
+            self._state_trouble = ""
+
+    # --- accounts
+
+    def _trouble(self, part: CopyPartition, code: int, cluster: str, text: str) -> None:
+        tp = part.source.tp if cluster == self.source.alias else part.target.tp
+        part.set_trouble(code, cluster, tp, text)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong, apart from single partitions."""
+        found = [str(c.trouble) for c in (self.source, self.target) if c.trouble is not None]
+        return found + [text for text in (self._state_trouble, self.delivery.trouble) if text]
+
+    def take_notices(self) -> tuple[str, ...]:
+        """What happened once since this was last asked."""
+        notices = tuple(self._notices)
+        self._notices.clear()
+        return notices
+
+
+def _cluster(loop: Loop, settings: ConnectionSettings) -> Cluster:
+    dialer = Dialer(
+        cluster=settings.alias,
+        client_id=settings.client_id,
+        connect_timeout_seconds=settings.connect_timeout_seconds,
+        request_timeout_seconds=settings.request_timeout_seconds,
+        send_buffer_bytes=settings.send_buffer_bytes,
+        receive_buffer_bytes=settings.receive_buffer_bytes,
+    )
+    return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
+
+
+def _address(text: str) -> Address:
+    host, _colon, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))
