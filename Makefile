@@ -45,8 +45,8 @@ CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(optio
 chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
-thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute
-	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py
+thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records
+	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py
 
 docs: setup ## write the generated reference pages anew
 	@$(BIN)/python tools/reference.py

@@ -24,7 +24,7 @@ from support.witness import (
 
 TOPICS, PARTITIONS, RECORDS = 200, 5, 5
 ARRIVAL_SECONDS = 60.0
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 8.0
 MOST_IDLE_CPU = 0.05  # of a core
 NAMES = {f"many-{number:03}": PARTITIONS for number in range(TOPICS)}
 
