@@ -39,6 +39,7 @@ class TransactionalTarget:
         self.committed: dict[TopicPartition, list[Entry]] = {tp: [] for tp in partitions}
         self.commits = 0
         self.aborts = 0
+        self.refusals: dict[TopicPartition, int] = {}  # what a leader says to every record batch
         self._open: dict[TopicPartition, list[Entry]] = {}
         self._ends = dict.fromkeys(partitions, 0)
         self._last_end: tuple[int, bool] | None = None  # epoch before it, committed
@@ -48,6 +49,11 @@ class TransactionalTarget:
         """What waits for an answer, by name; the leader's first."""
         waiting = (*self._waiting(LEADER), *self._waiting(COORDINATOR))
         return [_kind(request) for request in waiting]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has partitions."""
+        return bool(self._open)
 
     def next_at(self, node: int) -> str:
         """What the oldest request at a broker asks; empty if there is none."""
@@ -177,8 +183,8 @@ class TransactionalTarget:
             return FENCED, -1
         if tp not in self._open:
             return NOT_IN_TRANSACTION, -1
-        if refuse:
-            return refuse, -1
+        if refuse or tp in self.refusals:
+            return refuse or self.refusals[tp], -1
         entries = self._open[tp]
         first, last = head.base_sequence, head.base_sequence + head.records_count - 1
         for entry in entries[-_REMEMBERED:]:

@@ -37,6 +37,7 @@ class _Written:
     sequence: int
     count: int
     keeps_timestamps: bool
+    is_emptied: bool  # by the cleaner, which leaves the last one of a producer to tell its sequence
 
 
 class Comparison:
@@ -101,8 +102,8 @@ class Comparison:
             if not batch.is_control:
                 self.other_writers.add(producer_id)
             return
-        if distance(self.next_sequence, sequence) >= _HALF or not batch.count:
-            return  # from before the pair, or emptied by the cleaner
+        if distance(self.next_sequence, sequence) >= _HALF:
+            return  # from before the pair
         self.end_downstream = batch.next_offset - 1
         if self._goal is None:
             self.end_sequence = (sequence + batch.last_offset_delta + 1) & SEQUENCE_MASK
@@ -113,6 +114,7 @@ class Comparison:
                 sequence,
                 batch.last_offset_delta + 1,
                 keeps_timestamps=not batch.attributes & LOG_APPEND_TIME,
+                is_emptied=not batch.count,
             )
         )
 
@@ -123,6 +125,7 @@ class Comparison:
     def step(self) -> list[Outgoing]:
         """Compare as far as both sides have been read; returns what is done with."""
         done: list[Outgoing] = []
+        self._pass_emptied()
         while self._written and self._wanted:
             written, wanted = self._written[0], self._wanted[0]
             if not self._written_at and not self._wanted_at and _same_payload(written, wanted):
@@ -131,7 +134,15 @@ class Comparison:
                 done.append(self._wanted.popleft())
             else:
                 done += self._step_by_record(written, wanted)
+            self._pass_emptied()
         return done
+
+    def _pass_emptied(self) -> None:
+        """Nothing to compare: its records are copied again if the source still has them."""
+        while self._written and self._written[0].is_emptied:
+            written = self._written.popleft()
+            self.downstream = written.base_offset + written.count - 1
+            self.next_sequence = (written.sequence + written.count) & SEQUENCE_MASK
 
     def leave(self) -> list[Outgoing]:
         """End here; returns what is left of the source's side."""

@@ -50,6 +50,7 @@ class CopyPartition:
         "comparison",
         "downstream",
         "is_dirty",
+        "is_held_back",
         "is_taken_over",
         "is_unproven",
         "moved_back",
@@ -86,6 +87,7 @@ class CopyPartition:
         self.comparison: Comparison | None = None
         self.moved_back: Pair | None = None  # where to compare from, if the target lost records
         self.is_taken_over = start.is_handed_over
+        self.is_held_back = False  # it cannot be written, so it is not read
         self.is_unproven = False  # our first record batch since a take-over is to be read back
         self.records = 0
         self.bytes = 0
@@ -163,7 +165,7 @@ class CopyPartition:
         self.settle()
         self.downstream = comparison.end_downstream
         self.next_sequence = comparison.end_sequence
-        self.introduce(is_known=True)
+        self.introduce(is_known=not comparison.has_no_goal)
         self.is_dirty = True
 
     def save(self) -> None:

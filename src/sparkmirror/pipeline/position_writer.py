@@ -54,6 +54,11 @@ class PositionWriter:
         """The last flush is on the target."""
         return all(line.is_idle for line in self._lines.values())
 
+    def discard(self) -> None:
+        """Forget what is not on the target; nothing is unanswered."""
+        for line in self._lines.values():
+            self._producer.discard(line)
+
     def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
         """Send positions; the caller has made sure that the writer is idle."""
         by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
@@ -65,6 +66,23 @@ class Refusals:
         record_errors: Mapping[int, str],
     ) -> list[Outgoing] | None:
         """What to send instead of a refused record batch; None: the partition waits."""
+        try:
+            return self._replace(part, out, code, text, record_errors)
+        except CorruptRecordBatchError as error:
+            tp, offsets = part.source.tp, [*_offsets(out.runs)]
+            cause = f"{_cause(code, text)}; and it cannot be taken apart: {error}"
+            hit = (offsets[0], offsets[-1])
+            self._desk.report(incident(Kind.REFUSED, tp, hit, out.count, cause, STOP))
+            return None
+
+    def _replace(
+        self,
+        part: CopyPartition,
+        out: Outgoing,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[Outgoing] | None:
         named = sorted(index for index in record_errors if 0 <= index < out.count)
         if out.count > 1 and (code in _TOO_LARGE or not named):
             self._shrink(part, out)
@@ -107,11 +125,12 @@ class Refusals:
             self._busy.discard(tp)
             self._read_again(part)
 
-        self._busy.add(tp)
         if kind is Kind.SKIPPED_RECORD:
+            self._busy.add(tp)
             self._desk.record(found, recorded)
             return
         records = decode(out.view)
+        self._busy.add(tp)
         letters = [
             RefusedRecord(
                 offsets[index],
@@ -164,8 +183,13 @@ class Refusals:
         for out in batches:
             if out.size < size or out.count == 1:
                 fitting.append(out)
+                continue
+            try:
+                halves = split_outgoing(out, self._budget)
+            except CorruptRecordBatchError:
+                fitting.append(out)  # it cannot be taken apart: the target decides about it
             else:
-                fitting += self._fit(tp, split_outgoing(out, self._budget))
+                fitting += self._fit(tp, halves)
         return fitting
 
 

@@ -249,6 +249,9 @@ class Relay:
             return
         source = mine.source
         source.queued_bytes -= out.source_size
+        if mine.is_held_back:
+            mine.is_held_back = False
+            self.fetcher.read_from(source, source.position)
         self.fetcher.drained(source)
         mine.records += out.count
         mine.bytes += out.size
@@ -278,11 +281,20 @@ class Relay:
             if not self.safeguards.is_busy_with(mine):
                 self.safeguards.produce_trouble(mine, code, text)
                 self._trouble(mine, code, self.target.alias, text)
+                self._hold_back(mine)
         elif not self.safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
                 f"{self.target.alias}: {part.tp} cannot be written: "
                 f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
             )
+
+    def _hold_back(self, mine: CopyPartition) -> None:
+        """Read no more of a partition that cannot be written: its neighbours need the memory."""
+        shed = self.producer.shed(mine.target)
+        mine.source.queued_bytes -= sum(out.source_size for out in shed)
+        position = mine.target.pending[-1].next_position if shed else None
+        self.fetcher.pause(mine.source, position)
+        mine.is_held_back = True
 
     def rewound(self, part: TargetPartition, pause: float) -> bool:
         """Read a refused partition again, from the last acknowledged position."""
@@ -294,6 +306,7 @@ class Relay:
 
     def start_over(self, part: CopyPartition, pause: float) -> None:
         """Read on from a partition's position; the producer has dropped what was queued."""
+        part.is_held_back = False
         part.source.queued_bytes = 0
         if self.safeguards.is_busy_with(part):
             self.fetcher.pause(part.source, part.position)  # `read_again` follows
@@ -377,6 +390,7 @@ class Relay:
         self.fetcher.pump()
 
     def _read_from(self, part: CopyPartition, position: int) -> None:
+        part.is_held_back = False
         part.source.queued_bytes = 0
         self.fetcher.read_from(part.source, position)
 

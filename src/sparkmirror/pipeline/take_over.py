@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.comparison import Comparison, is_behind
 from sparkmirror.pipeline.contract import OtherWriter
@@ -460,12 +461,16 @@ class TakeOver:
         if look is not None:
             self._see(look, records)
         comparing = self._comparing.get(part.tp)
-        for batch in split(records):
-            if batch.next_offset <= position:
-                continue
-            if comparing is not None and comparing.comparison is not None:
-                comparing.comparison.see_target(batch)
-            position = batch.next_offset
+        try:
+            for batch in split(records):
+                if batch.next_offset <= position:
+                    continue
+                if comparing is not None and comparing.comparison is not None:
+                    comparing.comparison.see_target(batch)
+                position = batch.next_offset
+        except CorruptRecordBatchError:
+            if position == part.position:
+                raise  # else those before it count, and the next fetch begins with it
         if comparing is not None and comparing.comparison is not None:
             part.queued_bytes = comparing.comparison.held_bytes
         return position

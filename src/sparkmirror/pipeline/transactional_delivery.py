@@ -170,6 +170,9 @@ class TransactionalDelivery:
                 f"the target has not answered for {now - self._held_since:.0f} s, so that nobody "
                 "knows what it has"
             )
+        is_open = self._transactions.state is TransactionState.OPEN
+        if self._state is _State.WRITING and is_open and now > self._deadline:
+            self._settle()  # nothing was acknowledged, and the coordinator has less patience
         is_quiet = self._state is _State.WRITING and self._commit_timer is None
         is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
         if is_due and any(part.is_dirty for part in self._parts):
@@ -234,6 +237,8 @@ class TransactionalDelivery:
             for tp in self._wanted
             if tp in self._sources
         }
+        if self._transactions.state is TransactionState.EMPTY:
+            self._set_deadline()
         self._transactions.add(places | self._wanted.keys())
 
     # --- from the coordinator
@@ -267,7 +272,7 @@ class TransactionalDelivery:
         if is_committed:
             self._count(touched)
         else:
-            self._throw_away(touched)
+            self._throw_away()
         self._fresh.clear()
         if self._is_finishing:
             self._state = _State.FINISHED
@@ -292,11 +297,10 @@ class TransactionalDelivery:
         for timestamp in self._fresh:
             self.latency[latency.bucket(now_ms - timestamp)] += 1
 
-    def _throw_away(self, touched: Mapping[TopicPartition, TargetPartition]) -> None:
+    def _throw_away(self) -> None:
         self._stored = []
         pause = self._backoff.next_pause()
-        for line in touched.values():
-            self._producer.discard(line)
+        self._positions.discard()  # also what was never sent: the next transaction has its own
         for part in self._parts:
             self._producer.discard(part.target)
             if part.is_taken_over:
@@ -316,14 +320,17 @@ class TransactionalDelivery:
     def _hold(self, state: _State) -> None:
         self._state = state
         self._held_since = time.monotonic()
-        timeout = self._limits.timeout_ms / 1000
-        self._deadline = self._held_since + timeout / _PATIENCE_SHARE
+        self._set_deadline()
         self._producer.hold()
+
+    def _set_deadline(self) -> None:
+        timeout = self._limits.timeout_ms / 1000
+        self._deadline = time.monotonic() + timeout / _PATIENCE_SHARE
 
     def _advance(self) -> None:
         if self._lost:
             return
-        if self._state is _State.SETTLING and not any(map(_is_doubtful, self._touched.values())):
+        if self._state is _State.SETTLING and all(map(self._is_certain, self._touched.values())):
             self._store()
         if self._state is _State.STORING and self._positions.is_idle:
             self._state = _State.COMMITTING
@@ -333,6 +340,10 @@ class TransactionalDelivery:
                 self.transaction_ended(is_committed=False, is_renewed=False)
             else:
                 self._transactions.abort()
+
+    def _is_certain(self, part: TargetPartition) -> bool:
+        """Whether the target has, or surely has not, what was sent."""
+        return not part.window and self._producer.take_back(part)
 
     def _store(self) -> None:
         self._stored = [part for part in self._parts if part.is_dirty and part.is_taken_over]
@@ -361,8 +372,3 @@ class TransactionalDelivery:
         )
         self._hold(_State.ABORTING)
         self._advance()
-
-
-def _is_doubtful(part: TargetPartition) -> bool:
-    """Whether something was sent that may or may not be on the target."""
-    return bool(part.window) or (bool(part.pending) and part.pending[0].sequence >= 0)

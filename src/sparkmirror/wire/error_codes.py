@@ -71,6 +71,8 @@ _REMEDIES = {
     UNKNOWN_LEADER: Remedy.REFRESH,
 }
 
+# A leader finds these out before it appends anything.
+NOT_APPENDED = frozenset({2, 10, 18, 19, 29, 32, 45, 51, 87})
 NOT_AUTHORIZED = frozenset({29, 31})  # on a topic, on the cluster
 SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
 

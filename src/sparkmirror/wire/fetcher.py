@@ -83,6 +83,7 @@ class Fetcher:
         self._parts: dict[TopicPartition, SourcePartition] = {}
         self._homeless: dict[TopicPartition, SourcePartition] = {}
         self._sessions: dict[int, FetchSession] = {}
+        self._without_room: dict[int, FetchSession] = {}  # those that wait for memory, first come
         self._enough = 2 * limits.max_partition_bytes
         self._closing = False
         cluster.on_metadata.append(self._settle)
@@ -127,6 +128,7 @@ class Fetcher:
     def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
         """Read on from an earlier position, or the same, after a pause."""
         self._evict(part)
+        self._parts[part.tp] = part
         self._turn(part, position)
         self._loop.call_later(pause, lambda: self._return(part))
 
@@ -189,7 +191,7 @@ class Fetcher:
 
     def pump(self) -> None:
         """Ask every broker that has nothing to answer, as far as the memory bound allows."""
-        for session in [*self._sessions.values()]:
+        for session in [*self._without_room.values(), *self._sessions.values()]:
             if not session.in_flight:
                 self._pump(session)
 
@@ -199,6 +201,7 @@ class Fetcher:
         share = max(_SMALLEST_FETCH, self._budget.limit // (4 * max(1, len(self._sessions))))
         wanted = min(self._limits.max_bytes, share, max(self._budget.available, _SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
+            self._without_room[session.node] = session
             return
         if all(p.queued_bytes >= self._enough // 2 for p in session.changed.values()) and len(
             session.changed
@@ -210,11 +213,18 @@ class Fetcher:
             self._lost(session, error)
             return
         session.in_flight = True
+        self._without_room.pop(session.node, None)
         self._budget.take(wanted)
         connection.when_ready(
             lambda: self._send(connection, session, wanted),
             lambda error: self._lost(session, error, wanted),
         )
+
+    def _pump_next(self, session: FetchSession) -> None:
+        """After an answer; those that wait for memory first, or idle brokers would have it all."""
+        for waiting in [*self._without_room.values()]:
+            self._pump(waiting)
+        self._pump(session)
 
     def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
         full = session.id == 0
@@ -306,8 +316,7 @@ class Fetcher:
                 self._take(session, member, data, buffer)
         buffer.settle()
         self._sink.fetched()
-        if not session.in_flight:
-            self._pump(session)
+        self._pump_next(session)
 
     def _take(
         self, session: FetchSession, part: SourcePartition, data: PartitionData, buffer: Buffer
@@ -354,6 +363,8 @@ class Fetcher:
             self._sink.out_of_range(part)
             return
         self._sink.fetch_trouble(part, code, text)
+        if self._parts.get(part.tp) is not part:
+            return  # it is wanted no more
         if remedy is Remedy.REFRESH:
             self._homeless[part.tp] = part
             self._cluster.refresh(after=part.backoff.next_pause())

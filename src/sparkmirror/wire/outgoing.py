@@ -26,6 +26,7 @@ class Outgoing:
         "count",
         "has_own_bytes",
         "is_acked",
+        "is_doubtful",
         "is_fresh",
         "max_timestamp",
         "next_position",
@@ -59,6 +60,7 @@ class Outgoing:
         self.sequence = -1  # given when it is first sent
         self.base_offset = -1
         self.is_acked = False
+        self.is_doubtful = False  # sent, and nobody knows whether it is on the target
         self.is_fresh = False  # arrived while everything before it had been read
 
     def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:

@@ -26,7 +26,7 @@ from sparkmirror.wire.budget import Budget
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.error_codes import Remedy
-from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.loop import Loop, Timer
 from sparkmirror.wire.merge import MERGED_BYTES
 from sparkmirror.wire.outgoing import Outgoing, join
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
@@ -64,6 +64,7 @@ class TargetPartition:
         "producer_id",
         "record_errors",
         "refused",
+        "timer",
         "tp",
         "unanswered",
         "waiting_since",
@@ -96,6 +97,7 @@ class TargetPartition:
         self.most_joined = MERGED_BYTES  # tiny record batches are joined up to this size
         self.out_of_order_twice = False
         self.backoff = Backoff()
+        self.timer: Timer | None = None  # after a failure: when it is tried again
         self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
 
     @property
@@ -201,7 +203,7 @@ class Producer:
 
     def hold(self) -> None:
         """The gate has closed: partitions in line ask it again."""
-        for queue in self._ready.values():
+        for queue in [*self._ready.values()]:
             waiting = [*queue]
             queue.clear()
             for part in waiting:
@@ -225,6 +227,26 @@ class Producer:
         """A partition of the gate's cannot be written: as if its leader had said so."""
         self._withdraw(part)
         self._fail(part, code, "")
+
+    def take_back(self, part: TargetPartition) -> bool:
+        """Make unsent what was refused; false if the target may have some of it."""
+        sent = [out for out in part.pending if out.sequence >= 0]
+        if part.window or any(out.is_doubtful for out in sent):
+            return False
+        if sent:
+            part.next_sequence = sent[0].sequence
+        for out in sent:
+            out.sequence = -1
+        return True
+
+    def shed(self, part: TargetPartition) -> list[Outgoing]:
+        """Let go of what can be read again: all that was never sent, but for one to try with."""
+        sent = sum(out.sequence >= 0 for out in part.pending)
+        shed = [*part.pending][max(sent, 1) :]
+        for out in shed:
+            part.pending.pop()
+            out.let_go()
+        return shed
 
     def discard(self, part: TargetPartition) -> None:
         """Forget all that is queued; nothing is unanswered."""
@@ -380,6 +402,7 @@ class Producer:
                         wrong.batch_index: wrong.batch_index_error_message or ""
                         for wrong in one.record_errors or ()
                     }
+                out.is_doubtful |= one.error_code not in error_codes.NOT_APPENDED
                 self._fail(part, one.error_code, one.error_message or "")
                 continue
             if part.unanswered:
@@ -411,8 +434,9 @@ class Producer:
     ) -> None:
         self._in_flight[node] -= 1
         self._cluster.complain(error)
-        for part, _out in sent:
+        for part, out in sent:
             part.unanswered -= 1
+            out.is_doubtful = True
             self._fail(part, error_codes.LOST_CONNECTION, str(error))
         if not self._closing:
             self._sink.answered()
@@ -447,6 +471,7 @@ class Producer:
             self._drop(part)
             return
         for out in part.pending:
+            out.is_doubtful |= out.is_acked
             out.is_acked = False  # the broker recognises those it has
             out.step_aside(self._budget)
         if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER:
@@ -458,7 +483,7 @@ class Producer:
             part.out_of_order_twice = True  # resent once with the same sequences
         if remedy is Remedy.REFRESH:
             self._cluster.refresh()
-        self._loop.call_later(pause, lambda: self._again(part))
+        part.timer = self._loop.call_later(pause, lambda: self._again(part))
 
     def _replace_refused(self, part: TargetPartition, code: int) -> bool:
         """Put what the sink offers in the place of a record batch that was refused.
@@ -491,10 +516,14 @@ class Producer:
         part.pending.clear()
         part.failure = error_codes.NONE
         part.refused = None
+        if part.timer is not None:
+            part.timer.cancel()
+            part.timer = None
 
     def _again(self, part: TargetPartition) -> None:
         if self._closing:
             return
+        part.timer = None
         part.failure = error_codes.NONE
         part.refused = None
         if part.pending and part.line is None:

@@ -13,7 +13,7 @@ from sparkmirror.pipeline.comparison import Comparison, distance, is_behind
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.record_batch import LOG_APPEND_TIME, SEQUENCE_MASK, RecordBatch
 from sparkmirror.wire.reframe import Run
-from support.record_batches import LZ4, NONE, Record, encode, numbered
+from support.record_batches import LZ4, NONE, Record, encode, numbered, seal
 
 OURS = 4001
 FIRST = 100  # the source offset after the pair
@@ -183,3 +183,27 @@ def test_sequences_are_compared_across_their_wrap() -> None:
     assert is_behind(SEQUENCE_MASK, 3)
     assert not is_behind(3, SEQUENCE_MASK)
     assert not is_behind(3, 3)
+
+
+def test_a_batch_that_the_cleaner_emptied_counts_by_its_sequence() -> None:
+    """The last one of a producer stays to tell it; without it the end would never be reached."""
+    records = numbered(FIRST, 6)
+    compared = comparison(goal=6)
+    emptied = seal(
+        b"",
+        base_offset=503,
+        last_offset_delta=2,
+        leader_epoch=1,
+        attributes=0,
+        times=(-1, -1),
+        producer=(OURS, 0, 3),
+        count=0,
+    )
+    compared.see_target(written(records[:3], 500, 0))
+    compared.see_target(RecordBatch(memoryview(emptied)))
+    compared.see_source(outgoing(records))
+    compared.step()
+
+    assert compared.is_complete
+    assert (compared.position, compared.downstream) == (FIRST + 3, 505)
+    assert compared.passed_over == 0

@@ -18,13 +18,13 @@ from sparkmirror.pipeline import copy, relay
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
 from support.fake_brokers import FakeCluster, FakeLoop, Request, partition_data
-from support.record_batches import decode, encode, marker, numbered
+from support.record_batches import Record, decode, encode, marker, numbered, seal
 
-SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("a.t", 0)
+TARGET = TopicPartition("a.t", 0)
 POSITIONS = TopicPartition("mm2-offsets.a.internal", 0)
 LEDGER = TopicPartition("mm2-ledger.a.internal", 0)
 LETTERS = TopicPartition("mm2-dead-letters.a.internal", 0)
-TOO_LARGE, OUT_OF_RANGE, OUT_OF_ORDER = 10, 1, 45
+TOO_LARGE, OUT_OF_RANGE, OUT_OF_ORDER, INVALID_RECORD, FORBIDDEN = 10, 1, 45, 87, 29
 
 
 class Silent:
@@ -42,12 +42,20 @@ class Silent:
 
 
 class Bench:
-    """A task of one topic partition that starts at offset 10."""
+    """A task of one topic partition, or more, that starts at offset 10."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **policies: str) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        partitions: int = 1,
+        buffer_bytes: int = 64 << 20,
+        **policies: str,
+    ) -> None:
+        targets = [TopicPartition("a.t", index) for index in range(partitions)]
         self.source, self.target = (
-            FakeCluster({SOURCE: 1}),
-            FakeCluster(dict.fromkeys((TARGET, POSITIONS, LEDGER, LETTERS), 1)),
+            FakeCluster({TopicPartition("t", index): 1 for index in range(partitions)}),
+            FakeCluster(dict.fromkeys((*targets, POSITIONS, LEDGER, LETTERS), 1)),
         )
         self.source.alias, self.target.alias = "a", "b"
         clusters = {"a": self.source, "b": self.target}
@@ -65,19 +73,24 @@ class Bench:
             offsets_topic=POSITIONS.topic,
             offsets_partitions=1,
             flush_seconds=5.0,
-            buffer_bytes=64 << 20,
+            buffer_bytes=buffer_bytes,
             epoch_seconds=300.0,
             lease_seconds=5.0,
             policies=Policies(**policies),
             ledger_topic=LEDGER.topic,
             dead_letters_topic=LETTERS.topic,
         )
-        start = PartitionStart(
-            "t", 0, "a.t", 10, producer=ProducerState(5, 0, 0), is_handed_over=True
+        producer = ProducerState(5, 0, 0)
+        split = Split(
+            0,
+            tuple(
+                PartitionStart("t", index, "a.t", 10, producer=producer, is_handed_over=True)
+                for index in range(partitions)
+            ),
         )
-        split = Split(0, (start,))
         self.task = copy.CopyTask(split, settings, self.control, self.loop)  # type: ignore[arg-type]
-        (self.part,) = self.task._relay.parts
+        self.parts = self.task._relay.parts
+        self.part = self.parts[0]
         self.task._relay.begin()
         self.source.learn()
 
@@ -279,3 +292,145 @@ def _offset(offset: int) -> SimpleNamespace:
     """The answer to a question for one end of a log."""
     one = SimpleNamespace(error_code=0, offset=offset)
     return SimpleNamespace(topics=[SimpleNamespace(partitions=[one])])
+
+
+def unreadable() -> bytes:
+    """A record batch of 100 records from offset 10 on that nobody can take apart."""
+    raw = seal(
+        b"\x07" * 9_000,
+        base_offset=10,
+        last_offset_delta=99,
+        leader_epoch=7,
+        attributes=0,
+        times=(1, 1),
+        producer=(-1, -1, -1),
+        count=100,
+    )
+    return bytes(raw)
+
+
+def test_a_refused_batch_that_cannot_be_taken_apart_hurts_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its partition is quarantined and says why; the other one of the request goes on."""
+    bench = Bench(monkeypatch, partitions=2)
+    bad, good = bench.parts
+    bench.asked().fetched(
+        ("t", partition_data(0, unreadable())),
+        ("t", partition_data(1, bytes(encode(numbered(10, 100))))),
+    )
+    bench.written().produced({bad.target.tp: (INVALID_RECORD, -1), good.target.tp: (0, 0)})
+
+    assert good.position == 110
+    assert (good.target.unanswered, good.trouble) == (0, "")
+    assert bad.position == 10
+    assert bad.trouble.startswith("b: a.t-0: INVALID_RECORD")
+    (found,) = bench.task._relay.safeguards.take()
+    assert "cannot be taken apart" in found.cause
+
+
+def test_partitions_without_a_leader_leave_the_memory_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty partitions of large records, one of which can be written: it goes on and on."""
+    bench = Bench(monkeypatch, partitions=40, buffer_bytes=8 << 20)
+    relayed = bench.task._relay
+    for part in bench.parts[1:]:
+        del bench.target.leaders[part.target.tp]
+    value = b"." * 100_000
+    for _step in range(60):
+        serve_large(bench, value)
+        bench.loop.advance(1)
+        bench.source.learn()
+        bench.target.learn()
+        relayed.fetcher.pump()
+
+    assert bench.part.position > 50
+    assert {part.position for part in bench.parts[1:]} == {10}
+    assert all("NO_LEADER" in part.trouble for part in bench.parts[1:])
+    for part in bench.parts[1:]:
+        bench.target.leaders[part.target.tp] = bench.target.leaders[TARGET]
+    for _step in range(60):
+        serve_large(bench, value)
+        bench.loop.advance(1)
+        bench.source.learn()
+        bench.target.learn()
+    assert all(part.position > 12 for part in bench.parts), "they are read again, in order"
+    assert not any(part.trouble for part in bench.parts)
+
+
+def serve_large(bench: Bench, value: bytes) -> None:
+    """The source answers with as much as is asked for, the target takes everything."""
+    waiting = bench.source.connection(1).waiting
+    while waiting:
+        request = waiting.popleft()
+        room = request.content.max_bytes // len(value)
+        named = [
+            part.source
+            for part in sorted(bench.parts, key=lambda part: part.source.position)
+            if part.source.session is not None and part.source.tp in part.source.session.members
+        ]
+        request.fetched(
+            *(
+                ("t", partition_data(one.tp.partition, large(one.position, value), end=10**6))
+                for one in named[:room]
+            )
+        )
+        if not named:
+            break
+    written = bench.target.connection(1).waiting
+    parts = {part.target.tp: part for part in bench.parts}
+    while written:
+        request = written.popleft()
+        for tp, raw in request.batches.items():
+            if tp in parts:  # in order, and nothing between
+                (record,) = decode(raw)
+                assert record.key == b"%d" % parts[tp].position
+        request.produced(
+            {tp: (0, parts[tp].downstream + 1 if tp in parts else 0) for tp in request.batches}
+        )
+
+
+def large(offset: int, value: bytes) -> bytes:
+    """A record batch of one record that says where it belongs."""
+    return bytes(encode([Record(offset, 1, b"%d" % offset, value)]))
+
+
+def test_a_partition_that_is_refused_while_its_damage_is_recorded_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two reasons to stand still at once: when both are over, it is copied."""
+    bench = Bench(monkeypatch, corrupt_batch="skip")
+    ledger = bench.target.leaders.pop(LEDGER)  # not made yet
+    damaged = encode(numbered(110, 100))
+    damaged[-5] ^= 0xFF
+    log = {10: encode(numbered(10, 100)), 110: damaged, 210: encode(numbered(210, 100))}
+
+    def serve() -> None:
+        waiting = bench.source.connection(1).waiting
+        if waiting and bench.part.source.session is not None:
+            rest = b"".join(
+                bytes(raw) for at, raw in log.items() if at >= bench.part.source.position
+            )
+            data = [("t", partition_data(0, rest, end=310))] if rest else []
+            waiting.popleft().fetched(*data)
+        bench.loop.advance(10)
+        bench.source.learn()
+
+    for _step in range(12):
+        serve()
+    assert bench.part.source.position == 110
+    bench.written().produced({TARGET: (FORBIDDEN, -1)})
+    assert bench.part.source.position == 10
+
+    bench.target.leaders[LEDGER] = ledger
+    for _step in range(60):
+        bench.target.learn()
+        bench.task._relay.safeguards.tick()
+        while bench.target.connection(1).waiting:
+            request = bench.written()
+            request.produced(dict.fromkeys(request.batches, (0, 0)))
+        serve()
+
+    assert bench.part.position == 310
+    assert bench.part.trouble == ""

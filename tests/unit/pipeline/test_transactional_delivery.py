@@ -302,6 +302,88 @@ def test_a_fenced_task_ends_at_once(kind: str) -> None:
         bench.task.run()
 
 
+def test_positions_of_an_aborted_transaction_are_never_stored() -> None:
+    """Not even those that could not be sent: the offsets topic had no leader."""
+    bench = Bench()
+    bench.grow(0)
+    bench.settle()
+    bench.grow(0)
+    bench.read()
+    bench.until("produce")
+    leader = bench.target.cluster.leaders.pop(POSITIONS)
+    bench.target.serve()
+    bench.loop.advance(1)
+    bench.delivery.tick(time.monotonic() + TOO_LONG)
+    bench.target.serve_all()
+    assert bench.target.aborts == 1
+    bench.target.cluster.leaders[POSITIONS] = leader
+    bench.target.cluster.learn()
+    bench.target.serve_all()
+    assert bench.stored() == {0: BATCH}
+
+    bench.grow(1, 3)
+    bench.settle()
+
+    assert bench.target.aborts == 1, "what was left behind must not hold up the next ones"
+    bench.check()
+
+
+def test_a_coordinator_that_is_silent_while_positions_are_stored_costs_one_abort() -> None:
+    """The line that waited for it is not forgotten in the queue."""
+    bench = Bench()
+    bench.source.connection(1).waiting.popleft().fetched(
+        ("t", partition_data(0, marker(0, 77, commits=True)))
+    )
+    bench.turn()
+    bench.delivery.tick(time.monotonic())
+    bench.until("add")
+    bench.delivery.tick(time.monotonic() + TOO_LONG)
+    bench.grow(0)
+    bench.grow(1, 2)
+    bench.settle()
+
+    assert bench.target.aborts == 1
+    assert bench.stored()[1] == 2 * BATCH
+
+
+def test_a_partition_that_is_refused_does_not_hold_up_the_commits_of_others() -> None:
+    """Too few replicas for one of them: nothing of it is on the target, so nobody doubts."""
+    bench = Bench()
+    bench.target.refusals[TARGETS[0]] = NOT_ENOUGH_REPLICAS
+    bench.grow(0, 2)
+    for _round in range(10):
+        bench.grow(1)
+        while bench.read():
+            pass
+        bench.target.serve_all()
+        bench.turn()
+    assert bench.stored()[1] >= 8 * BATCH
+    assert bench.target.aborts == 0
+
+    bench.target.refusals.clear()
+    bench.settle()
+    bench.check()
+
+
+def test_a_transaction_without_an_answer_is_ended_before_its_time_is_up() -> None:
+    """Else the coordinator would end it, and the task with it."""
+    bench = Bench()
+    bench.target.refusals[TARGETS[0]] = NOT_ENOUGH_REPLICAS
+    bench.grow(0)
+    bench.read()
+    bench.until("produce")
+    bench.target.serve()
+    assert bench.target.is_open
+    bench.delivery.tick(time.monotonic() + TOO_LONG)
+    bench.target.serve_all()
+
+    assert not bench.target.is_open
+    assert not bench.delivery.is_over
+    bench.target.refusals.clear()
+    bench.settle()
+    bench.check()
+
+
 def test_positions_that_moved_without_a_record_are_stored_in_time() -> None:
     """Markers of the source's transactions: nothing is copied, and nothing is read twice."""
     bench = Bench()
@@ -357,6 +439,7 @@ STEPS = st.sampled_from(
     [
         *("more", "more", "serve", "serve", "serve", "turn", "turn"),
         *("lose", "lose after", "full", "out of order", "impatience", "abort"),
+        *("no leader", "no leader of positions", "refused"),
     ]
 )
 NODES = st.sampled_from([LEADER, COORDINATOR])
@@ -375,13 +458,14 @@ def disturb(bench: Bench, step: str, node: int) -> None:
         bench.target.serve(node, refuse=REFUSALS[step, kind])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.tuples(STEPS, NODES), min_size=5, max_size=40))
 def test_whatever_goes_wrong_committed_records_and_positions_agree(
     steps: list[tuple[str, int]],
 ) -> None:
     """Lost requests and answers, refusals, lost sequences, doubts, in any order."""
     bench = Bench()
+    leaders = dict(bench.target.cluster.leaders)
     bench.grow(0)
     bench.settle()
     for step, node in steps:
@@ -395,9 +479,18 @@ def test_whatever_goes_wrong_committed_records_and_positions_agree(
             bench.delivery.tick(time.monotonic() + TOO_LONG)
         elif step == "abort":
             bench.delivery.sequence_lost(bench.parts[0].target)
+        elif step.startswith("no leader"):  # the second time it is there again
+            place = POSITIONS if step.endswith("positions") else TARGETS[node - 1]
+            if bench.target.cluster.leaders.pop(place, None) is None:
+                bench.target.cluster.leaders[place] = leaders[place]
+        elif step == "refused":
+            if bench.target.refusals.pop(TARGETS[node - 1], 0) == 0:
+                bench.target.refusals[TARGETS[node - 1]] = NOT_ENOUGH_REPLICAS
         else:
             disturb(bench, step, node)
         bench.check()
+    bench.target.refusals.clear()
+    bench.target.cluster.leaders.update(leaders)
     bench.settle()
     bench.check()
     bench.source.connection(1).lose()  # what is set aside for the fetch on its way

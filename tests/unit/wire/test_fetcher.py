@@ -11,6 +11,7 @@ import pytest
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Buffer
+from sparkmirror.wire.fetch_session import SourcePartition
 from support.fake_brokers import partition_data
 from support.fetch_bench import LIMIT, MAX_PARTITION_BYTES, A, B, Bench, data, error, named
 from support.record_batches import encode, numbered
@@ -378,3 +379,41 @@ def test_data_for_an_older_position_is_ignored_after_a_rewind() -> None:
 
     assert bench.offsets(A) == [], "offsets 0 and 1 would never be copied"
     assert bench.request().positions == named((A, 0))
+
+
+def test_a_partition_that_was_paused_comes_back_when_it_is_rewound() -> None:
+    """Whoever rewinds wants it to be read."""
+    bench = Bench()
+    bench.start()
+    bench.request().fetched(data(A, 0))
+    for out in bench.sink.taken.pop(A):
+        out.let_go()
+    bench.fetcher.pause(bench.parts[A])
+    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+    bench.request().fetched()
+    bench.loop.advance(5.1)
+    bench.cluster.learn()
+    bench.request().fetched()
+
+    bench.request().fetched(data(A, 0))
+
+    assert bench.offsets(A) == [0, 1]
+
+
+def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
+    """Five brokers and room for four requests: each is asked in its turn."""
+    parts = [TopicPartition("t", index) for index in range(5)]
+    bench = Bench(leaders={tp: index + 1 for index, tp in enumerate(parts)})
+    bench.budget.limit = 4 << 20
+    bench.parts = {tp: SourcePartition(tp, 0) for tp in parts}
+    bench.start()
+    answers = dict.fromkeys(range(1, 6), 0)
+    for _round in range(100):
+        for node in answers:
+            waiting = bench.broker(node).waiting
+            if waiting:
+                answers[node] += 1
+                waiting.popleft().fetched()
+        bench.fetcher.pump()
+
+    assert min(answers.values()) > 70

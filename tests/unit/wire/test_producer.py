@@ -404,3 +404,88 @@ def test_after_close_nothing_is_sent() -> None:
     bench.cluster.learn()
 
     assert not bench.broker().waiting
+
+
+class Closing:
+    """A gate that lets only resends through once it is closed."""
+
+    transactional_id = b"a-mm2-MirrorSourceConnector-0"
+    is_open = True
+
+    def admits(self, part: TargetPartition) -> bool:
+        """What was sent may be sent again."""
+        return self.is_open or part.pending[0].sequence >= 0
+
+    def broken(self, code: int) -> None:
+        """Not here."""
+
+
+def test_a_resend_follows_its_leader_when_the_gate_closes() -> None:
+    """To a broker that nothing was ever sent to."""
+    bench = Bench()
+    gate = Closing()
+    bench.producer.gate = gate
+    bench.offer(1, 1)
+    bench.producer.pump()
+    old = bench.broker(1)
+    old.waiting.popleft().produced({TP: (TIMED_OUT, -1)})
+    while old.waiting:
+        old.waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+    old.api_versions = {}  # it is being connected to anew
+    old.when_ready = lambda _send, _failure: None  # type: ignore[method-assign]
+    bench.loop.advance(1)
+    bench.cluster.learn({TP: 2})
+
+    gate.is_open = False
+    bench.producer.hold()
+    bench.producer.pump()
+
+    assert sequences(bench.broker(2)) == [0, 1]
+
+
+def test_what_was_thrown_away_is_not_tried_again() -> None:
+    """The pause of an old failure must not end a new one before its answers are in."""
+    bench = Bench()
+    part = bench.parts[TP]
+    bench.offer(1, 1)
+    bench.producer.pump()
+    waiting = bench.broker().waiting
+    waiting.popleft().produced({TP: (TIMED_OUT, -1)})
+    waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+    bench.producer.discard(part)
+    for offered in bench.offered.values():
+        offered.clear()
+    part.next_sequence = 0
+    bench.offer(1, 1)
+    bench.producer.pump()
+    first = waiting.popleft()
+    bench.logs[TP].append(first.batches[TP])
+    first.produced({TP: (TIMED_OUT, -1)})
+
+    bench.loop.advance(0.3)
+
+    assert part.failure == TIMED_OUT
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_what_was_surely_refused_can_be_taken_back() -> None:
+    """It gets its sequence anew; what may be on the target keeps it."""
+    bench = Bench()
+    part = bench.parts[TP]
+    bench.offer(1, 2)
+    bench.producer.pump()
+    waiting = bench.broker().waiting
+    waiting.popleft().produced({TP: (NOT_ENOUGH, -1)})
+    waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+    assert bench.producer.take_back(part)
+    assert part.next_sequence == 0
+    assert [out.sequence for out in part.pending] == [-1, -1]
+    bench.loop.advance(1)
+    waiting.popleft().produced({TP: (TIMED_OUT, -1)})
+    while waiting:
+        waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
+
+    assert not bench.producer.take_back(part)
+    bench.settle()
+    bench.check_all_copied_once()
