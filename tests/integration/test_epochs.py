@@ -3,26 +3,28 @@
 
 from __future__ import annotations
 
-import re
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from sparkmirror.local.cluster import LocalCluster
-from support.load import Load
+from support.figures import measured
+from support.load import Load, observed
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.waiting import eventually
 from support.witness import await_copy, compare_topics, create_topics
 
 SECONDS = 60
-EPOCHS = 3  # the log names the epoch every ten seconds
+PAUSE_SECONDS = 5.0  # to start a task anew, or to go on to the next epoch
 
 
-def test_epochs_follow_each_other_under_load_without_loss_or_repetition(
+def test_epochs_follow_each_other_without_loss_repetition_or_waiting(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Two splits, epochs of two seconds, records all the while: both sides are equal."""
+    """Two tasks under load, one of which dies late in its epoch: its successor ends with it."""
     alias, topic = unique_name("short"), unique_name("epochs")
+    remote = f"{alias}.{topic}"
     create_topics(source_cluster, {topic: 4})
     file = mirror_file(
         tmp_path,
@@ -30,14 +32,20 @@ def test_epochs_follow_each_other_under_load_without_loss_or_repetition(
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {topic}",
         f"{alias}->target.tasks.max = 2",
-        "epoch.seconds = 2",
+        "epoch.seconds = 7",
     )
     with MirrorProcess(file) as mirror:
-
-        def epoch() -> int:
-            return max(map(int, re.findall(r": epoch (\d+),", mirror.log)), default=0)
-
-        with Load(source_cluster, topic, per_second=3000, partitions=4):
-            eventually(lambda: epoch() >= EPOCHS, SECONDS, f"epoch {EPOCHS} has begun")
-        await_copy(source_cluster, topic, target_cluster, f"{alias}.{topic}", SECONDS)
-        assert compare_topics(source_cluster, topic, target_cluster, f"{alias}.{topic}") > 3000
+        with Load(source_cluster, topic, per_second=3000, partitions=4), ExitStack() as stack:
+            mirror.await_log(f"{alias}->target: RUNNING", SECONDS)
+            time.sleep(4.5)
+            gaps = [stack.enter_context(observed(target_cluster, remote, n)) for n in range(4)]
+            time.sleep(1)
+            mirror.python_workers()[0].kill()
+            time.sleep(13)  # into the third epoch
+        await_copy(source_cluster, topic, target_cluster, remote, SECONDS)
+        assert compare_topics(source_cluster, topic, target_cluster, remote) > 3000
+        measured(f"longest pauses: {[round(one.longest_seconds, 1) for one in gaps]} s")
+        assert all(one.records for one in gaps)
+        assert max(one.longest_seconds for one in gaps) < PAUSE_SECONDS
+        assert "has a new task: the one before died" in mirror.log
+        assert ": epoch 2," in mirror.log

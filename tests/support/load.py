@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from support.names import unique_name
 from support.witness import Cluster, Record, send
@@ -103,8 +103,8 @@ class Gaps:
 
 
 @contextmanager
-def observed(cluster: Cluster, topic: str) -> Iterator[Gaps]:
-    """Watch new records arrive in partition 0 of a topic."""
+def observed(cluster: Cluster, topic: str, partition: int = 0) -> Iterator[Gaps]:
+    """Watch new records arrive in a partition of a topic."""
     gaps = Gaps()
     stop = threading.Event()
     consumer = Consumer(
@@ -129,7 +129,7 @@ def observed(cluster: Cluster, topic: str) -> Iterator[Gaps]:
             if message is not None or last is None:
                 last = now
 
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_END)])
     thread = threading.Thread(target=watch, name=f"observer/{topic}", daemon=True)
     thread.start()
     with closing(consumer):

@@ -40,6 +40,7 @@ from sparkmirror.pipeline.control_channel import (
 )
 
 _ALIVE_SECONDS = 1.0
+_SHORTEST_SECONDS = 1.0  # that a task gets
 _HELLO_SECONDS = 10.0
 _HELLO_BYTES = 4096  # nobody gets more room before the token is checked
 _log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class EpochLine:
         self.settings = settings
         self.is_ending = False
         self._splits = dict(splits)
+        self._deadline = 0.0  # set by the first task that checks in
         self._on_progress = on_progress
         self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -74,11 +76,24 @@ class EpochLine:
             self.broken.add(index)
             raise WireError(f"split {index} has had its task; the next epoch goes on with it")
         if previous is not None:
+            _log.warning(
+                "%s: split %d has a new task: the one before died", self.settings.flow, index
+            )
             previous.write(encode({"type": "end"}))
             split = self.resumed(index)
         self._writers[index] = writer
         self.heard[index] = time.monotonic()
         return split
+
+    def settings_now(self) -> TaskSettings:
+        """The settings with what is left of the epoch: all its tasks end together.
+
+        One that began late, or took the place of a dead one, would keep the others waiting.
+        """
+        now = time.monotonic()
+        self._deadline = self._deadline or now + self.settings.epoch_seconds
+        left = max(self._deadline - now, _SHORTEST_SECONDS)
+        return replace(self.settings, epoch_seconds=left)
 
     def resumed(self, index: int) -> Split:
         """A split whose task died, from the positions that it last reported."""
@@ -231,7 +246,11 @@ class ControlServer:
             split = line.check_in(index, writer)
             writer.write(
                 encode(
-                    {"type": "split", "split": to_json(split), "settings": to_json(line.settings)}
+                    {
+                        "type": "split",
+                        "split": to_json(split),
+                        "settings": to_json(line.settings_now()),
+                    }
                 )
             )
             if line.is_ending:
@@ -240,8 +259,8 @@ class ControlServer:
                 message = await _receive(reader)
                 if message["type"] == "progress" and line.is_current(index, writer):
                     line.progressed(index, progress_from_json(message["progress"]))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return  # the task hung up
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            return  # the task hung up, or the server ends
         except (WireError, KeyError, ValueError, TimeoutError) as error:
             _log.warning("a connection to the control port was refused: %s", error)
         finally:

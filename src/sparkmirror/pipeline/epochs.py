@@ -192,7 +192,8 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    return (Py4JError, PySparkException)
+    # A JVM that is gone refuses the connection; the process ends with a sentence about it.
+    return (Py4JError, PySparkException, ConnectionError)
 
 
 def reason_in(text: str) -> str:

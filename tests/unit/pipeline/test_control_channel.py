@@ -67,10 +67,11 @@ REFUSED = (OSError, WireError)
 class Epoch:
     """A line on a running server, and what its tasks reported."""
 
-    def __init__(self, server: ControlServer) -> None:
+    def __init__(self, server: ControlServer, epoch_seconds: float = 300.0) -> None:
         self.server = server
         self.reports: list[Progress] = []
-        self.line = EpochLine({SPLIT.index: SPLIT}, SETTINGS, self.reports.append)
+        settings = replace(SETTINGS, epoch_seconds=epoch_seconds)
+        self.line = EpochLine({SPLIT.index: SPLIT}, settings, self.reports.append)
         self.invitation = server.open(self.line)
 
 
@@ -134,7 +135,7 @@ def test_a_task_with_the_token_gets_its_split_and_the_settings(
     client = join(epoch.invitation)
 
     assert client.split == SPLIT
-    assert client.settings == SETTINGS
+    assert client.settings == replace(SETTINGS, epoch_seconds=client.settings.epoch_seconds)
     assert epoch.line.checked_in == 1
     assert not client.end_requested
 
@@ -245,6 +246,22 @@ def test_a_second_attempt_goes_on_from_the_reported_positions(
     eventually(lambda: first.end_requested, 5, "the first attempt ends")
     assert not second.end_requested
     assert epoch.line.checked_in == 1
+
+
+def test_all_tasks_of_an_epoch_end_together(
+    server: ControlServer, join: Callable[[Invitation], ControlClient]
+) -> None:
+    """One that takes a dead one's place gets what is left, but enough to say something."""
+    epoch = Epoch(server, epoch_seconds=2.0)
+    first = join(epoch.invitation)
+    time.sleep(0.5)
+    second = join(epoch.invitation)
+    time.sleep(1.6)
+    third = join(epoch.invitation)
+
+    assert first.settings.epoch_seconds == 2.0
+    assert 1.0 < second.settings.epoch_seconds <= 1.5
+    assert third.settings.epoch_seconds == 1.0
 
 
 def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
