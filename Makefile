@@ -15,10 +15,13 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
+SUITES := tests/unit tests/contract tests/spark tests/integration tests/chaos
+
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest --durations=25 tests/unit tests/contract tests/spark tests/integration tests/chaos
+	@$(BIN)/python -m pytest -n 2 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
+	@$(BIN)/python -m pytest -m alone --durations=15 $(SUITES)
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .

@@ -7,6 +7,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
 from support.load import Load, observed
@@ -14,6 +16,8 @@ from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.witness import await_copy, compare_topics, create_topics
+
+pytestmark = pytest.mark.alone
 
 SECONDS = 60
 PAUSE_SECONDS = 5.0  # to start a task anew, or to go on to the next epoch

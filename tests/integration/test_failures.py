@@ -26,6 +26,8 @@ from support.witness import (
     read_topic,
 )
 
+pytestmark = pytest.mark.alone
+
 RECOVERY_SECONDS = 60.0
 PER_SECOND = 3000
 FLUSH_SECONDS = 5  # the default of offset.flush.interval.ms

@@ -34,6 +34,8 @@ from support.witness import (
     topics,
 )
 
+pytestmark = pytest.mark.alone
+
 NOTICED_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 2.0
 

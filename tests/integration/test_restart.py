@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from sparkmirror import class_archive
@@ -29,6 +30,8 @@ from support.witness import (
     read_topic,
     topic_partitions,
 )
+
+pytestmark = pytest.mark.alone
 
 # 10 s are promised, 7 usual (ARCHITECTURE.md has the figures). The suite runs beside other
 # programs, on processors whose speed was seen to swing by a factor of two.

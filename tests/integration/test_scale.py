@@ -22,6 +22,8 @@ from support.witness import (
     topics,
 )
 
+pytestmark = pytest.mark.alone
+
 TOPICS, PARTITIONS, RECORDS = 200, 5, 5
 ARRIVAL_SECONDS = 60.0
 IDLE_SECONDS = 8.0
