@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.properties import read_properties
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
@@ -58,14 +59,9 @@ def main() -> None:
         one for one in (config.flow_settings(flow) for flow in config.pairs()) if one.enabled
     ]
     source, target = Server(settings.source_admin), Server(settings.target_admin)
-    named = {
-        name.strip()
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if ".topics = " in line
-        for name in line.partition(" = ")[2].split(",")
-    }
-    there = {name: count for name, count in topics(source).items() if name in named}
     alias = settings.flow.source
+    named = read_properties(file).entries[f"{settings.flow}.topics"].text.split(",")
+    there = {name: count for name, count in topics(source).items() if name in named}
     create_topics(target, {f"{alias}.{name}": count for name, count in there.items()})
     create_topics(target, {settings.internal_topics.offsets: 1})
     with ClusterAdmin(settings.target_admin) as admin:

@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -43,6 +43,7 @@ class Contender:
     name: str
     start: Callable[[Path], list[str]]
     lines: Callable[[str, int], tuple[str, ...]]  # from the source's alias and partitions
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
     def running(self, file: Path) -> Iterator[ProcessTree]:
@@ -54,7 +55,11 @@ class Contender:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(sys.path),
+                    **self.environment,
+                },
             )
         tree = ProcessTree(process.pid)
         everyone = [psutil.Process(process.pid)]

@@ -77,4 +77,5 @@ DATA_SETS = (
     DataSet("1,000 partitions, 4 busy", 1_000_000, 1_000, "lz4", partitions=1_000, filled=4),
 )
 SEVERAL_TASKS = DataSet("1, 2 and 4 tasks", 2_000_000, 1_000, "lz4")
+SPARKS_OWN = DataSet("Spark's own source and sink", 500_000, 1_000, "lz4")
 FAR_AWAY = DataSet("50 ms round trip", 300_000, 1_000, "lz4")

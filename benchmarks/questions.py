@@ -19,10 +19,13 @@ from benchmarks.data_sets import (
     KILOBYTE_LZ4,
     SEVERAL_TASKS,
     SMALL_LZ4,
+    SPARKS_OWN,
     DataSet,
 )
 from benchmarks.latency import latency
 from benchmarks.results import Figure, Results
+from benchmarks.spark_reference import spark_reference
+from sparkmirror.errors import SetupError
 from sparkmirror.local.cluster import LocalCluster, start_all
 from support.memory_disk import keep_in_memory
 from support.tcp_proxy import Line
@@ -200,6 +203,17 @@ def _crowd(partitions: int) -> Callable[[Stage, Results], None]:
     return ask
 
 
+def _spark(stage: Stage, results: Results) -> None:
+    """For reference; left out with a note where it cannot be had."""
+    try:
+        reference = spark_reference()
+    except SetupError as error:
+        results.notes.append(f"Spark's own Kafka source and sink were left out: {error}")
+        stage.say(results.notes[-1])
+        return
+    _catch_up(SPARKS_OWN, (OURS, reference))(stage, results)
+
+
 _EVERYBODY = (OURS, TUNED, JAVA, CEILING)
 _NAMES = {
     "1 KB uncompressed": "uncompressed",
@@ -225,5 +239,6 @@ QUESTIONS = (
     Question("latency-200", _latency(200), is_quick=True),
     Question("latency-5000", _latency(5_000)),
     Question("tasks", _catch_up(SEVERAL_TASKS, (OURS, ours_with_tasks(2), ours_with_tasks(4)))),
+    Question("spark", _spark),
     *(Question(f"crowd-{count}", _crowd(count)) for count in (100, 1_000, 5_000)),
 )
