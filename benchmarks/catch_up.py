@@ -103,7 +103,6 @@ def running(
         {alias: source, "target": target},
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {','.join(data)}",
-        "sync.topic.configs.enabled = false",
         *contender.lines(alias, partitions),
         *lines,
     )
