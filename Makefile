@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop chaos thorough docs clean
+.PHONY: help setup demo test lint unit spark integration interop chaos thorough bench bench-quick bench-micro docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,19 @@ chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 
 
 thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records
 	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py
+
+BENCH := PYTHONPATH=tests:. $(BIN)/python -m benchmarks
+ASKED := $(foreach option,ONLY ROUNDS SCALE SEED INTO,$(if $($(option)),--$(shell \
+	echo $(option) | tr A-Z a-z)=$($(option))))
+
+bench: setup ## side by side with Java MirrorMaker 2, every question (ONLY=kilobyte,small ROUNDS=5)
+	@$(BENCH) $(ASKED)
+
+bench-quick: setup ## the main questions in less than ten minutes
+	@$(BENCH) --quick $(ASKED)
+
+bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
+	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet
 
 docs: setup ## write the generated reference pages anew
 	@$(BIN)/python tools/reference.py

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same copy loop without Spark, driver or status: the most that sparkmirror could reach.
+
+`python -m benchmarks.ceiling FILE` copies the topics that the file's only flow names.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.properties import read_properties
+from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.pipeline.copy import CopyTask
+from sparkmirror.wire.loop import Loop
+from support.witness import create_topics, topics
+
+_HOURS = 3 * 3600.0
+
+
+class Server:
+    """A cluster as the support modules want it."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.bootstrap_servers = ",".join(settings.bootstrap_servers)
+
+
+class Alone:
+    """A driver that wants nothing but the end, at SIGTERM."""
+
+    silence_seconds = 0.0
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.end_requested = False
+
+    def end(self, _number: int, _frame: FrameType | None) -> None:
+        """As a signal handler."""
+        self.end_requested = True
+        self._loop.wake()
+
+    def report(self, progress: Progress) -> None:
+        """Tell what must not stay unknown."""
+        for text in (*progress.notices, progress.trouble):
+            if text:
+                print(text, flush=True)
+
+
+def main() -> None:
+    """Copy until SIGTERM."""
+    file = Path(sys.argv[1])
+    config = MirrorConfig.load(file)
+    [settings] = [
+        one for one in (config.flow_settings(flow) for flow in config.pairs()) if one.enabled
+    ]
+    source, target = Server(settings.source_admin), Server(settings.target_admin)
+    alias = settings.flow.source
+    named = read_properties(file).entries[f"{settings.flow}.topics"].text.split(",")
+    there = {name: count for name, count in topics(source).items() if name in named}
+    create_topics(target, {f"{alias}.{name}": count for name, count in there.items()})
+    create_topics(target, {settings.internal_topics.offsets: 1})
+    with ClusterAdmin(settings.target_admin) as admin:
+        producer = admin.new_producer()
+    split = Split(
+        0,
+        tuple(
+            PartitionStart(
+                name, index, f"{alias}.{name}", 0, producer=producer, is_handed_over=True
+            )
+            for name, count in there.items()
+            for index in range(count)
+        ),
+    )
+    loop = Loop()
+    driver = Alone(loop)
+    signal.signal(signal.SIGTERM, driver.end)
+    CopyTask(split, _task_settings(settings), driver, loop).run()
+
+
+def _task_settings(settings: FlowSettings) -> TaskSettings:
+    return TaskSettings(
+        flow=str(settings.flow),
+        connector=settings.source.name,
+        source_alias=settings.flow.source,
+        consumer=settings.consumer,
+        producer=settings.producer,
+        fetch=settings.fetch,
+        produce=settings.produce,
+        offsets_topic=settings.internal_topics.offsets,
+        offsets_partitions=1,
+        flush_seconds=settings.pipeline.offset_flush_seconds,
+        buffer_bytes=settings.pipeline.task_buffer_bytes,
+        epoch_seconds=_HOURS,
+        lease_seconds=_HOURS,
+        policies=settings.policies,
+        ledger_topic="ledger",
+        dead_letters_topic="dead-letters",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who copies: each is a command that reads the same kind of file and runs until it is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from benchmarks.process_tree import ProcessTree
+from sparkmirror.local.jars import DEFAULT_KAFKA, JarSet
+from sparkmirror.local.jvm import KafkaJvm
+from support.mirror_process import command
+
+_STOP_SECONDS = 30.0
+_JAVA_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
+_JAVA_HEAP = "1g"
+_ONE_BROKER = tuple(
+    f"{name}.replication.factor = 1"
+    for name in (
+        "offset-syncs.topic",
+        "checkpoints.topic",
+        "heartbeats.topic",
+        "offset.storage",
+        "status.storage",
+        "config.storage",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A name, the lines its users have in their file, and how it is started with a file."""
+
+    name: str
+    start: Callable[[Path], list[str]]
+    lines: Callable[[str, int], tuple[str, ...]]  # from the source's alias and partitions
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def running(self, file: Path) -> Iterator[ProcessTree]:
+        """The command in a process group of its own; ended by SIGTERM, then for certain."""
+        with file.with_suffix(".log").open("ab") as log:
+            process = subprocess.Popen(
+                self.start(file),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(sys.path),
+                    **self.environment,
+                },
+            )
+        tree = ProcessTree(process.pid)
+        everyone = [psutil.Process(process.pid)]
+        try:
+            yield tree
+            everyone += everyone[0].children(recursive=True)
+            process.send_signal(signal.SIGTERM)
+            process.wait(_STOP_SECONDS)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                everyone += everyone[0].children(recursive=True)
+            for one in everyone:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.wait(_STOP_SECONDS)
+
+
+def _java(file: Path) -> list[str]:
+    jvm = KafkaJvm.of(DEFAULT_KAFKA, heap=_JAVA_HEAP, artifacts=JarSet.CONNECT)
+    logging = file.with_suffix(".logging.properties")
+    logging.write_text(jvm.logging_text("warn"), encoding="utf-8")
+    return jvm.command(_JAVA_MAIN, str(file), logging=logging)
+
+
+def _as_they_come(_alias: str, _partitions: int) -> tuple[str, ...]:
+    return ("replication.factor = 1", *_ONE_BROKER)
+
+
+def _tuned(alias: str, partitions: int) -> tuple[str, ...]:
+    """As operators tune it: a task for each partition, large batches, large fetches."""
+    return (
+        *_as_they_come(alias, partitions),
+        f"tasks.max = {min(partitions, 8)}",
+        "target.producer.batch.size = 524288",
+        "target.producer.linger.ms = 50",
+        "target.producer.compression.type = lz4",
+        "target.producer.buffer.memory = 134217728",
+        "target.producer.max.request.size = 4194304",
+        f"{alias}.consumer.fetch.max.bytes = 52428800",
+        f"{alias}.consumer.max.partition.fetch.bytes = 10485760",
+        f"{alias}.consumer.max.poll.records = 20000",
+    )
+
+
+OURS = Contender("sparkmirror", lambda file: [command(), "run", str(file)], _as_they_come)
+JAVA = Contender("MM2, defaults", _java, _as_they_come)
+TUNED = Contender("MM2, tuned", _java, _tuned)
+CEILING = Contender(
+    "copy loop without Spark",
+    lambda file: [sys.executable, "-m", "benchmarks.ceiling", str(file)],
+    _as_they_come,
+)
+
+
+def ours_with_tasks(tasks: int) -> Contender:
+    """Sparkmirror with a larger `tasks.max`."""
+    return Contender(
+        f"sparkmirror, tasks.max {tasks}",
+        OURS.start,
+        lambda alias, partitions: (*_as_they_come(alias, partitions), f"tasks.max = {tasks}"),
+    )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many partitions with a record each: how long until all flow, and what they cost while idle."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.catch_up import Ends, running
+from benchmarks.contenders import Contender
+from sparkmirror.local.cluster import LocalCluster
+from support.witness import Cluster, create_topics, numbered, produce_many
+
+_PER_TOPIC = 100
+_LOOK_SECONDS = 0.25
+_PATIENCE_SECONDS = 600.0
+_SETTLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """What so many partitions take."""
+
+    partitions: int
+    all_flow_seconds: float  # from the start of the command
+    idle_share: float  # of a core, of the whole process tree
+    peak_memory: int
+
+
+def topics_of(partitions: int) -> dict[str, int]:
+    """Topics with so many partitions altogether."""
+    return {f"crowd-{partitions}-{n}": _PER_TOPIC for n in range(partitions // _PER_TOPIC)}
+
+
+def fill(source: LocalCluster, partitions: int) -> None:
+    """A record for every partition."""
+    names = topics_of(partitions)
+    create_topics(source, names)
+    one_each = numbered(_PER_TOPIC, _PER_TOPIC)
+    produce_many(source, [(topic, *one) for topic in names for one in one_each])
+
+
+def crowd(
+    contender: Contender,
+    partitions: int,
+    clusters: tuple[Cluster, LocalCluster],
+    directory: Path,
+    *,
+    idle_seconds: float,
+) -> Crowd:
+    """Start, wait until every partition has its record, then watch it do nothing."""
+    names = topics_of(partitions)
+    began = time.monotonic()
+    with running(contender, names, clusters, directory) as (tree, alias):
+        ends = Ends(clusters[1], {f"{alias}.{name}": count for name, count in names.items()})
+        while len(ends.filled()) < partitions:
+            if time.monotonic() > began + _PATIENCE_SECONDS:
+                message = f"{contender.name}: not all of {partitions} partitions flow"
+                raise TimeoutError(message)
+            time.sleep(_LOOK_SECONDS)
+        took = time.monotonic() - began
+        tree.look_at_memory()
+        time.sleep(_SETTLE_SECONDS)
+        before, from_now = tree.cpu_seconds(), time.monotonic()
+        time.sleep(idle_seconds)
+        share = (tree.cpu_seconds() - before) / (time.monotonic() - from_now)
+        tree.look_at_memory()
+        return Crowd(partitions, took, share, tree.peak_memory)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One picture for a question: a bar for each contender, a dot for each round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+
+from benchmarks.results import Results
+from benchmarks.targets import CEILING, OURS
+
+_COLOURS = {OURS: "#d9480f", CEILING: "#f4b183"}
+_OTHER = "#5b7083"
+_WIDTH, _HEIGHT, _ROW = 3.4, 1.3, 0.42
+
+
+def plot_question(results: Results, question: str, file: Path) -> None:
+    """A panel for each figure, all with the same contenders."""
+    figures, contenders = results.figures(question), results.contenders(question)
+    height = _HEIGHT + _ROW * len(contenders)
+    picture, panels = plt.subplots(
+        1, len(figures), figsize=(_WIDTH * len(figures), height), sharey=True, squeeze=False
+    )
+    for panel, figure in zip(panels[0], figures, strict=True):
+        for place, contender in enumerate(contenders):
+            middle = results.median(question, contender, figure)
+            if middle is None:
+                continue
+            colour = _COLOURS.get(contender, _COLOURS[OURS] if OURS in contender else _OTHER)
+            panel.barh(place, middle, color=colour, height=0.6)
+            values = results.values(question, contender, figure)
+            panel.plot(values, [place] * len(values), "k.", markersize=4)
+            panel.annotate(
+                f" {figure.text(middle)}", (max([middle, *values]), place), va="center", fontsize=8
+            )
+        panel.set_title(figure.title, fontsize=9)
+        panel.set_yticks(range(len(contenders)), contenders, fontsize=9)
+        panel.tick_params(axis="x", labelsize=7)
+        panel.margins(x=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0][0].invert_yaxis()
+    picture.suptitle(question, fontsize=11)
+    picture.tight_layout()
+    picture.savefig(file, dpi=110)
+    plt.close(picture)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program and everything it started take: CPU and memory."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+
+
+class ProcessTree:
+    """Looked at from time to time; the CPU of processes that have ended stays counted."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._seen: dict[tuple[int, float], float] = {}
+        self.peak_memory = 0
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all of them so far."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                self._seen[process.pid, process.create_time()] = times.user + times.system
+        return sum(self._seen.values())
+
+    def look_at_memory(self) -> None:
+        """Proportional set size: what several processes share is counted once."""
+        total = 0
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                total += process.memory_full_info().pss
+        self.peak_memory = max(self.peak_memory, total)
+
+    def _processes(self) -> list[psutil.Process]:
+        try:
+            return [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked, and of whom: each question has brokers of its own and takes turns, A B A B."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.catch_up import CatchUp, catch_up
+from benchmarks.contenders import CEILING, JAVA, OURS, TUNED, Contender, ours_with_tasks
+from benchmarks.crowd import crowd, fill
+from benchmarks.data_sets import (
+    DATA_SETS,
+    FAR_AWAY,
+    KILOBYTE_LZ4,
+    SEVERAL_TASKS,
+    SMALL_LZ4,
+    SPARKS_OWN,
+    DataSet,
+)
+from benchmarks.latency import latency
+from benchmarks.results import Figure, Results
+from benchmarks.spark_reference import spark_reference
+from sparkmirror.errors import SetupError
+from sparkmirror.local.cluster import LocalCluster, start_all
+from support.memory_disk import keep_in_memory
+from support.tcp_proxy import Line
+
+_ONE_WAY_SECONDS = 0.025
+_BROKER = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "5000"}
+_HEAP = "1g"
+_MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How much is measured, and who is told."""
+
+    directory: Path
+    rounds: int
+    scale: float
+    random: random.Random
+    say: Callable[[str], None]
+    is_quick: bool
+
+    def turns(self, contenders: Sequence[Contender]) -> Iterator[Contender]:
+        """Everybody once in each round, in an order that changes."""
+        for _ in range(self.rounds):
+            yield from self.random.sample(contenders, len(contenders))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something to find out."""
+
+    name: str
+    ask: Callable[[Stage, Results], None]
+    is_quick: bool = False
+
+
+@contextmanager
+def brokers(stage: Stage, *, far_away: bool = False) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    """A source and a target, one broker each, fully compiled, with their logs in memory."""
+    with ExitStack() as stack:
+        detours = None
+        line: Line | None = None
+        if far_away:
+            line = stack.enter_context(Line("source"))
+            detours = [line.proxy(lambda: _detour_port(source))]
+        source = _cluster("source", stage.directory, detours)
+        target = _cluster("target", stage.directory, None)
+        folders = [folder for one in (source, target) for folder in keep_in_memory(one)]
+        stack.callback(_remove, folders)
+        for one in (source, target):
+            stack.callback(one.stop)
+        start_all([source, target])
+        if line is not None:
+            line.slow(to_broker=_ONE_WAY_SECONDS, to_client=_ONE_WAY_SECONDS)
+        yield source, target
+
+
+class _Detour:
+    """The source as those see it who come by the slow line."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.bootstrap_servers = cluster.detour_servers
+
+
+def _cluster(name: str, directory: Path, detours: list[int] | None) -> LocalCluster:
+    return LocalCluster(
+        name,
+        directory / name,
+        jvm_options=(),
+        heap=_HEAP,
+        config=_BROKER,
+        detour_ports=detours,
+    )
+
+
+def _detour_port(source: LocalCluster) -> int:
+    detour = source.brokers[0].detour
+    return detour.port if detour is not None else 0
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- catching up
+
+
+def _catch_up(
+    data_set: DataSet, contenders: Sequence[Contender], *, far_away: bool = False
+) -> Callable[[Stage, Results], None]:
+    def ask(stage: Stage, results: Results) -> None:
+        data = data_set.scaled(stage.scale)
+        with brokers(stage, far_away=far_away) as (source, target):
+            size = data.write(source)
+            stage.say(f"{data.name}: {data.records:,} records, {size / 1e6:,.0f} MB in the log")
+            reached = _Detour(source) if far_away else source
+            for contender in stage.turns(contenders):
+                found = catch_up(contender, data, (reached, target), stage.directory)
+                results.add(data.name, contender.name, _figures(found, size / data.records))
+                stage.say(
+                    f"  {contender.name}: {found.records_per_second:,.0f} records/s, "
+                    f"{found.cpu_per_million:.2f} CPU-s per million, first record after "
+                    f"{found.start_seconds:.1f} s"
+                )
+
+    return ask
+
+
+def _figures(found: CatchUp, record_bytes: float) -> dict[Figure, float]:
+    return {
+        Figure.RECORDS: found.records_per_second,
+        Figure.MEGABYTES: found.records_per_second * record_bytes / 1e6,
+        Figure.CPU: found.cpu_per_million,
+        Figure.START: found.start_seconds,
+        Figure.START_CPU: found.start_cpu,
+        Figure.MEMORY: found.peak_memory / _MEBIBYTE,
+    }
+
+
+# --- latency
+
+
+def _latency(per_second: int) -> Callable[[Stage, Results], None]:
+    def ask(stage: Stage, results: Results) -> None:
+        seconds = 30.0 if stage.is_quick else 65.0
+        with brokers(stage) as clusters:
+            for contender in stage.turns([OURS, JAVA]):
+                found = latency(
+                    contender, clusters, stage.directory, per_second=per_second, seconds=seconds
+                )
+                results.add(
+                    f"latency at {per_second:,} records/s",
+                    contender.name,
+                    {
+                        Figure.P50: found.p50,
+                        Figure.P95: found.p95,
+                        Figure.P99: found.p99,
+                        Figure.LONGEST: found.longest,
+                        Figure.LOAD_CPU: found.cpu_share * 100,
+                    },
+                )
+                stage.say(
+                    f"latency at {per_second:,} records/s: {contender.name}: p50 {found.p50:.1f}, "
+                    f"p99 {found.p99:.1f}, longest {found.longest:.0f} ms"
+                )
+
+    return ask
+
+
+# --- many partitions
+
+
+def _crowd(partitions: int) -> Callable[[Stage, Results], None]:
+    def ask(stage: Stage, results: Results) -> None:
+        with brokers(stage) as clusters:
+            fill(clusters[0], partitions)
+            stage.say(f"{partitions:,} partitions are there")
+            for contender in stage.turns([OURS, TUNED]):
+                found = crowd(contender, partitions, clusters, stage.directory, idle_seconds=20.0)
+                results.add(
+                    f"{partitions:,} partitions",
+                    contender.name,
+                    {
+                        Figure.ALL_FLOW: found.all_flow_seconds,
+                        Figure.IDLE: found.idle_share * 100,
+                        Figure.MEMORY: found.peak_memory / _MEBIBYTE,
+                    },
+                )
+                stage.say(
+                    f"  {contender.name}: all flow after {found.all_flow_seconds:.1f} s, "
+                    f"{found.idle_share:.2%} of a core when idle"
+                )
+
+    return ask
+
+
+def _spark(stage: Stage, results: Results) -> None:
+    """For reference; left out with a note where it cannot be had."""
+    try:
+        reference = spark_reference()
+    except SetupError as error:
+        results.notes.append(f"Spark's own Kafka source and sink were left out: {error}")
+        stage.say(results.notes[-1])
+        return
+    _catch_up(SPARKS_OWN, (OURS, reference))(stage, results)
+
+
+_EVERYBODY = (OURS, TUNED, JAVA, CEILING)
+_NAMES = {
+    "1 KB uncompressed": "uncompressed",
+    "10 KB zstd": "zstd",
+    "one-record batches": "tiny",
+    "1 partition": "one-partition",
+    "100 partitions": "hundred-partitions",
+    "1,000 partitions, 4 busy": "mostly-idle",
+}
+QUESTIONS = (
+    Question("kilobyte", _catch_up(KILOBYTE_LZ4, _EVERYBODY), is_quick=True),
+    Question("small", _catch_up(SMALL_LZ4, (OURS, TUNED, CEILING)), is_quick=True),
+    *(
+        Question(
+            _NAMES[one.name],
+            _catch_up(one, (OURS, TUNED)),
+            is_quick=one.name == "one-record batches",
+        )
+        for one in DATA_SETS
+        if one.name in _NAMES
+    ),
+    Question("far-away", _catch_up(FAR_AWAY, (OURS, TUNED), far_away=True)),
+    Question("latency-200", _latency(200), is_quick=True),
+    Question("latency-5000", _latency(5_000)),
+    Question("tasks", _catch_up(SEVERAL_TASKS, (OURS, ours_with_tasks(2), ours_with_tasks(4)))),
+    Question("spark", _spark),
+    *(Question(f"crowd-{count}", _crowd(count)) for count in (100, 1_000, 5_000)),
+)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's own Kafka source and sink as a contender, for reference.
+
+They need PySpark 4.2.0, the newest with a matching `spark-sql-kafka` artifact, and so a virtual
+environment of their own, which is kept in the cache. Where it cannot be had, it is left out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from benchmarks.contenders import Contender
+from sparkmirror.config.properties import read_properties
+from sparkmirror.errors import SetupError
+from sparkmirror.local.cache import cache_directory, writable
+from sparkmirror.local.registry import maven_registry
+from support.witness import create_topics, topics
+
+PYSPARK = "4.2.0"
+_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{PYSPARK}"
+_INSTALL_SECONDS = 900.0
+_HOME = "spark-reference"
+
+
+class _Server:
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+
+def spark_reference() -> Contender:
+    """The contender; SetupError if its environment cannot be made."""
+    python = _environment()
+
+    def start(file: Path) -> list[str]:
+        """The remote topics are made beforehand: Spark would guess their partitions."""
+        entries = {key: entry.text for key, entry in read_properties(file).entries.items()}
+        alias = entries["clusters"].partition(",")[0].strip()
+        source = entries[f"{alias}.bootstrap.servers"]
+        target = entries["target.bootstrap.servers"]
+        names = entries[f"{alias}->target.topics"].split(",")
+        there = topics(_Server(source))
+        create_topics(_Server(target), {f"{alias}.{name}": there[name] for name in names})
+        job = Path(__file__).with_name("spark_job.py")
+        checkpoints = file.with_suffix(".checkpoints")
+        settings = _ivy_settings(file)
+        return [
+            str(python.with_name("spark-submit")),
+            "--master=local[*]",
+            f"--packages={_PACKAGE}",
+            f"--conf=spark.jars.ivySettings={settings}",
+            "--conf=spark.driver.host=127.0.0.1",
+            "--conf=spark.ui.enabled=false",
+            str(job),
+            source,
+            target,
+            alias,
+            str(checkpoints),
+            *names,
+        ]
+
+    return Contender(
+        "Spark's Kafka source and sink",
+        start,
+        lambda _alias, _partitions: (),
+        {
+            "PYSPARK_PYTHON": str(python),
+            "PYTHONPATH": "",
+            "SPARK_HOME": "",
+            "SPARK_SUBMIT_OPTS": " ".join(maven_registry().java_options),
+        },
+    )
+
+
+def _environment() -> Path:
+    """The Python of an environment with PySpark, made if need be."""
+    home = writable(cache_directory()) / f"{_HOME}-{PYSPARK}"
+    python = home / "bin" / "python"
+    if (home / "complete").exists():
+        return python
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", str(home)],
+        [str(python), "-m", "pip", "install", "--quiet", f"pyspark=={PYSPARK}"],
+    ):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SetupError(f"PySpark {PYSPARK} was not there in time.") from error
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no reason given"]
+            raise SetupError(f"PySpark {PYSPARK} could not be installed: {lines[-1]}")
+    (home / "complete").touch()
+    return python
+
+
+def _ivy_settings(file: Path) -> Path:
+    """Where its jars come from: the same place as Kafka's."""
+    cache = cache_directory() / f"{_HOME}-{PYSPARK}" / "ivy"
+    root = maven_registry().root
+    mirror = f" root={quoteattr(root)}" if root else ""
+    settings = file.with_suffix(".ivysettings.xml")
+    settings.write_text(
+        f"""<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir={quoteattr(str(cache))}/>
+  <resolvers><ibiblio name="central" m2compatible="true"{mirror}/></resolvers>
+</ivysettings>
+""",
+        encoding="utf-8",
+    )
+    return settings

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we want to reach, as ratios of medians within one run, and whether we did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchmarks.results import Figure, Results
+
+OURS, JAVA, TUNED = "sparkmirror", "MM2, defaults", "MM2, tuned"
+CEILING = "copy loop without Spark"
+
+
+class Target(NamedTuple):
+    """A ratio that should be at least, or at most, so much."""
+
+    question: str
+    figure: Figure
+    theirs: str
+    wanted: float
+    at_least: bool = True
+
+    @property
+    def text(self) -> str:
+        """The wish in words."""
+        sign = ">=" if self.at_least else "<="
+        return f"{self.question}: {self.figure.title} {sign} {self.wanted:.3g} x {self.theirs}"
+
+
+class Outcome(NamedTuple):
+    """A target, what was measured, and whether that is enough."""
+
+    text: str
+    ratio: float
+    is_reached: bool
+
+
+TARGETS = (
+    Target("1 KB lz4", Figure.RECORDS, TUNED, 1.8),
+    Target("1 KB lz4", Figure.RECORDS, JAVA, 4),
+    Target("1 KB lz4", Figure.RECORDS, CEILING, 0.9),
+    Target("1 KB lz4", Figure.CPU, TUNED, 1 / 8, at_least=False),
+    Target("100 B lz4", Figure.RECORDS, TUNED, 5),
+    Target("100 B lz4", Figure.RECORDS, CEILING, 0.9),
+    Target("100 B lz4", Figure.CPU, TUNED, 1 / 15, at_least=False),
+    Target("latency at 200 records/s", Figure.P50, JAVA, 0.5, at_least=False),
+    Target("latency at 200 records/s", Figure.P99, JAVA, 1, at_least=False),
+    Target("1 KB lz4", Figure.START, JAVA, 0.7, at_least=False),
+    Target("one-record batches", Figure.RECORDS, TUNED, 1),
+    Target("50 ms round trip", Figure.RECORDS, TUNED, 5),
+    Target("5,000 partitions", Figure.ALL_FLOW, TUNED, 0.5, at_least=False),
+)
+
+
+def outcomes(results: Results) -> Iterator[Outcome]:
+    """Those that were measured."""
+    for target in TARGETS:
+        ratio = results.ratio(target.question, OURS, target.theirs, target.figure)
+        if ratio is not None:
+            reached = ratio >= target.wanted if target.at_least else ratio <= target.wanted
+            yield Outcome(target.text, ratio, reached)
