@@ -53,6 +53,7 @@ class Ends:
 
     def __init__(self, cluster: Cluster, partitions: dict[str, int]) -> None:
         self._admin: AdminClient = admin(cluster)
+        self._missing = set(partitions)
         self._wanted = {
             TopicPartition(topic, index): OffsetSpec.latest()
             for topic, count in partitions.items()
@@ -61,6 +62,11 @@ class Ends:
 
     def filled(self) -> dict[tuple[str, int], int]:
         """Every topic partition that holds records, and how many."""
+        if self._missing:  # to ask for one that is not there would wait, or make it
+            there = self._admin.list_topics(timeout=_ANSWER_SECONDS).topics
+            self._missing -= there.keys()
+        if self._missing:
+            return {}
         answers = self._admin.list_offsets(
             self._wanted,
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
