@@ -49,7 +49,9 @@ def main() -> int:
                 rounds,
                 options.scale or (0.3 if options.quick else 1.0),
                 random.Random(options.seed),
-                lambda text: console.print(f"{time.monotonic() - began:7.0f} s  {text}"),
+                lambda text: console.print(
+                    f"{time.monotonic() - began:7.0f} s  {text}", soft_wrap=True
+                ),
                 is_quick=options.quick,
             )
             try:
