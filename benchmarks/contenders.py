@@ -88,7 +88,7 @@ def _as_they_come(_alias: str, _partitions: int) -> tuple[str, ...]:
     return ("replication.factor = 1", *_ONE_BROKER)
 
 
-def _tuned(alias: str, partitions: int) -> tuple[str, ...]:
+def tuned_lines(alias: str, partitions: int) -> tuple[str, ...]:
     """As operators tune it: a task for each partition, large batches, large fetches."""
     return (
         *_as_they_come(alias, partitions),
@@ -106,7 +106,7 @@ def _tuned(alias: str, partitions: int) -> tuple[str, ...]:
 
 OURS = Contender("sparkmirror", lambda file: [command(), "run", str(file)], _as_they_come)
 JAVA = Contender("MM2, defaults", _java, _as_they_come)
-TUNED = Contender("MM2, tuned", _java, _tuned)
+TUNED = Contender("MM2, tuned", _java, tuned_lines)
 CEILING = Contender(
     "copy loop without Spark",
     lambda file: [sys.executable, "-m", "benchmarks.ceiling", str(file)],

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks.contenders import tuned_lines
 from sparkmirror import class_archive
 from sparkmirror.local.cluster import LocalCluster, start_all
 from support.figures import measured
@@ -32,17 +33,6 @@ ROUNDS = 3
 PATIENCE_SECONDS = 180.0
 LOOK_SECONDS = 0.05
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
-ONE_BROKER = tuple(
-    f"{name}.replication.factor = 1"
-    for name in (
-        "offset-syncs.topic",
-        "checkpoints.topic",
-        "heartbeats.topic",
-        "offset.storage",
-        "status.storage",
-        "config.storage",
-    )
-)
 
 
 class CatchUp(NamedTuple):
@@ -81,23 +71,6 @@ def one_for_each_partition(first: int) -> dict[int, bytearray]:
         index: encode([Record(0, now, b"%d" % (first + index), b"%90d" % (first + index))])
         for index in range(PARTITIONS)
     }
-
-
-def java_lines(alias: str) -> tuple[str, ...]:
-    """Large batches and fetches, and a task for each partition."""
-    return (
-        f"tasks.max = {PARTITIONS}",
-        "replication.factor = 1",
-        *ONE_BROKER,
-        "target.producer.batch.size = 524288",
-        "target.producer.linger.ms = 50",
-        "target.producer.compression.type = lz4",
-        "target.producer.buffer.memory = 134217728",
-        "target.producer.max.request.size = 4194304",
-        f"{alias}.consumer.fetch.max.bytes = 52428800",
-        f"{alias}.consumer.max.partition.fetch.bytes = 10485760",
-        f"{alias}.consumer.max.poll.records = 20000",
-    )
 
 
 def cpu_seconds(mirror: JavaMirror | MirrorProcess) -> float:
@@ -148,7 +121,7 @@ def test_tiny_batches_are_caught_up_at_least_as_fast_as_by_java(
                 {alias: source, "target": target},
                 f"{alias}->target.enabled = true",
                 f"{alias}->target.topics = {TOPIC}",
-                *(java_lines(alias) if who == "java" else ()),
+                *(tuned_lines(alias, PARTITIONS) if who == "java" else ()),
             )
             create_topics(target, {f"{alias}.{TOPIC}": PARTITIONS}, APPEND_TIME)
             found = catch_up(target, f"{alias}.{TOPIC}", start(file))
