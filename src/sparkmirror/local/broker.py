@@ -7,6 +7,7 @@ pipe which only this process holds open, and kills the broker when the pipe clos
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -188,8 +189,11 @@ class LocalBroker:
         self._forget_process()
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        self._signal(signal.SIGSTOP)
+        """SIGSTOP: connections stay open and nothing answers; returns when all threads stand."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGSTOP)
+            # On a busy machine a thread may run on for a moment. The status stays for `running`.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT after `suspend()`."""
