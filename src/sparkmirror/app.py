@@ -35,20 +35,20 @@ from sparkmirror.pipeline.contract import Progress
 from sparkmirror.pipeline.control_server import ControlServer
 from sparkmirror.pipeline.epochs import Epochs
 from sparkmirror.pipeline.plan import allot_slots
-from sparkmirror.pipeline.session import (
+from sparkmirror.pipeline.spark import (
     LOOPBACK,
     choose_master,
     jvm_exit_code,
-    session_options,
-    start_session,
-    stop_session,
+    spark_options,
+    start_spark,
+    stop_spark,
 )
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.factors import ReplicationFactors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 STOP_SECONDS = 8.0
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
@@ -77,7 +77,7 @@ class Application:
         self._wanted = wanted
         self._allotted: dict[Flow, int] = {}
         self._once = once
-        self._spark: Future[SparkSession] = Future()
+        self._spark: Future[SparkContext] = Future()
         self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
         self._control = ControlServer(*self._control_hosts(), self._control_port())
         self._factors = ReplicationFactors()
@@ -147,17 +147,16 @@ class Application:
     def _start_spark(self) -> None:
         try:
             archive = existing_archive()
-            options = session_options(self._master, self._user_options, archive=archive)
+            options = spark_options(self._master, self._user_options, archive=archive)
             writable(self._log_file.parent)
-            spark = start_session(options, self._log_file)
-            context = spark.sparkContext
+            spark = start_spark(options, self._log_file)
             if not self._master.startswith("local"):
-                context.addPyFile(str(_package_archive()))
-            self._allotted = allot_slots(self._wanted, context.defaultParallelism)
+                spark.addPyFile(str(_package_archive()))
+            self._allotted = allot_slots(self._wanted, spark.defaultParallelism)
             short = [str(f) for f, n in self._allotted.items() if n < self._wanted[f]]
             if short:
                 _log.warning(
-                    f"Spark runs {context.defaultParallelism} tasks at once, fewer than tasks.max "
+                    f"Spark runs {spark.defaultParallelism} tasks at once, fewer than tasks.max "
                     f"asks for: {', '.join(short)} get fewer and larger splits."
                 )
         except SparkmirrorError as error:
@@ -203,7 +202,7 @@ class Application:
             self._metrics.stop()
         ended_well = self._spark.done() and self._spark.exception() is None
         if ended_well:
-            ended_well = stop_session(self._spark.result())
+            ended_well = stop_spark(self._spark.result())
         if ended_well and all(clean):
             self._log_file.unlink(missing_ok=True)
         return all(clean)

@@ -17,24 +17,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparkmirror.local.cache import cache_directory, writable
-from sparkmirror.local.java import java_binary
-from sparkmirror.pipeline.session import archive_name, session_options, spark_jars, start_session
+from sparkmirror.local.java import java_binary, java_build
+from sparkmirror.pipeline.spark import archive_name, spark_jars, spark_options, start_spark
 
 _LOWEST_PRIORITY = 19
-_MOST_ARCHIVES = 4  # of 160 MB; a machine may have several virtual environments
+_MOST_ARCHIVES = 4  # of 70 MB; a machine may have several virtual environments
 _COMMAND = (sys.executable, "-m", "sparkmirror.class_archive")
 
 
 def archive_path() -> Path:
     """Where the archive for this Java and this installation of Spark belongs."""
-    told = subprocess.run(
-        [str(java_binary()), "-version"], capture_output=True, text=True, check=False
-    ).stderr.splitlines()
-    return (
-        cache_directory()
-        / "class-data"
-        / archive_name(told[-1] if told else "unknown", spark_jars())
-    )
+    name = archive_name(java_build(java_binary()), spark_jars())
+    return cache_directory() / "class-data" / name
 
 
 def existing_archive() -> Path | None:
@@ -62,12 +56,12 @@ def _build() -> None:
     folder = writable(path.parent)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         dump = Path(scratch) / "spark.jsa"
-        options = session_options("local[1,4]", {}, archive=None, dump=dump)
+        options = spark_options("local[1,4]", {}, archive=None, dump=dump)
         options["spark.ui.enabled"] = "true"  # its classes are wanted, its port is not
         options["spark.ui.port"] = "0"
-        spark = start_session(options, Path(scratch) / "spark.log")
-        spark.range(0, 1, 1, 1).mapInArrow(lambda rows: rows, "id long").collect()
-        gateway = spark.sparkContext._gateway  # noqa: SLF001 - the only way to the JVM's process
+        spark = start_spark(options, Path(scratch) / "spark.log")
+        spark.parallelize(range(1), 1).flatMap(lambda row: [row]).collect()
+        gateway = spark._gateway  # noqa: SLF001 - the only way to the JVM's process
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM ends when its parent hangs up, and writes the archive

@@ -4,7 +4,7 @@
 The bound is `task.buffer.bytes` of payload. Beside it a task needs what it needs when idle and
 `BESIDE`: a record batch that exceeds the bound by itself, the objects that know the record
 batches, and what the allocator does not give back. Idle is measured after a hand-over from one
-epoch to the next, because writing receipts imports pandas.
+epoch to the next.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark import SparkContext, cloudpickle
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.model import Flow, TopicPartition
@@ -19,7 +18,7 @@ from sparkmirror.pipeline.contract import END, PartitionStart, Progress, Split, 
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
 from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits
-from sparkmirror.pipeline.session import LOOPBACK, choose_master, session_options, start_session
+from sparkmirror.pipeline.spark import LOOPBACK, choose_master, spark_options, start_spark
 from sparkmirror.pipeline.spark_task import copy_function
 from support.waiting import eventually
 
@@ -28,12 +27,12 @@ GROUP = "a->b epoch 1"
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session as flows use it, for two splits and a spare slot."""
-    options = session_options(choose_master(None, 2), {"spark.ui.enabled": "false"}, archive=None)
-    session = start_session(options, tmp_path_factory.mktemp("spark") / "spark.log")
-    yield session
-    session.stop()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
+    """A local Spark as flows use it, for two splits and a spare slot."""
+    options = spark_options(choose_master(None, 2), {"spark.ui.enabled": "false"}, archive=None)
+    context = start_spark(options, tmp_path_factory.mktemp("spark") / "spark.log")
+    yield context
+    context.stop()
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ class Running:
 
 
 def test_a_job_without_brokers_reports_and_ends_when_told(
-    spark: SparkSession, control: ControlServer, settings: TaskSettings
+    spark: SparkContext, control: ControlServer, settings: TaskSettings
 ) -> None:
     """Progress names the trouble; the end takes seconds; every partition has a receipt."""
     reports: list[Progress] = []
@@ -106,10 +105,10 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
     eventually(
         lambda: {report.split for report in reports} == {0, 1}, 60, "a report from both splits"
     )
-    tracker: Any = spark.sparkContext.statusTracker()
+    tracker: Any = spark.statusTracker()
     (job,) = tracker.getJobIdsForGroup(GROUP)
     assert tracker.getJobInfo(job).status == "RUNNING"
-    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    store: Any = spark._jsc.sc().statusStore()
     assert store.job(job).description().get() == f"{GROUP}: 5 topic partitions"
     eventually(
         lambda: any("cluster 'b'" in report.trouble for report in reports), 10, "the trouble"
@@ -135,7 +134,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
 
 
 def test_the_next_epoch_runs_after_an_early_end(
-    spark: SparkSession, control: ControlServer, settings: TaskSettings
+    spark: SparkContext, control: ControlServer, settings: TaskSettings
 ) -> None:
     """One end ends one epoch; the second one runs until it is told."""
     reports: list[Progress] = []
@@ -168,7 +167,7 @@ def test_the_closure_is_small_and_knows_no_cluster(
 
 
 def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
-    spark: SparkSession, settings: TaskSettings
+    spark: SparkContext, settings: TaskSettings
 ) -> None:
     """Tasks that cannot check in do not hang; the epoch's standings are where it began."""
     server = ControlServer(LOOPBACK, LOOPBACK)

@@ -141,7 +141,7 @@ class MirrorProcess:
         for one in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 parent = one.parent()
-                if parent is not None and "pyspark.daemon" in parent.cmdline():
+                if parent is not None and "sparkmirror.pipeline.worker_daemon" in parent.cmdline():
                     found.append(one)
         return found
 

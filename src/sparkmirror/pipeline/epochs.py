@@ -26,10 +26,10 @@ from sparkmirror.pipeline.contract import (
 )
 from sparkmirror.pipeline.control_channel import Invitation
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
-from sparkmirror.pipeline.spark_task import RECEIPT_DDL, copy_function
+from sparkmirror.pipeline.spark_task import copy_function
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _CHECK_IN_SECONDS = 60.0  # a cold executor imports for seconds; a cluster may still be scaling
 _WATCH_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Epochs:
     def __init__(
         self,
         flow: Flow,
-        spark: Callable[[], SparkSession],
+        spark: Callable[[], SparkContext],
         control: ControlServer,
         on_progress: Callable[[Progress], None],
     ) -> None:
@@ -139,21 +139,17 @@ class Epochs:
         return EpochResult(_standings(receipts), receipts)
 
     def _job(
-        self, spark: SparkSession, group: str, title: str, splits: int, invitation: Invitation
+        self, spark: SparkContext, group: str, title: str, splits: int, invitation: Invitation
     ) -> list[Receipt]:
-        context = spark.sparkContext
-        context.setJobGroup(group, title, interruptOnCancel=True)
-        context.setLocalProperty("spark.scheduler.pool", str(self._flow))
-        rows = (
-            spark.range(0, splits, 1, splits)
-            .mapInArrow(copy_function(invitation), RECEIPT_DDL)
-            .collect()
-        )
+        spark.setJobGroup(group, title, interruptOnCancel=True)
+        spark.setLocalProperty("spark.scheduler.pool", str(self._flow))
+        # One row and one partition per split, in their order.
+        rows = spark.parallelize(range(splits), splits).flatMap(copy_function(invitation)).collect()
         return [Receipt(*row) for row in rows]
 
     def _watch(
         self,
-        spark: SparkSession,
+        spark: SparkContext,
         group: str,
         line: EpochLine,
         splits: int,
@@ -170,7 +166,7 @@ class Epochs:
                     reason = f"the tasks of splits {sorted(line.broken)} died"
                 line.verdict = reason
                 _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
-                spark.sparkContext.cancelJobGroup(group)
+                spark.cancelJobGroup(group)
                 return
 
 

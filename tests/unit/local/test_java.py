@@ -33,6 +33,13 @@ def test_version_is_read_from_what_java_prints(tmp_path: Path, answer: str, expe
     assert expected == java_version(java_saying(tmp_path, answer))
 
 
+def test_a_release_file_spares_running_java(tmp_path: Path) -> None:
+    """Every JDK comes with one."""
+    binary = java_saying(tmp_path, "must not be run", exit_code=1)
+    (tmp_path / "release").write_text('IMPLEMENTOR="Us"\nJAVA_VERSION="21.0.4"\n')
+    assert java_version(binary) == 21
+
+
 def test_java_home_wins_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """JAVA_HOME is a choice, the PATH an accident."""
     chosen = java_saying(tmp_path / "home", 'openjdk version "17.0.1"')

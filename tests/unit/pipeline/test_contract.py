@@ -18,7 +18,6 @@ from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
     Progress,
-    Receipt,
     Split,
     TaskSettings,
     TransactionStart,
@@ -27,7 +26,6 @@ from sparkmirror.pipeline.contract import (
     task_settings_from_json,
     to_json,
 )
-from sparkmirror.pipeline.spark_task import RECEIPT_SCHEMA
 from sparkmirror.state.incidents import Incident, Kind
 
 SETTINGS = TaskSettings(
@@ -95,8 +93,3 @@ def test_progress_arrives_as_it_was_sent() -> None:
     )
 
     assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress
-
-
-def test_a_receipt_has_a_column_for_every_field_in_order() -> None:
-    """Rows are turned back into receipts by position."""
-    assert tuple(RECEIPT_SCHEMA.names) == Receipt._fields

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 
-from sparkmirror.pipeline.session import archive_name, choose_master, session_options, spark_jars
+from sparkmirror.pipeline.spark import archive_name, choose_master, spark_jars, spark_options
 
 
 @pytest.mark.parametrize(
@@ -30,36 +31,44 @@ def test_a_local_master_retries_failed_tasks(asked: str | None, splits: int, mas
 
 def test_nothing_listens_beyond_loopback_in_local_mode() -> None:
     """Host and bind address both; the user may open it."""
-    options = session_options("local[2,4]", {}, archive=None)
+    options = spark_options("local[2,4]", {}, archive=None)
     assert options["spark.driver.host"] == options["spark.driver.bindAddress"] == "127.0.0.1"
-    opened = session_options("local[2,4]", {"spark.driver.bindAddress": "0.0.0.0"}, archive=None)  # noqa: S104 - the user's wish
+    opened = spark_options("local[2,4]", {"spark.driver.bindAddress": "0.0.0.0"}, archive=None)  # noqa: S104 - the user's wish
     assert opened["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - as above
 
 
 def test_a_cluster_leaves_the_addresses_to_the_user() -> None:
     """Executors elsewhere could not reach loopback."""
-    assert "spark.driver.host" not in session_options("spark://host:7077", {}, archive=None)
+    assert "spark.driver.host" not in spark_options("spark://host:7077", {}, archive=None)
 
 
 def test_a_second_copy_of_a_copy_task_is_never_started() -> None:
     """Speculation would write records twice, so not even the user turns it on."""
-    options = session_options("local[2,4]", {"spark.speculation": "true"}, archive=None)
+    options = spark_options("local[2,4]", {"spark.speculation": "true"}, archive=None)
     assert options["spark.speculation"] == "false"
 
 
 def test_any_other_key_of_the_user_wins() -> None:
     """The file configures the session."""
-    options = session_options("local[2,4]", {"spark.driver.memory": "2g"}, archive=None)
+    options = spark_options("local[2,4]", {"spark.driver.memory": "2g"}, archive=None)
     assert options["spark.driver.memory"] == "2g"
 
 
 def test_the_archive_is_used_if_there_is_one() -> None:
     """And written only when asked to."""
     path = Path("x.jsa")
-    used = session_options("local[2,4]", {}, archive=path)["spark.driver.extraJavaOptions"]
-    plain = session_options("local[2,4]", {}, archive=None)["spark.driver.extraJavaOptions"]
+    used = spark_options("local[2,4]", {}, archive=path)["spark.driver.extraJavaOptions"]
+    plain = spark_options("local[2,4]", {}, archive=None)["spark.driver.extraJavaOptions"]
     assert "-XX:SharedArchiveFile=x.jsa" in used
     assert "Archive" not in plain
+
+
+def test_workers_begin_with_our_module_where_it_is_installed() -> None:
+    """On a cluster nobody knows what the executors have before the package is shipped."""
+    options = spark_options("local-cluster[2,2,1024]", {}, archive=None)
+    module = importlib.util.find_spec(options["spark.python.daemon.module"])
+    assert module is not None
+    assert "spark.python.daemon.module" not in spark_options("k8s://host", {}, archive=None)
 
 
 def test_an_archive_fits_one_java_only(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session that all flows share, started quickly and listening on loopback only.
+"""The Spark that all flows share, started quickly and listening on loopback only.
 
 The JVM does nothing hot in a plain flow: small heap, one garbage collector thread, no second
 compiler. A class-data archive (written once per Java and installation of Spark, in the
-background) halves its start.
+background) halves its start. There is a context and no SQL session: an epoch is a job over one row
+per split, and planning it as a query would take two seconds of the first start.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 LOOPBACK = "127.0.0.1"
 TASK_FAILURES = 4
+_CLASSES = 2  # another number when other classes are loaded: older archives lack them
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
 
 
@@ -39,7 +41,7 @@ def choose_master(asked: str | None, splits: int) -> str:
     return asked
 
 
-def session_options(
+def spark_options(
     master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
 ) -> dict[str, str]:
     """Every Spark option; what the user set wins, except where a flow would break."""
@@ -57,13 +59,15 @@ def session_options(
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # one split, one Arrow batch
     }
     if is_local:
         options |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            # The executors' Python is this one, so that it can begin with our module.
+            "spark.python.daemon.module": "sparkmirror.pipeline.worker_daemon",
+            # Between Java and Python: TCP's delayed acknowledgements doubled a change of epoch.
+            "spark.python.unix.domain.socket.enabled": "true",
         }
     options |= user
     options["spark.speculation"] = "false"  # a second copy of a copy task would write twice
@@ -72,7 +76,7 @@ def session_options(
     return options
 
 
-def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
+def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
     """Start Spark; takes seconds. What the JVM prints goes to the log file."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -81,7 +85,6 @@ def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
     # Half a second to import, hence here: in the background.
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
 
     conf = SparkConf(loadDefaults=False).setAll([*options.items()])
     with log_file.open("ab") as log:
@@ -90,13 +93,10 @@ def start_session(options: Mapping[str, str], log_file: Path) -> SparkSession:
             conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
         )
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
-    builder = SparkSession.builder
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return SparkContext.getOrCreate(conf)
 
 
-def stop_session(spark: SparkSession) -> bool:
+def stop_spark(spark: SparkContext) -> bool:
     """Stop Spark; whether it was still there to be stopped."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
 
@@ -109,9 +109,9 @@ def stop_session(spark: SparkSession) -> bool:
     return True
 
 
-def jvm_exit_code(spark: SparkSession) -> int | None:
+def jvm_exit_code(spark: SparkContext) -> int | None:
     """The exit code of Spark's JVM, None while it runs."""
-    process = spark.sparkContext._gateway.proc  # noqa: SLF001 - the only way to the process
+    process = spark._gateway.proc  # noqa: SLF001 - the only way to the process
     code: int | None = process.poll()
     return code
 
@@ -124,15 +124,14 @@ def spark_jars() -> Path:
     return Path(str(distribution("pyspark").locate_file("pyspark/jars")))
 
 
-def archive_name(java_version: str, jars: Path) -> str:
+def archive_name(java_build: str, jars: Path) -> str:
     """The class-data archive's file name: it fits one Java and one installation of Spark only.
 
     Java compares the path, size and time of every jar with those in the archive, and where one
     differs it starts without the archive and without a word.
     """
-    digest = sha256(str(jars).encode())
+    digest = sha256(f"{_CLASSES}\n{java_build}\n{jars}\n".encode())
     for jar in sorted(jars.glob("*.jar")):
         stat = jar.stat()
         digest.update(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    text = f"spark-{version('pyspark')}-{digest.hexdigest()[:12]}-java-{java_version}"
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", text) + ".jsa"
+    return f"spark-{version('pyspark')}-{digest.hexdigest()[:16]}.jsa"
