@@ -88,6 +88,13 @@ class Request:
         }
 
     @property
+    def most_of_a_partition(self) -> set[int]:
+        """Of a fetch request: how much it asks for of each partition at most."""
+        return {
+            one.partition_max_bytes for topic in self.content.topics for one in topic.partitions
+        }
+
+    @property
     def forgotten(self) -> set[tuple[Any, int]]:
         """Of a fetch request: what leaves the session."""
         return {
@@ -168,6 +175,7 @@ class FakeConnection:
     def __init__(self, fetch_version: int) -> None:
         self.api_versions = {1: (4, fetch_version)}
         self.closed = False
+        self.is_far = False
         self.waiting: deque[Request] = deque()
 
     def when_ready(self, send: Callable[[], None], _failure: Callable[..., None]) -> None:
@@ -247,7 +255,7 @@ class FakeCluster:
         self.soonest = 60.0
         self.dead: set[int] = set()
         self._fetch_version = fetch_version
-        self._connections: dict[int, FakeConnection] = {}
+        self._connections: dict[tuple[int, int], FakeConnection] = {}
 
     def knows(self, tp: TopicPartition) -> bool:
         """As the real cluster does it."""
@@ -272,13 +280,13 @@ class FakeCluster:
         for listener in self.on_metadata:
             listener()
 
-    def connection(self, node: int) -> FakeConnection:
+    def connection(self, node: int, lane: int = 0) -> FakeConnection:
         """The connection to a broker, opened anew after a loss."""
         if node in self.dead:
             raise UnreachableError("dead", cluster="fake")
-        found = self._connections.get(node)
+        found = self._connections.get((node, lane))
         if found is None or found.closed:
-            found = self._connections[node] = FakeConnection(self._fetch_version)
+            found = self._connections[node, lane] = FakeConnection(self._fetch_version)
         return found
 
     def any_node(self) -> int | None:

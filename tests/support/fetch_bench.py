@@ -77,6 +77,7 @@ class Bench:
         leaders: dict[TopicPartition, int] | None = None,
         fetch_version: int = 12,
         stop_at: int | None = None,
+        max_partition_bytes: int = MAX_PARTITION_BYTES,
     ) -> None:
         self.loop = FakeLoop()
         self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
@@ -85,7 +86,7 @@ class Bench:
         self.limits = FetchLimits(
             read_committed=True,
             max_bytes=4 << 20,
-            max_partition_bytes=MAX_PARTITION_BYTES,
+            max_partition_bytes=max_partition_bytes,
             max_wait_ms=500,
             min_bytes=1,
         )
@@ -96,21 +97,23 @@ class Bench:
             self.budget,
             self.sink,
         )
-        self.parts = {tp: SourcePartition(tp, 0, stop_at=stop_at) for tp in (A, B)}
+        self.parts = {
+            tp: SourcePartition(tp, 0, stop_at=stop_at) for tp in sorted({A, B, *(leaders or ())})
+        }
 
     def start(self) -> None:
         """Begin; metadata is known."""
         self.fetcher.start(self.parts.values())
         self.cluster.learn()
 
-    def broker(self, node: int = 1) -> FakeConnection:
+    def broker(self, node: int = 1, lane: int = 0) -> FakeConnection:
         """The connection to a broker."""
-        return self.cluster.connection(node)
+        return self.cluster.connection(node, lane)
 
-    def request(self, node: int = 1) -> Request:
+    def request(self, node: int = 1, lane: int = 0) -> Request:
         """The one request that waits at a broker."""
-        (found,) = self.broker(node).waiting
-        self.broker(node).waiting.clear()
+        (found,) = self.broker(node, lane).waiting
+        self.broker(node, lane).waiting.clear()
         return found
 
     def offsets(self, tp: TopicPartition) -> list[int]:

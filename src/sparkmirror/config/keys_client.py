@@ -216,9 +216,12 @@ CONSUMER_KEYS = (
     Key(
         name="max.partition.fetch.bytes",
         type=Type.INT,
-        default="1048576",
-        doc="The most data that one fetch answer should hold of one partition.",
-        checks=(at_least(0),),
+        default="-1",
+        doc="The most data that one fetch answer should hold of one partition; -1 for as much as "
+        "task.buffer.bytes has room for.",
+        checks=(at_least(-1),),
+        mm2_default="1048576",
+        reason="over a long line it bounds a partition to one such answer per round trip",
     ),
     Key(
         name="fetch.max.wait.ms",

@@ -34,7 +34,7 @@ class FetchSettings:
     isolation_level: str = "read_committed"  # or read_uncommitted
     auto_offset_reset: str = "earliest"  # or latest, none
     fetch_max_bytes: int = 52_428_800
-    max_partition_fetch_bytes: int = 1_048_576
+    max_partition_fetch_bytes: int = -1
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
 

@@ -43,7 +43,7 @@ class Cluster:
         self._next_bootstrap = 0
         self._next_node = -1
         self._addresses: dict[int, Address] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[tuple[int, int], Connection] = {}
         self._seed: Connection | None = None
         self._topics: set[str] = set()
         self._asking = False
@@ -129,9 +129,8 @@ class Cluster:
             address = Address(broker.host, broker.port)
             if self._addresses.get(broker.node_id) != address:
                 self._addresses[broker.node_id] = address
-                moved = self._connections.pop(broker.node_id, None)
-                if moved is not None:
-                    moved.close("the broker moved to another address")
+                for key in [key for key in self._connections if key[0] == broker.node_id]:
+                    self._connections.pop(key).close("the broker moved to another address")
         for topic in answer.topics:
             self._learn_topic(topic)
         if self._seed is not None and self._addresses:
@@ -165,9 +164,12 @@ class Cluster:
 
     # --- brokers
 
-    def connection(self, node: int) -> Connection:
-        """The connection to a broker, opened if need be; raises UnreachableError at once."""
-        connection = self._connections.get(node)
+    def connection(self, node: int, lane: int = 0) -> Connection:
+        """The connection to a broker, opened if need be; raises UnreachableError at once.
+
+        Another lane is another connection: a broker answers one request of each at a time.
+        """
+        connection = self._connections.get((node, lane))
         if connection is None or connection.closed:
             if node not in self._addresses:
                 raise UnreachableError(
@@ -175,7 +177,7 @@ class Cluster:
                     cluster=self.alias,
                 )
             connection = Connection(self._loop, self._dialer, self._addresses[node])
-            self._connections[node] = connection
+            self._connections[node, lane] = connection
         return connection
 
     def any_node(self) -> int | None:

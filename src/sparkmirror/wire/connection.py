@@ -25,6 +25,7 @@ from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.loop import Loop
 
 _MAX_GATHERED = 256
+_FAR_SECONDS = 0.005  # a round trip that makes waiting for an answer before the next request dear
 _CORRELATION = struct.Struct(">i")
 Reply = Callable[[memoryview], None]
 Failure = Callable[[UnreachableError], None]
@@ -67,7 +68,9 @@ class Connection:
         self.address = address
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.closed = False
+        self.is_far = False
         self._is_open = False
+        self._asked_at = 0.0
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._waiting: deque[_Waiting] = deque()
@@ -146,6 +149,8 @@ class Connection:
             self.api_versions = {
                 key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
             }
+            if time.monotonic() - self._asked_at > _FAR_SECONDS:
+                self._ask_again(request)
             pending, self._before_ready = self._before_ready, []
             for send, failure in pending:
                 try:
@@ -154,6 +159,15 @@ class Connection:
                     failure(self._unreachable(str(error)))
 
         self._transmit_message(request, versions, lambda _error: None)
+
+    def _ask_again(self, request: Any) -> None:
+        """A first answer may be late because the broker has just begun; a second one tells."""
+        self._asked_at = time.monotonic()
+
+        def measure(_frame: memoryview) -> None:
+            self.is_far = time.monotonic() - self._asked_at > _FAR_SECONDS
+
+        self._transmit_message(request, measure, lambda _error: None)
 
     # --- sending
 
@@ -239,6 +253,7 @@ class Connection:
                     self._next_address(errno.errorcode.get(code, str(code)))
                     return
                 self._is_open = True
+                self._asked_at = time.monotonic()
                 self._watch()
             if events & selectors.EVENT_WRITE:
                 self._write()

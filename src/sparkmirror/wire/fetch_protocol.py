@@ -45,7 +45,7 @@ class FetchLimits:
 
     read_committed: bool
     max_bytes: int
-    max_partition_bytes: int
+    max_partition_bytes: int  # -1: as much as there is room for
     max_wait_ms: int
     min_bytes: int
 
@@ -78,6 +78,7 @@ def fetch_request(
     *,
     max_wait_ms: int,
     max_bytes: int,
+    max_partition_bytes: int,
     session: tuple[int, int],
     wanted: Mapping[TopicPartition, tuple[int, int, int]] = MappingProxyType({}),
     forgotten: Iterable[TopicPartition] = (),
@@ -100,7 +101,7 @@ def fetch_request(
                 fetch_offset=offset,
                 last_fetched_epoch=last_epoch,
                 log_start_offset=-1,
-                partition_max_bytes=limits.max_partition_bytes,
+                partition_max_bytes=max_partition_bytes,
             )
         )
     dropped: dict[str, list[int]] = {}

@@ -75,22 +75,25 @@ class SourcePartition:
 
 
 class FetchSession:
-    """A fetch session with one broker."""
+    """A fetch session with one broker; further lanes are further sessions with the same one."""
 
     __slots__ = (
+        "busy",
         "changed",
         "empty_answers",
         "forgotten",
         "held_back",
         "id",
         "in_flight",
+        "lane",
         "members",
         "node",
         "session_epoch",
     )
 
-    def __init__(self, node: int) -> None:
+    def __init__(self, node: int, lane: int) -> None:
         self.node = node
+        self.lane = lane
         self.id = 0
         self.session_epoch = 0
         self.members: dict[TopicPartition, SourcePartition] = {}
@@ -99,13 +102,35 @@ class FetchSession:
         self.held_back: set[TopicPartition] = set()
         self.in_flight = False
         self.empty_answers = 0
+        self.busy = 1  # members that have more to read, when last counted
 
     def start_over(self) -> None:
         """Name every partition again in the next request."""
         self.id = 0
         self.session_epoch = 0
         self.changed = dict(self.members)
+        self.busy = len(self.members)
         self.forgotten.clear()
+
+    @property
+    def size(self) -> int:
+        """How many partitions it is answerable for."""
+        return len(self.members) + len(self.held_back)
+
+    def count_busy(self) -> None:
+        """Look at all of them: which have more to read."""
+        self.busy = sum(1 for part in self.members.values() if not part.is_at_end)
+
+    def hand_over(self, others: list[FetchSession]) -> None:
+        """Keep an equal share of the partitions, and give the rest to others."""
+        everybody = [self, *others]
+        for number, part in enumerate([*self.members.values()]):
+            heir = everybody[number % len(everybody)]
+            if heir is not self:
+                self.leave(part)
+                part.session = heir
+                heir.join(part)
+        self.count_busy()
 
     def join(self, part: SourcePartition) -> None:
         """Name a partition in the next request."""

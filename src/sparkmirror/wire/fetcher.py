@@ -2,8 +2,9 @@
 """Read raw record batches from the leaders of a task's partitions.
 
 One fetch session per broker, one request in flight per session: after the first, a request names
-only the partitions whose position changed, so idle partitions cost nothing. A partition that has
-enough waiting to be written is left out until it has drained. Owned by the loop's thread.
+only the partitions whose position changed, so idle partitions cost nothing. A broker that is far
+away gets several sessions, so that something is always on its way. A partition that has enough
+waiting to be written is left out until it has drained. Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from sparkmirror.wire.outgoing import AbortedTransaction
 
 _HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
 _SMALLEST_FETCH = 1 << 20
+_LANES = 4  # sessions with a broker that is far away
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
@@ -82,9 +84,8 @@ class Fetcher:
         self._sink = sink
         self._parts: dict[TopicPartition, SourcePartition] = {}
         self._homeless: dict[TopicPartition, SourcePartition] = {}
-        self._sessions: dict[int, FetchSession] = {}
-        self._without_room: dict[int, FetchSession] = {}  # those that wait for memory, first come
-        self._enough = 2 * limits.max_partition_bytes
+        self._sessions: dict[tuple[int, int], FetchSession] = {}  # by broker and lane
+        self._without_room: list[FetchSession] = []  # those that wait for memory, first come
         self._closing = False
         cluster.on_metadata.append(self._settle)
 
@@ -150,7 +151,7 @@ class Fetcher:
         session = part.session
         if session is None or part.tp not in session.held_back:
             return
-        if part.queued_bytes < self._enough // 2:
+        if part.queued_bytes < self._slice(session):
             session.held_back.discard(part.tp)
             session.join(part)
 
@@ -164,11 +165,20 @@ class Fetcher:
             return
         self._evict(part)
         part.leader = leader
-        session = self._sessions.get(leader.node)
-        if session is None:
-            session = self._sessions[leader.node] = FetchSession(leader.node)
+        lanes = [one for one in self._sessions.values() if one.node == leader.node]
+        session = min(lanes, key=lambda one: one.size) if lanes else self._open(leader.node, 0)
         part.session = session
         session.join(part)
+
+    def _open(self, node: int, lane: int) -> FetchSession:
+        session = self._sessions[node, lane] = FetchSession(node, lane)
+        return session
+
+    def _spread(self, session: FetchSession) -> None:
+        """To a broker that is far away: several sessions share its partitions."""
+        node = session.node
+        session.hand_over([self._open(node, lane) for lane in range(1, _LANES)])
+        self.pump()
 
     def _is_recreated(self, part: SourcePartition) -> bool:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
@@ -191,29 +201,43 @@ class Fetcher:
 
     def pump(self) -> None:
         """Ask every broker that has nothing to answer, as far as the memory bound allows."""
-        for session in [*self._without_room.values(), *self._sessions.values()]:
+        for session in [*self._without_room, *self._sessions.values()]:
             if not session.in_flight:
                 self._pump(session)
+
+    def _share(self) -> int:
+        """The most that one answer may hold."""
+        share = self._budget.limit // (4 * max(1, len(self._sessions)))
+        return min(self._limits.max_bytes, max(_SMALLEST_FETCH, share))
+
+    def _slice(self, session: FetchSession) -> int:
+        """The most that one answer should hold of one partition; two of them waiting are enough."""
+        fixed = self._limits.max_partition_bytes
+        if fixed >= 0:
+            return max(1, fixed)
+        return max(_SMALLEST_FETCH, self._share() // max(1, session.busy))
 
     def _pump(self, session: FetchSession) -> None:
         if self._closing or session.in_flight or not session.members:
             return
-        share = max(_SMALLEST_FETCH, self._budget.limit // (4 * max(1, len(self._sessions))))
-        wanted = min(self._limits.max_bytes, share, max(self._budget.available, _SMALLEST_FETCH))
+        wanted = min(self._share(), max(self._budget.available, _SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
-            self._without_room[session.node] = session
+            if session not in self._without_room:
+                self._without_room.append(session)
             return
-        if all(p.queued_bytes >= self._enough // 2 for p in session.changed.values()) and len(
-            session.changed
-        ) == len(session.members):
+        enough = self._slice(session)
+        if len(session.changed) == len(session.members) and all(
+            part.queued_bytes >= enough for part in session.changed.values()
+        ):
             return  # everything has enough to do
         try:
-            connection = self._cluster.connection(session.node)
+            connection = self._cluster.connection(session.node, session.lane)
         except UnreachableError as error:
             self._lost(session, error)
             return
         session.in_flight = True
-        self._without_room.pop(session.node, None)
+        if session in self._without_room:
+            self._without_room.remove(session)
         self._budget.take(wanted)
         connection.when_ready(
             lambda: self._send(connection, session, wanted),
@@ -222,11 +246,13 @@ class Fetcher:
 
     def _pump_next(self, session: FetchSession) -> None:
         """After an answer; those that wait for memory first, or idle brokers would have it all."""
-        for waiting in [*self._without_room.values()]:
+        for waiting in [*self._without_room]:
             self._pump(waiting)
         self._pump(session)
 
     def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
+        if connection.is_far and (session.node, 1) not in self._sessions:
+            self._spread(session)
         full = session.id == 0
         if full:
             session.start_over()
@@ -248,6 +274,7 @@ class Fetcher:
             self._limits,
             max_wait_ms=self._patience(session),
             max_bytes=wanted,
+            max_partition_bytes=self._slice(session),
             session=(session.id, session.session_epoch),
             wanted={
                 tp: (
@@ -315,6 +342,8 @@ class Fetcher:
             if member is not None and member.tp not in session.changed:
                 self._take(session, member, data, buffer)
         buffer.settle()
+        if len(frame) > _SMALLEST_FETCH // 2:
+            session.count_busy()
         self._sink.fetched()
         self._pump_next(session)
 
@@ -343,7 +372,7 @@ class Fetcher:
             if part.session is not session:
                 return  # whoever took it has turned to another position
             session.changed[part.tp] = part
-            if part.queued_bytes >= self._enough:
+            if part.queued_bytes >= 2 * self._slice(session):
                 session.held_back.add(part.tp)
                 session.leave(part)
         part.is_at_end = part.position >= part.end_offset
@@ -399,7 +428,7 @@ class Fetcher:
             if session.id == 0:
                 continue
             try:
-                connection = self._cluster.connection(session.node)
+                connection = self._cluster.connection(session.node, session.lane)
             except UnreachableError:
                 continue  # the session is lost with the broker
             if connection.api_versions:
@@ -408,6 +437,7 @@ class Fetcher:
                     self._limits,
                     max_wait_ms=0,
                     max_bytes=0,
+                    max_partition_bytes=0,
                     session=(session.id, FINAL_SESSION_EPOCH),
                 )
                 connection.exchange(goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION)

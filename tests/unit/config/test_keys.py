@@ -94,6 +94,7 @@ def test_the_defaults_that_differ_are_these() -> None:
         "send.buffer.bytes",
         "receive.buffer.bytes",
         "isolation.level",
+        "max.partition.fetch.bytes",
         "max.request.size",
         "max.in.flight.requests.per.connection",
         "compression.type",

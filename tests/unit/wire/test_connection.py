@@ -8,6 +8,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,13 +24,13 @@ DIALER = Dialer("b", "test", 2.0, 2.0, -1, -1)
 Script = Callable[[socket.socket], None]
 
 
-def api_versions() -> bytes:
+def api_versions(correlation_id: int = 1) -> bytes:
     """The frame that answers the first request."""
     key = ApiVersionsResponse.ApiVersion
     message = ApiVersionsResponse(
         error_code=0, api_keys=[key(api_key=3, min_version=0, max_version=12)]
     )
-    body = struct.pack(">i", 1) + bytes(message.encode(version=0))
+    body = struct.pack(">i", correlation_id) + bytes(message.encode(version=0))
     return struct.pack(">i", len(body)) + body
 
 
@@ -314,3 +315,33 @@ def test_a_closed_connection_fails_requests_at_once(
 
 def _resolved(address: Address) -> tuple[Any, ...]:
     return socket.AF_INET, socket.SOCK_STREAM, 0, "", tuple(address)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_far"), [(0.0, 0.0, False), (0.05, 0.0, False), (0.02, 0.02, True)]
+)
+def test_a_broker_is_far_away_if_it_answers_late_twice(
+    loop: Loop,
+    serve: Callable[[Script], Address],
+    first: float,
+    second: float,
+    is_far: bool,
+) -> None:
+    """One that has just begun is late once."""
+
+    def script(peer: socket.socket) -> None:
+        for correlation_id, pause in enumerate((first, second), start=1):
+            if not peer.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL):
+                return
+            read_frame(peer)
+            time.sleep(pause)
+            peer.sendall(api_versions(correlation_id))
+        peer.recv(1)
+
+    connection = Connection(loop, DIALER, serve(script))
+    deadline = time.monotonic() + 0.3
+    while time.monotonic() < deadline:
+        loop.turn(0.01)
+    assert connection.api_versions
+    assert connection.is_far is is_far
+    connection.close("the test is over")

@@ -11,7 +11,6 @@ import pytest
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Buffer
-from sparkmirror.wire.fetch_session import SourcePartition
 from support.fake_brokers import partition_data
 from support.fetch_bench import LIMIT, MAX_PARTITION_BYTES, A, B, Bench, data, error, named
 from support.record_batches import encode, numbered
@@ -405,7 +404,6 @@ def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
     parts = [TopicPartition("t", index) for index in range(5)]
     bench = Bench(leaders={tp: index + 1 for index, tp in enumerate(parts)})
     bench.budget.limit = 4 << 20
-    bench.parts = {tp: SourcePartition(tp, 0) for tp in parts}
     bench.start()
     answers = dict.fromkeys(range(1, 6), 0)
     for _round in range(100):
@@ -417,3 +415,65 @@ def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
         bench.fetcher.pump()
 
     assert min(answers.values()) > 70
+
+
+SIX = [TopicPartition("t", index) for index in range(6)]
+
+
+def test_a_broker_that_is_far_away_has_several_requests_at_once() -> None:
+    """Its partitions are shared by four sessions, and no record is lost or read twice by it."""
+    bench = Bench(leaders=dict.fromkeys(SIX, 1))
+    bench.start()
+    first = bench.request()
+    assert len(first.positions) == 6
+    bench.broker().is_far = True  # known after the first request was sent
+    first.fetched(*(data(tp, 0) for tp in SIX))
+
+    asked = [bench.request(lane=lane) for lane in range(4)]
+
+    assert asked[0].forgotten == {tuple(tp) for n, tp in enumerate(SIX) if n % 4}
+    assert [len(one.positions) for one in asked] == [2, 2, 1, 1]
+    assert {k: v for one in asked for k, v in one.positions.items()} == named(
+        *((tp, 2) for tp in SIX)
+    )
+    for lane, one in enumerate(asked):
+        one.fetched(*(data(tp, 2) for n, tp in enumerate(SIX) if n % 4 == lane))
+    assert all(bench.offsets(tp) == [0, 1, 2, 3] for tp in SIX)
+
+    for lane in range(1, 4):
+        bench.request(lane=lane)
+    bench.fetcher.close()
+    goodbyes = [bench.broker(1, lane).waiting[-1].content.session_epoch for lane in range(4)]
+    assert goodbyes == [-1] * 4
+
+
+def test_a_lost_lane_does_not_stop_the_others() -> None:
+    """Its partitions find a home again."""
+    bench = Bench(leaders=dict.fromkeys(SIX, 1))
+    bench.start()
+    bench.broker().is_far = True
+    bench.request().fetched()
+    bench.broker(1, 2).lose()
+    assert [tp for tp, _code in bench.sink.troubles] == [SIX[2]]
+
+    bench.cluster.learn()
+    bench.request(lane=2)  # asked by the session that lost it, or by another one
+    bench.request(lane=1).fetched(data(SIX[1], 0), data(SIX[5], 0))
+    assert bench.offsets(SIX[1]) == [0, 1]
+
+
+def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() -> None:
+    """Over a long line one megabyte per round trip would be little."""
+    bench = Bench(max_partition_bytes=-1)
+    bench.budget.limit = 32 << 20
+    bench.start()
+    first = bench.request()
+    assert first.most_of_a_partition == {2 << 20}  # half of the four megabytes for both
+
+    full = bytes(encode(numbered(0, 60_000)))
+    idle = B.topic, partition_data(B.partition, end=0)
+    first.fetched((A.topic, partition_data(A.partition, full, end=90_000)), idle)
+    second = bench.request()
+
+    assert second.positions == named((A, 60_000))
+    assert second.most_of_a_partition == {4 << 20}
