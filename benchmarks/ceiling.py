@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import read_properties
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.pipeline.contract import PartitionStart, Progress, Split
 from sparkmirror.pipeline.copy import CopyTask
+from sparkmirror.pipeline.plan import task_settings
 from sparkmirror.wire.loop import Loop
 from support.witness import create_topics, topics
 
@@ -79,28 +81,9 @@ def main() -> None:
     loop = Loop()
     driver = Alone(loop)
     signal.signal(signal.SIGTERM, driver.end)
-    CopyTask(split, _task_settings(settings), driver, loop).run()
-
-
-def _task_settings(settings: FlowSettings) -> TaskSettings:
-    return TaskSettings(
-        flow=str(settings.flow),
-        connector=settings.source.name,
-        source_alias=settings.flow.source,
-        consumer=settings.consumer,
-        producer=settings.producer,
-        fetch=settings.fetch,
-        produce=settings.produce,
-        offsets_topic=settings.internal_topics.offsets,
-        offsets_partitions=1,
-        flush_seconds=settings.pipeline.offset_flush_seconds,
-        buffer_bytes=settings.pipeline.task_buffer_bytes,
-        epoch_seconds=_HOURS,
-        lease_seconds=_HOURS,
-        policies=settings.policies,
-        ledger_topic="ledger",
-        dead_letters_topic="dead-letters",
-    )
+    how = task_settings(settings, 1, ledger_topic="ledger", dead_letters_topic="dead-letters")
+    endless = replace(how, epoch_seconds=_HOURS, lease_seconds=_HOURS)
+    CopyTask(split, endless, driver, loop).run()
 
 
 if __name__ == "__main__":

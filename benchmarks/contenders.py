@@ -23,6 +23,10 @@ from support.mirror_process import command
 _STOP_SECONDS = 30.0
 _JAVA_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 _JAVA_HEAP = "1g"
+# What a reader lets a sender have on the way to it: the socket's receive buffer. Java's consumer
+# sets it to 64 KiB; where it is left to Linux it grows to half of 6 MiB on most machines.
+_JAVA_WINDOW = 65_536
+_OWN_WINDOW = 3 << 20
 _ONE_BROKER = tuple(
     f"{name}.replication.factor = 1"
     for name in (
@@ -44,6 +48,7 @@ class Contender:
     start: Callable[[Path], list[str]]
     lines: Callable[[str, int], tuple[str, ...]]  # from the source's alias and partitions
     environment: Mapping[str, str] = field(default_factory=dict)
+    window: int = _OWN_WINDOW  # of its connections to the source
 
     @contextmanager
     def running(self, file: Path) -> Iterator[ProcessTree]:
@@ -105,8 +110,16 @@ def tuned_lines(alias: str, partitions: int) -> tuple[str, ...]:
 
 
 OURS = Contender("sparkmirror", lambda file: [command(), "run", str(file)], _as_they_come)
-JAVA = Contender("MM2, defaults", _java, _as_they_come)
-TUNED = Contender("MM2, tuned", _java, tuned_lines)
+JAVA = Contender("MM2, defaults", _java, _as_they_come, window=_JAVA_WINDOW)
+TUNED = Contender("MM2, tuned", _java, tuned_lines, window=_JAVA_WINDOW)
+TUNED_FOR_DISTANCE = Contender(
+    "MM2, tuned, receive.buffer.bytes -1",
+    _java,
+    lambda alias, partitions: (
+        *tuned_lines(alias, partitions),
+        f"{alias}.consumer.receive.buffer.bytes = -1",
+    ),
+)
 CEILING = Contender(
     "copy loop without Spark",
     lambda file: [sys.executable, "-m", "benchmarks.ceiling", str(file)],

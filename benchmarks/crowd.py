@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from benchmarks.catch_up import Ends, running
 from benchmarks.contenders import Contender
 from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import ProducerState
+from sparkmirror.pipeline.contract import PartitionStart, split_from_json, split_to_json
+from sparkmirror.pipeline.plan import plan_splits
 from support.witness import Cluster, create_topics, numbered, produce_many
 
 _PER_TOPIC = 100
 _LOOK_SECONDS = 0.25
 _PATIENCE_SECONDS = 600.0
 _SETTLE_SECONDS = 5.0
+_PLANS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,22 @@ def fill(source: LocalCluster, partitions: int) -> None:
     create_topics(source, names)
     one_each = numbered(_PER_TOPIC, _PER_TOPIC)
     produce_many(source, [(topic, *one) for topic in names for one in one_each])
+
+
+def planning_seconds(partitions: int) -> float:
+    """What the driver does with a plan: make it, write it down, and a task reads it."""
+    starts = [
+        PartitionStart(topic, index, f"source.{topic}", 0, producer=ProducerState(1, 0, 0))
+        for topic, count in topics_of(partitions).items()
+        for index in range(count)
+    ]
+    took = []
+    for _ in range(_PLANS):
+        began = time.perf_counter()
+        for split in plan_splits(starts, 1):
+            split_from_json(json.loads(json.dumps(split_to_json(split))))
+        took.append(time.perf_counter() - began)
+    return median(took)
 
 
 def crowd(

@@ -79,3 +79,4 @@ DATA_SETS = (
 SEVERAL_TASKS = DataSet("1, 2 and 4 tasks", 2_000_000, 1_000, "lz4")
 SPARKS_OWN = DataSet("Spark's own source and sink", 500_000, 1_000, "lz4")
 FAR_AWAY = DataSet("50 ms round trip", 300_000, 1_000, "lz4")
+ONLY_DELAY = DataSet("50 ms round trip, no TCP windows", 1_000_000, 1_000, "lz4")

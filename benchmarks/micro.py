@@ -14,7 +14,7 @@ from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
 from sparkmirror.model import ProducerState, TopicPartition
-from sparkmirror.pipeline.contract import PartitionStart, split_from_json, to_json
+from sparkmirror.pipeline.contract import PartitionStart, split_from_json, split_to_json
 from sparkmirror.pipeline.plan import plan_splits
 from sparkmirror.wire.fetch_protocol import NAMES_VERSION, parse_response
 from sparkmirror.wire.outgoing import admit
@@ -115,7 +115,7 @@ def planning(runner: pyperf.Runner) -> None:
 
 def hand_over(split: object) -> object:
     """To JSON and back, as it goes to a task."""
-    return split_from_json(json.loads(json.dumps(to_json(split))))
+    return split_from_json(json.loads(json.dumps(split_to_json(split))))
 
 
 def main() -> None:

@@ -7,16 +7,25 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.catch_up import CatchUp, catch_up
-from benchmarks.contenders import CEILING, JAVA, OURS, TUNED, Contender, ours_with_tasks
-from benchmarks.crowd import crowd, fill
+from benchmarks.contenders import (
+    CEILING,
+    JAVA,
+    OURS,
+    TUNED,
+    TUNED_FOR_DISTANCE,
+    Contender,
+    ours_with_tasks,
+)
+from benchmarks.crowd import crowd, fill, planning_seconds
 from benchmarks.data_sets import (
     DATA_SETS,
     FAR_AWAY,
     KILOBYTE_LZ4,
+    ONLY_DELAY,
     SEVERAL_TASKS,
     SMALL_LZ4,
     SPARKS_OWN,
@@ -31,6 +40,8 @@ from support.memory_disk import keep_in_memory
 from support.tcp_proxy import Line
 
 _ONE_WAY_SECONDS = 0.025
+_NO_WINDOW = 64 << 20  # more than anybody asks for at once
+_CROWD = 5_000  # takes Java minutes: once is enough
 _BROKER = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "5000"}
 _HEAP = "1g"
 _MEBIBYTE = 1 << 20
@@ -63,13 +74,12 @@ class Question:
 
 
 @contextmanager
-def brokers(stage: Stage, *, far_away: bool = False) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+def brokers(stage: Stage, line: Line | None = None) -> Iterator[tuple[LocalCluster, LocalCluster]]:
     """A source and a target, one broker each, fully compiled, with their logs in memory."""
     with ExitStack() as stack:
         detours = None
-        line: Line | None = None
-        if far_away:
-            line = stack.enter_context(Line("source"))
+        if line is not None:
+            stack.enter_context(line)
             detours = [line.proxy(lambda: _detour_port(source))]
         source = _cluster("source", stage.directory, detours)
         target = _cluster("target", stage.directory, None)
@@ -115,24 +125,52 @@ def _remove(folders: list[Path]) -> None:
 
 
 def _catch_up(
-    data_set: DataSet, contenders: Sequence[Contender], *, far_away: bool = False
+    data_set: DataSet, contenders: Sequence[Contender]
 ) -> Callable[[Stage, Results], None]:
     def ask(stage: Stage, results: Results) -> None:
         data = data_set.scaled(stage.scale)
-        with brokers(stage, far_away=far_away) as (source, target):
-            size = data.write(source)
-            stage.say(f"{data.name}: {data.records:,} records, {size / 1e6:,.0f} MB in the log")
-            reached = _Detour(source) if far_away else source
+        with brokers(stage) as (source, target):
+            size = _write(stage, data, source)
             for contender in stage.turns(contenders):
-                found = catch_up(contender, data, (reached, target), stage.directory)
-                results.add(data.name, contender.name, _figures(found, size / data.records))
-                stage.say(
-                    f"  {contender.name}: {found.records_per_second:,.0f} records/s, "
-                    f"{found.cpu_per_million:.2f} CPU-s per million, first record after "
-                    f"{found.start_seconds:.1f} s"
-                )
+                found = catch_up(contender, data, (source, target), stage.directory)
+                _note(stage, results, data, contender, found, size)
 
     return ask
+
+
+def _far_away(
+    data_set: DataSet, contenders: Sequence[Contender], *, has_windows: bool
+) -> Callable[[Stage, Results], None]:
+    """The source's bytes take 25 ms more each way; a window bounds how many are on the way."""
+
+    def ask(stage: Stage, results: Results) -> None:
+        data = data_set.scaled(stage.scale)
+        line = Line("source")
+        with brokers(stage, line) as (source, target):
+            size = _write(stage, data, source)
+            for contender in stage.turns(contenders):
+                line.limit(contender.window if has_windows else _NO_WINDOW)
+                found = catch_up(contender, data, (_Detour(source), target), stage.directory)
+                _note(stage, results, data, contender, found, size)
+
+    return ask
+
+
+def _write(stage: Stage, data: DataSet, source: LocalCluster) -> int:
+    size = data.write(source)
+    stage.say(f"{data.name}: {data.records:,} records, {size / 1e6:,.0f} MB in the log")
+    return size
+
+
+def _note(
+    stage: Stage, results: Results, data: DataSet, contender: Contender, found: CatchUp, size: int
+) -> None:
+    results.add(data.name, contender.name, _figures(found, size / data.records))
+    stage.say(
+        f"  {contender.name}: {found.records_per_second:,.0f} records/s, "
+        f"{found.cpu_per_million:.2f} CPU-s per million, first record after "
+        f"{found.start_seconds:.1f} s"
+    )
 
 
 def _figures(found: CatchUp, record_bytes: float) -> dict[Figure, float]:
@@ -179,22 +217,30 @@ def _latency(per_second: int) -> Callable[[Stage, Results], None]:
 # --- many partitions
 
 
+def crowd_question(partitions: int) -> str:
+    """What the question is called in the results."""
+    return f"{partitions:,} idle partitions"
+
+
 def _crowd(partitions: int) -> Callable[[Stage, Results], None]:
     def ask(stage: Stage, results: Results) -> None:
+        if partitions >= _CROWD:
+            stage = replace(stage, rounds=1)
+        planning = planning_seconds(partitions)
         with brokers(stage) as clusters:
             fill(clusters[0], partitions)
             stage.say(f"{partitions:,} partitions are there")
             for contender in stage.turns([OURS, TUNED]):
                 found = crowd(contender, partitions, clusters, stage.directory, idle_seconds=20.0)
-                results.add(
-                    f"{partitions:,} partitions",
-                    contender.name,
-                    {
-                        Figure.ALL_FLOW: found.all_flow_seconds,
-                        Figure.IDLE: found.idle_share * 100,
-                        Figure.MEMORY: found.peak_memory / _MEBIBYTE,
-                    },
-                )
+                figures = {
+                    Figure.ALL_FLOW: found.all_flow_seconds,
+                    Figure.IDLE: found.idle_share * 100,
+                    Figure.IDLE_EACH: found.idle_share / partitions * 1e6,
+                    Figure.MEMORY: found.peak_memory / _MEBIBYTE,
+                }
+                if contender is OURS:
+                    figures[Figure.PLANNING] = planning * 1e3
+                results.add(crowd_question(partitions), contender.name, figures)
                 stage.say(
                     f"  {contender.name}: all flow after {found.all_flow_seconds:.1f} s, "
                     f"{found.idle_share:.2%} of a core when idle"
@@ -215,6 +261,7 @@ def _spark(stage: Stage, results: Results) -> None:
 
 
 _EVERYBODY = (OURS, TUNED, JAVA, CEILING)
+CROWDS = (100, 1_000, _CROWD)
 _NAMES = {
     "1 KB uncompressed": "uncompressed",
     "10 KB zstd": "zstd",
@@ -235,10 +282,11 @@ QUESTIONS = (
         for one in DATA_SETS
         if one.name in _NAMES
     ),
-    Question("far-away", _catch_up(FAR_AWAY, (OURS, TUNED), far_away=True)),
+    Question("far-away", _far_away(FAR_AWAY, (OURS, TUNED, TUNED_FOR_DISTANCE), has_windows=True)),
+    Question("only-delay", _far_away(ONLY_DELAY, (OURS, TUNED, CEILING), has_windows=False)),
     Question("latency-200", _latency(200), is_quick=True),
     Question("latency-5000", _latency(5_000)),
     Question("tasks", _catch_up(SEVERAL_TASKS, (OURS, ours_with_tasks(2), ours_with_tasks(4)))),
     Question("spark", _spark),
-    *(Question(f"crowd-{count}", _crowd(count)) for count in (100, 1_000, 5_000)),
+    *(Question(f"crowd-{count}", _crowd(count)) for count in CROWDS),
 )

@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.plots import plot_question
+from benchmarks.plots import plot_question, plot_scale
+from benchmarks.questions import CROWDS, crowd_question
 from benchmarks.results import Results
 from benchmarks.targets import outcomes
 
@@ -37,6 +38,9 @@ def write(folder: Path, name: str, facts: Mapping[str, str], results: Results) -
         plot_question(results, question, folder / picture)
         lines += [f"### {question}", "", *_table(results.rows(question)), ""]
         lines += [f"![{question}]({picture})", ""]
+    scale = f"{name}-partitions.png"
+    if plot_scale(results, {n: crowd_question(n) for n in CROWDS}, "partitions", folder / scale):
+        lines += ["### Growing numbers of idle partitions", "", f"![partitions]({scale})", ""]
     page = folder / f"{name}.md"
     page.write_text("\n".join(lines), encoding="utf-8")
     return page

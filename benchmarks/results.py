@@ -27,6 +27,8 @@ class Figure(Enum):
     LOAD_CPU = ("% of a core", "{:.1f}")
     ALL_FLOW = ("s until all flow", "{:.1f}")
     IDLE = ("% of a core when idle", "{:.2f}")
+    IDLE_EACH = ("µs per second and idle partition", "{:.1f}")
+    PLANNING = ("ms to plan and hand over", "{:.1f}")
 
     @property
     def title(self) -> str:

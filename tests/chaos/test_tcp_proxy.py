@@ -160,6 +160,23 @@ def test_a_slow_line_delays_both_ways(line: Line, client: socket.socket) -> None
     assert time.monotonic() - began < 0.2
 
 
+def test_a_window_bounds_what_a_slow_line_carries(line: Line, client: socket.socket) -> None:
+    """So many bytes for each round trip, as TCP does it; without windows only the delay counts."""
+    size = 200_000
+    line.slow(to_broker=0.05, to_client=0.05)
+    took = []
+    for window in (size, 50_000):
+        line.limit(window)
+        began = time.monotonic()
+        client.sendall(b"x" * size)
+        received = 0
+        while received < size:
+            received += len(client.recv(size))
+        took.append(time.monotonic() - began)
+    assert took[0] < 0.3  # two ways
+    assert 0.4 < took[1] < 1.0  # three more round trips until the last of it is on its way
+
+
 def test_a_broker_that_is_not_there_is_a_broken_connection(line: Line, broker: Broker) -> None:
     """The client does not hang on a proxy that has nobody to forward to."""
     port = line.proxy(lambda: broker.port)

@@ -5,7 +5,8 @@ A `Line` stands for the network between a client and one cluster; each of its pr
 port and forwards to a broker. The two directions are hurt apart: requests may pass while their
 replies do not. While a direction is cut, bytes are held as a network's buffers would hold them, and
 arrive when it heals, also those of connections that were given up meanwhile; `tear` loses them
-instead, with their connections. Everything runs on the line's own thread.
+instead, with their connections. A slow line may have windows, as TCP has: a sender waits for the
+acknowledgement of what is on the way. Everything runs on the line's own thread.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Direction:
 
     def __init__(self) -> None:
         self.delay_seconds = 0.0
+        self.acknowledged_after = 0.0  # the delivery, in seconds
+        self.window = _MOST_HELD
         self.open = asyncio.Event()
         self.open.set()
 
@@ -96,6 +99,22 @@ class Line:
 
         self._do(set_delays)
 
+    def limit(self, window: int) -> None:
+        """Let so many bytes of a connection be on the way in a direction, or unacknowledged.
+
+        An acknowledgement takes as long as the other direction takes.
+        """
+
+        def set_windows() -> None:
+            for one, other in (
+                (self.to_broker, self.to_client),
+                (self.to_client, self.to_broker),
+            ):
+                one.window = window
+                one.acknowledged_after = other.delay_seconds
+
+        self._do(set_windows)
+
     def tear(self) -> None:
         """Reset every connection, with all that is on the way."""
 
@@ -110,7 +129,8 @@ class Line:
 
         def restore() -> None:
             for direction in (self.to_broker, self.to_client):
-                direction.delay_seconds = 0.0
+                direction.delay_seconds = direction.acknowledged_after = 0.0
+                direction.window = _MOST_HELD
                 direction.open.set()
 
         self._do(restore)
@@ -185,10 +205,10 @@ class _Pump:
 
     async def _fill(self, reader: asyncio.StreamReader) -> None:
         while True:
-            while self._bytes >= _MOST_HELD:
+            while self._bytes >= self._direction.window:
                 await self._change()
             try:
-                data = await reader.read(_CHUNK)
+                data = await reader.read(min(_CHUNK, self._direction.window - self._bytes))
             except ConnectionError:
                 data = b""  # what it sent before it went away is still on the way
             self._held.append((time.monotonic(), data))
@@ -208,8 +228,12 @@ class _Pump:
                 await asyncio.sleep(min(wait, 0.05))  # the delay, or the cut, may change meanwhile
                 continue
             self._held.popleft()
-            self._bytes -= len(data)
-            self._changed.set()
+            if self._direction.acknowledged_after:
+                asyncio.get_running_loop().call_later(
+                    self._direction.acknowledged_after, self._acknowledge, len(data)
+                )
+            else:
+                self._acknowledge(len(data))
             with contextlib.suppress(OSError):
                 # A receiver that is gone ends only this direction: what it sent still arrives.
                 if not data:
@@ -219,6 +243,10 @@ class _Pump:
                 await writer.drain()
             if not data:
                 return
+
+    def _acknowledge(self, size: int) -> None:
+        self._bytes -= size
+        self._changed.set()
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -68,7 +68,7 @@ def create_topics(
     for future in client.create_topics(wanted).values():
         future.result(PATIENCE_SECONDS)
     eventually(
-        lambda: partitions.items() <= topics(cluster).items(),
+        lambda: partitions.items() <= _led(cluster).items(),
         PATIENCE_SECONDS,
         f"{len(partitions)} topics are served",
     )
@@ -92,6 +92,15 @@ def topics(cluster: Cluster) -> dict[str, int]:
     """Every topic with its number of partitions."""
     found = admin(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
     return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def _led(cluster: Cluster) -> dict[str, int]:
+    """Every topic with the number of its partitions that have a leader."""
+    found = admin(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
+    return {
+        name: sum(1 for one in topic.partitions.values() if one.leader >= 0)
+        for name, topic in found.items()
+    }
 
 
 def topic_partitions(cluster: Cluster, topic: str) -> int:

@@ -22,16 +22,15 @@ from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.contract import PartitionStart, TaskSettings
+from sparkmirror.pipeline.contract import PartitionStart
 from sparkmirror.pipeline.epochs import EpochResult, Epochs
-from sparkmirror.pipeline.plan import plan_splits
+from sparkmirror.pipeline.plan import plan_splits, task_settings
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topic
 from sparkmirror.wire.backoff import Backoff
 
-LEASE_SECONDS = 5.0
 _DELIVERY = {  # said where it is not the default
     ExactlyOnce.DISABLED: "",
     ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
@@ -143,7 +142,12 @@ class MirrorSourceConnector:
 
     def _run_epoch(self, starts: list[PartitionStart], most: int) -> EpochResult:
         splits = self._points.entitle(plan_splits(starts, most))
-        settings = self._task_settings(self._points.offsets_partitions)
+        settings = task_settings(
+            self._settings,
+            self._points.offsets_partitions,
+            ledger_topic=ledger_topic(self._names, self._flow.source),
+            dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
+        )
         self._status.begin_epoch(
             self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
         )
@@ -178,26 +182,3 @@ class MirrorSourceConnector:
             raise error
         self._stop_at = dict(found.found)
         return True
-
-    def _task_settings(self, offsets_partitions: int) -> TaskSettings:
-        settings = self._settings
-        return TaskSettings(
-            flow=str(self._flow),
-            connector=settings.source.name,
-            source_alias=self._flow.source,
-            consumer=settings.consumer,
-            producer=settings.producer,
-            fetch=settings.fetch,
-            produce=settings.produce,
-            offsets_topic=settings.internal_topics.offsets,
-            offsets_partitions=offsets_partitions,
-            flush_seconds=settings.pipeline.offset_flush_seconds,
-            buffer_bytes=settings.pipeline.task_buffer_bytes,
-            epoch_seconds=settings.pipeline.epoch_seconds,
-            lease_seconds=LEASE_SECONDS,
-            commit_seconds=settings.transactions.commit_seconds,
-            transaction_timeout_ms=settings.transactions.timeout_ms,
-            policies=settings.policies,
-            ledger_topic=ledger_topic(self._names, self._flow.source),
-            dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
-        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sparkmirror.config.settings import (
@@ -167,27 +168,57 @@ class Receipt(NamedTuple):
 RUN, END = "run", "end"
 
 
-def to_json(value: Any) -> Any:
-    """A contract value as JSON-ready lists and dicts."""
-    return dataclasses.asdict(value)
+# --- as JSON; what there can be thousands of goes as rows, because writing names takes longer
+
+_start_row = attrgetter(
+    "topic",
+    "partition",
+    "remote_topic",
+    "position",
+    "downstream",
+    "stop_at",
+    "topic_id",
+    "target_topic_id",
+    "producer.producer_id",
+    "producer.producer_epoch",
+    "producer.next_sequence",
+    "leader_epoch",
+    "is_handed_over",
+)
+
+
+def _start(row: list[Any]) -> PartitionStart:
+    row[8:11] = [ProducerState(*row[8:11])]
+    return PartitionStart(*row)
+
+
+def split_to_json(split: Split) -> dict[str, Any]:
+    """A split as JSON-ready lists and dicts."""
+    transaction = split.transaction
+    return {
+        "index": split.index,
+        "partitions": [_start_row(one) for one in split.partitions],
+        "transaction": dataclasses.asdict(transaction) if transaction else None,
+    }
 
 
 def split_from_json(raw: dict[str, Any]) -> Split:
-    """The split that `to_json` wrote."""
-    starts = tuple(
-        PartitionStart(**{**one, "producer": ProducerState(**one["producer"])})
-        for one in raw["partitions"]
-    )
+    """The split that `split_to_json` wrote."""
     transaction = raw["transaction"]
     return Split(
         index=raw["index"],
-        partitions=starts,
+        partitions=tuple(_start(row) for row in raw["partitions"]),
         transaction=TransactionStart(**transaction) if transaction else None,
     )
 
 
+def task_settings_to_json(settings: TaskSettings) -> dict[str, Any]:
+    """Settings as JSON-ready lists and dicts."""
+    return dataclasses.asdict(settings)
+
+
 def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
-    """The settings that `to_json` wrote."""
+    """The settings that `task_settings_to_json` wrote."""
     connections = {
         side: ConnectionSettings(
             **{**raw[side], "bootstrap_servers": tuple(raw[side]["bootstrap_servers"])}
@@ -205,8 +236,14 @@ def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
     )
 
 
+def progress_to_json(progress: Progress) -> dict[str, Any]:
+    """Progress as JSON-ready lists and dicts; named tuples become lists by themselves."""
+    fields = {one.name: getattr(progress, one.name) for one in dataclasses.fields(progress)}
+    return fields | {"incidents": [dataclasses.asdict(one) for one in progress.incidents]}
+
+
 def progress_from_json(raw: dict[str, Any]) -> Progress:
-    """The progress that `to_json` wrote."""
+    """The progress that `progress_to_json` wrote."""
     return Progress(
         **{
             **raw,

@@ -22,9 +22,9 @@ from sparkmirror.pipeline.contract import (
     Progress,
     Split,
     TaskSettings,
+    progress_to_json,
     split_from_json,
     task_settings_from_json,
-    to_json,
 )
 from sparkmirror.pipeline.control_channel import (
     LENGTH,
@@ -86,7 +86,7 @@ class ControlClient:
 
     def report(self, progress: Progress) -> None:
         """Send progress; a lost line shows as silence, not as an error here."""
-        self._post(encode({"type": "progress", "progress": to_json(progress)}))
+        self._post(encode({"type": "progress", "progress": progress_to_json(progress)}))
 
     def close(self) -> None:
         """Hang up after everything reported has been sent."""

@@ -28,7 +28,8 @@ from sparkmirror.pipeline.contract import (
     Split,
     TaskSettings,
     progress_from_json,
-    to_json,
+    split_to_json,
+    task_settings_to_json,
 )
 from sparkmirror.pipeline.control_channel import (
     LENGTH,
@@ -248,8 +249,8 @@ class ControlServer:
                 encode(
                     {
                         "type": "split",
-                        "split": to_json(split),
-                        "settings": to_json(line.settings_now()),
+                        "split": split_to_json(split),
+                        "settings": task_settings_to_json(line.settings_now()),
                     }
                 )
             )

@@ -1,18 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure planning: which split holds which topic partitions, and how many splits a flow gets."""
+"""Pure planning: what a split holds, how many splits a flow gets, and how its tasks copy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.contract import PartitionStart, Split
+from sparkmirror.pipeline.contract import PartitionStart, Split, TaskSettings
+
+_LEASE_SECONDS = 5.0
 
 
 def plan_splits(starts: Sequence[PartitionStart], most: int) -> tuple[Split, ...]:
     """At most `most` splits; partition number i goes to split i mod n, as MM2 assigns its tasks."""
     count = min(most, len(starts))
     return tuple(Split(index, tuple(starts[index::count])) for index in range(count))
+
+
+def task_settings(
+    settings: FlowSettings, offsets_partitions: int, *, ledger_topic: str, dead_letters_topic: str
+) -> TaskSettings:
+    """What the tasks of a flow need of its settings."""
+    return TaskSettings(
+        flow=str(settings.flow),
+        connector=settings.source.name,
+        source_alias=settings.flow.source,
+        consumer=settings.consumer,
+        producer=settings.producer,
+        fetch=settings.fetch,
+        produce=settings.produce,
+        offsets_topic=settings.internal_topics.offsets,
+        offsets_partitions=offsets_partitions,
+        flush_seconds=settings.pipeline.offset_flush_seconds,
+        buffer_bytes=settings.pipeline.task_buffer_bytes,
+        epoch_seconds=settings.pipeline.epoch_seconds,
+        lease_seconds=_LEASE_SECONDS,
+        commit_seconds=settings.transactions.commit_seconds,
+        transaction_timeout_ms=settings.transactions.timeout_ms,
+        policies=settings.policies,
+        ledger_topic=ledger_topic,
+        dead_letters_topic=dead_letters_topic,
+    )
 
 
 def allot_slots(wanted: Mapping[Flow, int], slots: int) -> dict[Flow, int]:

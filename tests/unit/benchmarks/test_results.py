@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import report
+from benchmarks.crowd import planning_seconds
+from benchmarks.data_sets import DATA_SETS, FAR_AWAY
+from benchmarks.questions import CROWDS, QUESTIONS, crowd_question
 from benchmarks.results import Figure, Results
 from benchmarks.targets import CEILING, JAVA, OURS, TARGETS, TUNED, Target, outcomes
 
@@ -45,10 +48,8 @@ def test_targets_are_reached_or_not(results: Results) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_names_a_question_that_is_asked(target: Target) -> None:
     """Else it would never be checked."""
-    from benchmarks.data_sets import DATA_SETS, FAR_AWAY  # noqa: PLC0415 - librdkafka, late
-
     asked = {one.name for one in (*DATA_SETS, FAR_AWAY)}
-    asked |= {"latency at 200 records/s", "5,000 partitions"}
+    asked |= {"latency at 200 records/s", *(crowd_question(n) for n in CROWDS)}
     assert target.question in asked
 
 
@@ -65,3 +66,28 @@ def test_a_page_has_every_figure_and_a_picture(results: Results, tmp_path: Path)
     assert (tmp_path / "2026-11-16-abc-latency-at-200-records-s.png").exists()
     stored = json.loads((tmp_path / "2026-11-16-abc.json").read_text(encoding="utf-8"))
     assert stored["1 KB lz4"]["MM2, tuned"]["records/s"] == [100_000, 90_000, 80_000]
+
+
+def test_growing_numbers_are_a_picture_of_their_own(results: Results, tmp_path: Path) -> None:
+    """From two numbers on; figures that only one contender has are its line alone."""
+    picture = tmp_path / "x-partitions.png"
+    report.write(tmp_path, "x", {}, results)
+    assert not picture.exists()
+    for number in (100, 5_000):
+        results.add(crowd_question(number), OURS, {Figure.IDLE: 1, Figure.PLANNING: number / 20})
+        results.add(crowd_question(number), TUNED, {Figure.IDLE: 2})
+    page = report.write(tmp_path, "x", {}, results)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert f"({picture.name})" in page.read_text(encoding="utf-8")
+
+
+def test_no_two_questions_share_a_name_in_the_results() -> None:
+    """Their rows would be mixed."""
+    names = [one.name for one in DATA_SETS] + [crowd_question(n) for n in CROWDS]
+    assert len(set(names)) == len(names)
+    assert len({one.name for one in QUESTIONS}) == len(QUESTIONS)
+
+
+def test_planning_grows_with_the_partitions() -> None:
+    """And is measured at all."""
+    assert 0 < planning_seconds(100) < planning_seconds(5_000) < 5

@@ -22,9 +22,11 @@ from sparkmirror.pipeline.contract import (
     TaskSettings,
     TransactionStart,
     progress_from_json,
+    progress_to_json,
     split_from_json,
+    split_to_json,
     task_settings_from_json,
-    to_json,
+    task_settings_to_json,
 )
 from sparkmirror.state.incidents import Incident, Kind
 
@@ -65,14 +67,16 @@ def test_a_split_arrives_as_it_was_sent() -> None:
         TransactionStart("a-mm2-MirrorSourceConnector-3", 2**50, 12),
     )  # fmt: skip
 
-    assert split_from_json(json.loads(json.dumps(to_json(split)))) == split
+    assert split_from_json(json.loads(json.dumps(split_to_json(split)))) == split
     plain = replace(split, transaction=None)
-    assert split_from_json(json.loads(json.dumps(to_json(plain)))) == plain
+    assert split_from_json(json.loads(json.dumps(split_to_json(plain)))) == plain
 
 
 def test_settings_arrive_as_they_were_sent() -> None:
     """Connection, fetch and produce settings included."""
-    assert task_settings_from_json(json.loads(json.dumps(to_json(SETTINGS)))) == SETTINGS
+    assert (
+        task_settings_from_json(json.loads(json.dumps(task_settings_to_json(SETTINGS)))) == SETTINGS
+    )
 
 
 def test_progress_arrives_as_it_was_sent() -> None:
@@ -92,4 +96,4 @@ def test_progress_arrives_as_it_was_sent() -> None:
         needs=("mm2-ledger.a.internal",),
     )
 
-    assert progress_from_json(json.loads(json.dumps(to_json(progress)))) == progress
+    assert progress_from_json(json.loads(json.dumps(progress_to_json(progress)))) == progress
