@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop chaos thorough bench bench-quick bench-micro docs clean
+.PHONY: help setup demo test lint unit spark integration interop chaos thorough bench bench-quick bench-micro bench-profile docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ bench: setup ## side by side with Java MirrorMaker 2, every question (ONLY=kilob
 
 bench-quick: setup ## the main questions in less than ten minutes
 	@$(BENCH) --quick $(ASKED)
+
+bench-profile: setup ## where the CPU of the copy loop goes
+	@$(BENCH).profile
 
 bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.sampler import Sampler
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import read_properties
 from sparkmirror.config.settings import ConnectionSettings
@@ -83,7 +85,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, driver.end)
     how = task_settings(settings, 1, ledger_topic="ledger", dead_letters_topic="dead-letters")
     endless = replace(how, epoch_seconds=_HOURS, lease_seconds=_HOURS)
+    samples = os.environ.get("SPARKMIRROR_SAMPLES")
+    sampler = Sampler()
+    if samples:
+        sampler.start()
     CopyTask(split, endless, driver, loop).run()
+    if samples:
+        sampler.save(Path(samples))
 
 
 if __name__ == "__main__":

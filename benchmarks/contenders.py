@@ -22,7 +22,16 @@ from support.mirror_process import command
 
 _STOP_SECONDS = 30.0
 _JAVA_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
-_JAVA_HEAP = "1g"
+_JAVA_HEAP = "2g"
+_JAVA_OPTIONS = (  # these and the heap as Kafka's own start scripts have them
+    "-Xms256M",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
 # What a reader lets a sender have on the way to it: the socket's receive buffer. Java's consumer
 # sets it to 64 KiB; where it is left to Linux it grows to half of 6 MiB on most machines.
 _JAVA_WINDOW = 65_536
@@ -83,7 +92,9 @@ class Contender:
 
 
 def _java(file: Path) -> list[str]:
-    jvm = KafkaJvm.of(DEFAULT_KAFKA, heap=_JAVA_HEAP, artifacts=JarSet.CONNECT)
+    jvm = KafkaJvm.of(
+        DEFAULT_KAFKA, heap=_JAVA_HEAP, options=_JAVA_OPTIONS, artifacts=JarSet.CONNECT
+    )
     logging = file.with_suffix(".logging.properties")
     logging.write_text(jvm.logging_text("warn"), encoding="utf-8")
     return jvm.command(_JAVA_MAIN, str(file), logging=logging)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-profile`: where the CPU of the copy loop goes.
+
+The copy loop without Spark copies a data set under a sampler; printed are the functions and lines
+that took most, those of libraries under the line of ours that called into C.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import random
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catch_up import catch_up
+from benchmarks.contenders import CEILING
+from benchmarks.data_sets import DATA_SETS
+from benchmarks.questions import Stage, brokers
+
+_MOST = 15
+
+
+def main() -> None:
+    """Of the data set named on the command line, or 1 KB lz4."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "1 KB lz4"
+    [data] = [one for one in DATA_SETS if one.name == name]
+    with tempfile.TemporaryDirectory(prefix="sparkmirror-profile-") as folder:
+        directory = Path(folder)
+        stage = Stage(directory, 1, 1.0, random.Random(0), print, is_quick=True)
+        with brokers(stage) as clusters:
+            data.write(clusters[0])
+            catch_up(CEILING, data, clusters, directory)  # the brokers compile their code
+            file = directory / "profile.json"
+            sampled = replace(CEILING, environment={"SPARKMIRROR_SAMPLES": str(file)})
+            found = catch_up(sampled, data, clusters, directory)
+        show(json.loads(file.read_text(encoding="utf-8")), found.records)
+
+
+def show(samples: dict[str, Any], records: int) -> None:
+    """Two tables."""
+    user, system, lines = samples["user"], samples["system"], samples["lines"]
+    total = sum(seconds for *_where, seconds in lines)
+    million = (user + system) / records * 1e6
+    print(f"{million:.2f} CPU-s per million records, {system / (user + system):.0%} in the kernel")
+    functions: Counter[str] = Counter()
+    for file, function, _line, seconds in lines:
+        functions[f"{Path(file).stem}.{function}"] += seconds
+    print("\nshare  function")
+    for function, seconds in functions.most_common(_MOST):
+        print(f"{seconds / total:6.1%}  {function}")
+    print("\nshare  line")
+    for file, _function, line, seconds in lines[:_MOST]:
+        text = linecache.getline(file, line).strip()
+        print(f"{seconds / total:6.1%}  {Path(file).stem}:{line}  {text}")
+
+
+if __name__ == "__main__":
+    main()
