@@ -37,6 +37,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rounds = options.rounds or (2 if options.quick else 3)
+    scale = options.scale or (0.3 if options.quick else 1.0)
     directory = Path(tempfile.mkdtemp(prefix="sparkmirror-bench-"))
     results = Results()
     began = time.monotonic()
@@ -47,7 +48,7 @@ def main() -> int:
             stage = Stage(
                 directory / question.name,
                 rounds,
-                options.scale or (0.3 if options.quick else 1.0),
+                scale,
                 random.Random(options.seed),
                 lambda text: console.print(
                     f"{time.monotonic() - began:7.0f} s  {text}", soft_wrap=True
@@ -64,7 +65,8 @@ def main() -> int:
         console.print("interrupted; everything has been ended, nothing is written")
         return _INTERRUPTED
     facts = machine.description() | {
-        "rounds": str(rounds),
+        "rounds": f"{rounds} (latency and idle partitions: at most 2)",
+        "scale": f"{scale:g} of the full data sets",
         "seed": str(options.seed),
         "duration": f"{(time.monotonic() - began) / 60:.0f} minutes",
         "questions": ", ".join(one.name for one in chosen),

@@ -48,6 +48,7 @@ _NO_WINDOW = 64 << 20  # more than anybody asks for at once
 _BROKER = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "5000"}
 _HEAP = "1g"
 _MEBIBYTE = 1 << 20
+_LONG_ROUNDS = 2  # of turns that each measure for a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ class Stage:
     say: Callable[[str], None]
     is_quick: bool
 
-    def turns(self, contenders: Sequence[Contender]) -> Iterator[Contender]:
+    def turns(self, contenders: Sequence[Contender], most: int = 99) -> Iterator[Contender]:
         """Everybody once in each round, in an order that changes."""
-        for _ in range(self.rounds):
+        for _ in range(min(self.rounds, most)):
             yield from self.random.sample(contenders, len(contenders))
 
 
@@ -197,7 +198,7 @@ def _latency(per_second: int) -> Callable[[Stage, Results], None]:
         seconds = 30.0 if stage.is_quick else 65.0
         with brokers(stage) as clusters:
             latency(OURS, clusters, stage.directory, per_second=per_second, seconds=5.0)
-            for contender in stage.turns([OURS, JAVA]):
+            for contender in stage.turns([OURS, JAVA], _LONG_ROUNDS):
                 found = latency(
                     contender, clusters, stage.directory, per_second=per_second, seconds=seconds
                 )
@@ -234,7 +235,7 @@ def _crowd(partitions: int) -> Callable[[Stage, Results], None]:
         with brokers(stage) as clusters:
             fill(clusters[0], partitions)
             stage.say(f"{partitions:,} partitions are there")
-            for contender in stage.turns([OURS, JAVA]):
+            for contender in stage.turns([OURS, JAVA], _LONG_ROUNDS):
                 found = crowd(contender, partitions, clusters, stage.directory, idle_seconds=20.0)
                 figures = {
                     Figure.ALL_FLOW: found.all_flow_seconds,
