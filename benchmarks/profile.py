@@ -54,7 +54,7 @@ def show(samples: dict[str, Any], records: int) -> None:
     for function, seconds in functions.most_common(_MOST):
         print(f"{seconds / total:6.1%}  {function}")
     print("\nshare  line")
-    for file, _function, line, seconds in lines[:_MOST]:
+    for file, _function, line, seconds in [one for one in lines if one[2]][:_MOST]:
         text = linecache.getline(file, line).strip()
         print(f"{seconds / total:6.1%}  {Path(file).stem}:{line}  {text}")
 
