@@ -18,7 +18,6 @@ from benchmarks import machine, report
 from benchmarks.questions import QUESTIONS, Stage
 from benchmarks.results import Results
 from sparkmirror import class_archive
-from sparkmirror.errors import SparkmirrorError
 
 _FOLDER = Path(__file__).resolve().parent / "results"
 _LARGEST_SEED = 1_000_000
@@ -40,6 +39,7 @@ def main() -> int:
     scale = options.scale or (0.3 if options.quick else 1.0)
     directory = Path(tempfile.mkdtemp(prefix="sparkmirror-bench-"))
     results = Results()
+    order = random.Random(options.seed)
     began = time.monotonic()
     class_archive.build()
     good = True
@@ -49,7 +49,7 @@ def main() -> int:
                 directory / question.name,
                 rounds,
                 scale,
-                random.Random(options.seed),
+                order,
                 lambda text: console.print(
                     f"{time.monotonic() - began:7.0f} s  {text}", soft_wrap=True
                 ),
@@ -57,9 +57,11 @@ def main() -> int:
             )
             try:
                 question.ask(stage, results)
-            except (SparkmirrorError, RuntimeError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - the other questions took an hour
                 good = False
-                results.notes.append(f"{question.name} could not be measured: {error}")
+                results.notes.append(
+                    f"{question.name} could not be measured: {type(error).__name__}: {error}"
+                )
                 console.print(f"[red]{results.notes[-1]}[/] (logs in {directory})")
     except KeyboardInterrupt:
         console.print("interrupted; everything has been ended, nothing is written")

@@ -143,6 +143,9 @@ def catch_up(
             if now - looked > _MEMORY_SECONDS:
                 looked = now
                 tree.look_at_memory()
+            if tree.has_ended:
+                message = f"{contender.name} ended by itself; its log is in {directory}"
+                raise RuntimeError(message)
             if now > began + _PATIENCE_SECONDS:
                 message = f"{contender.name}: only {copied} of {data_set.records} records arrived"
                 raise TimeoutError(message)

@@ -32,8 +32,9 @@ _JAVA_OPTIONS = (  # these and the heap as Kafka's own start scripts have them
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# What a reader lets a sender have on the way to it: the socket's receive buffer. Java's consumer
-# sets it to 64 KiB; where it is left to Linux it grows to half of 6 MiB on most machines.
+# What may be on the way to a reader, on a line with TCP's windows: as much as its receive buffer
+# takes, if the broker's `socket.send.buffer.bytes` was opened as Kafka advises for long lines.
+# Java's consumer asks for 64 KiB; where it is left to Linux it grows to half of 6 MiB, mostly.
 _JAVA_WINDOW = 65_536
 _OWN_WINDOW = 3 << 20
 _ONE_BROKER = tuple(

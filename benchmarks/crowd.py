@@ -80,6 +80,9 @@ def crowd(
             if time.monotonic() > began + _PATIENCE_SECONDS:
                 message = f"{contender.name}: not all of {partitions} partitions flow"
                 raise TimeoutError(message)
+            if tree.has_ended:
+                message = f"{contender.name} ended by itself; its log is in {directory}"
+                raise RuntimeError(message)
             time.sleep(_LOOK_SECONDS)
         took = time.monotonic() - began
         tree.look_at_memory()

@@ -29,7 +29,7 @@ class DataSet:
     @property
     def topic(self) -> str:
         """Its name on the source."""
-        return self.name.replace(" ", "-").replace(",", "")
+        return "".join(c for c in self.name.replace(" ", "-") if c.isalnum() or c == "-")
 
     def scaled(self, factor: float) -> DataSet:
         """The same with fewer records."""
@@ -78,5 +78,5 @@ DATA_SETS = (
 )
 SEVERAL_TASKS = DataSet("1, 2 and 4 tasks", 2_000_000, 1_000, "lz4")
 SPARKS_OWN = DataSet("Spark's own source and sink", 500_000, 1_000, "lz4")
-FAR_AWAY = DataSet("50 ms round trip", 300_000, 1_000, "lz4")
-ONLY_DELAY = DataSet("50 ms round trip, no TCP windows", 1_000_000, 1_000, "lz4")
+FAR_AWAY = DataSet("50 ms round trip", 1_000_000, 1_000, "lz4")
+WINDOWS = DataSet("50 ms round trip, with TCP windows", 200_000, 1_000, "lz4")

@@ -22,7 +22,7 @@ _SENT = struct.Struct(">Q")
 _PADDING = bytes(92)
 _PATIENCE_SECONDS = 120.0
 _WARM_UP_SECONDS = 5.0
-_EPOCH_SECONDS = 30  # so that changes of epoch fall into the time that is measured
+_EPOCH_SECONDS = 30  # the default is 300: changes of epoch fall into the time that is measured
 PARTITIONS = 4
 
 

@@ -16,6 +16,14 @@ class ProcessTree:
         self._seen: dict[tuple[int, float], float] = {}
         self.peak_memory = 0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program itself is gone."""
+        try:
+            return self._root.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
     def cpu_seconds(self) -> float:
         """User and system time of all of them so far."""
         for process in self._processes():

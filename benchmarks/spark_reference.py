@@ -68,7 +68,7 @@ def spark_reference() -> Contender:
         {
             "PYSPARK_PYTHON": str(python),
             "PYTHONPATH": "",
-            "SPARK_HOME": "",
+            "SPARK_HOME": str(next(python.parents[1].glob("lib/python*/site-packages/pyspark"))),
             "SPARK_SUBMIT_OPTS": " ".join(maven_registry().java_options),
         },
     )

@@ -254,6 +254,7 @@ class FakeCluster:
         self.refreshes = 0
         self.soonest = 60.0
         self.dead: set[int] = set()
+        self.lanes = 99  # connections that a broker takes
         self._fetch_version = fetch_version
         self._connections: dict[tuple[int, int], FakeConnection] = {}
 
@@ -282,7 +283,7 @@ class FakeCluster:
 
     def connection(self, node: int, lane: int = 0) -> FakeConnection:
         """The connection to a broker, opened anew after a loss."""
-        if node in self.dead:
+        if node in self.dead or lane >= self.lanes:
             raise UnreachableError("dead", cluster="fake")
         found = self._connections.get((node, lane))
         if found is None or found.closed:

@@ -59,7 +59,9 @@ def java_build(binary: Path) -> str:
     """
     release = binary.resolve().parent.parent / "release"
     if release.is_file():
-        return release.read_text(encoding="utf-8", errors="replace").strip()
+        text = release.read_text(encoding="utf-8", errors="replace").strip()
+        if _VERSION.search(text):
+            return text
     try:
         answer = subprocess.run(
             [binary, "-version"],

@@ -10,17 +10,33 @@ begin at once and share its memory.
 from __future__ import annotations
 
 import gc
+import importlib.machinery
+import os
 import sys
 from pathlib import Path
 
 _ZIPPED = ("pyspark.zip", "py4j-")
 
 
-def main() -> None:
-    """Become Spark's daemon."""
-    sys.path[:] = [
+def _without_zips() -> list[str]:
+    return [
         one for one in sys.path if not (one.endswith(".zip") and Path(one).name.startswith(_ZIPPED))
     ]
+
+
+def _is_installed_here() -> bool:
+    """Whether the JVM's own PySpark is the one that this Python would import without the zip."""
+    found = importlib.machinery.PathFinder.find_spec("pyspark", _without_zips())
+    home = os.environ.get("SPARK_HOME", "")
+    if found is None or found.origin is None or not home:
+        return False
+    return Path(home).samefile(Path(found.origin).parent)
+
+
+def main() -> None:
+    """Become Spark's daemon."""
+    if _is_installed_here():
+        sys.path[:] = _without_zips()
     import pyspark.worker  # noqa: F401, PLC0415 - after the path is in order; for the workers
     from pyspark.daemon import manager  # noqa: PLC0415 - as above
 

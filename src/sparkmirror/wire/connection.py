@@ -71,6 +71,7 @@ class Connection:
         self.is_far = False
         self._is_open = False
         self._asked_at = 0.0
+        self._heard_at = 0.0
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._waiting: deque[_Waiting] = deque()
@@ -236,8 +237,12 @@ class Connection:
         return len(self._waiting)
 
     def check_deadlines(self, now: float) -> None:
-        """Close when the oldest request has waited too long; the owner calls this at times."""
-        if self._waiting and now > self._waiting[0].deadline:
+        """Close when the oldest request has waited too long; the owner calls this at times.
+
+        While its answer is arriving it has not: a large one takes long on a slow line.
+        """
+        patience = self._dialer.request_timeout_seconds
+        if self._waiting and now > max(self._waiting[0].deadline, self._heard_at + patience):
             self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
 
     # --- the socket
@@ -301,6 +306,7 @@ class Connection:
             if not size:
                 self.close("the broker closed the connection")
                 return
+            self._heard_at = time.monotonic()
             for frame in self._reader.received(size):
                 self._dispatch(frame)
             if size < room:

@@ -82,6 +82,7 @@ class FetchSession:
         "changed",
         "empty_answers",
         "forgotten",
+        "has_answered",
         "held_back",
         "id",
         "in_flight",
@@ -101,6 +102,7 @@ class FetchSession:
         self.forgotten: dict[TopicPartition, SourcePartition] = {}
         self.held_back: set[TopicPartition] = set()
         self.in_flight = False
+        self.has_answered = False
         self.empty_answers = 0
         self.busy = 1  # members that have more to read, when last counted
 
@@ -118,8 +120,9 @@ class FetchSession:
         return len(self.members) + len(self.held_back)
 
     def count_busy(self) -> None:
-        """Look at all of them: which have more to read."""
-        self.busy = sum(1 for part in self.members.values() if not part.is_at_end)
+        """Look at all of them: which have more to read; those held back certainly have."""
+        reading = sum(1 for part in self.members.values() if not part.is_at_end)
+        self.busy = reading + len(self.held_back)
 
     def hand_over(self, others: list[FetchSession]) -> None:
         """Keep an equal share of the partitions, and give the rest to others."""

@@ -36,7 +36,8 @@ from sparkmirror.wire.outgoing import AbortedTransaction
 
 _HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
 _SMALLEST_FETCH = 1 << 20
-_LANES = 4  # sessions with a broker that is far away
+_LARGEST_SLICE = 4 << 20  # of one partition: an epoch that ends waits until it is written
+_LANES = 8  # sessions with a broker that is far away
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
@@ -85,6 +86,7 @@ class Fetcher:
         self._parts: dict[TopicPartition, SourcePartition] = {}
         self._homeless: dict[TopicPartition, SourcePartition] = {}
         self._sessions: dict[tuple[int, int], FetchSession] = {}  # by broker and lane
+        self._crowded: set[int] = set()  # brokers that refused further connections
         self._without_room: list[FetchSession] = []  # those that wait for memory, first come
         self._closing = False
         cluster.on_metadata.append(self._settle)
@@ -177,8 +179,16 @@ class Fetcher:
     def _spread(self, session: FetchSession) -> None:
         """To a broker that is far away: several sessions share its partitions."""
         node = session.node
-        session.hand_over([self._open(node, lane) for lane in range(1, _LANES)])
-        self.pump()
+        others = sum(1 for one in self._sessions.values() if one.size and one.node != node)
+        room = self._budget.limit // (4 * _SMALLEST_FETCH) - others
+        lanes = min(_LANES, len(session.members), room)
+        if lanes > 1 and node not in self._crowded:
+            free = [lane for lane in range(lanes + 1) if (node, lane) not in self._sessions]
+            session.hand_over([self._open(node, lane) for lane in free[: lanes - 1]])
+            self.pump()
+
+    def _is_alone(self, session: FetchSession) -> bool:
+        return sum(1 for one in self._sessions.values() if one.node == session.node) == 1
 
     def _is_recreated(self, part: SourcePartition) -> bool:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
@@ -207,7 +217,8 @@ class Fetcher:
 
     def _share(self) -> int:
         """The most that one answer may hold."""
-        share = self._budget.limit // (4 * max(1, len(self._sessions)))
+        sessions = sum(1 for one in self._sessions.values() if one.size)
+        share = self._budget.limit // (4 * max(1, sessions))
         return min(self._limits.max_bytes, max(_SMALLEST_FETCH, share))
 
     def _slice(self, session: FetchSession) -> int:
@@ -215,7 +226,8 @@ class Fetcher:
         fixed = self._limits.max_partition_bytes
         if fixed >= 0:
             return max(1, fixed)
-        return max(_SMALLEST_FETCH, self._share() // max(1, session.busy))
+        part = max(_SMALLEST_FETCH, self._share() // max(1, session.busy))
+        return min(part, _LARGEST_SLICE)
 
     def _pump(self, session: FetchSession) -> None:
         if self._closing or session.in_flight or not session.members:
@@ -251,7 +263,7 @@ class Fetcher:
         self._pump(session)
 
     def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
-        if connection.is_far and (session.node, 1) not in self._sessions:
+        if connection.is_far and self._is_alone(session):
             self._spread(session)
         full = session.id == 0
         if full:
@@ -324,10 +336,12 @@ class Fetcher:
                     self._complain(part, response.error)
             self._pump(session)
             return
+        session.has_answered = True
         session.id = response.session_id
         session.session_epoch = (session.session_epoch + 1) & _SESSION_EPOCH_MASK or 1
         buffer = Buffer(self._budget, len(frame))
         session.empty_answers = 0 if response.partitions else session.empty_answers + 1
+        enough = 2 * self._slice(session)
         for data in response.partitions:
             topic = data.topic
             if isinstance(topic, uuid.UUID):
@@ -340,7 +354,7 @@ class Fetcher:
             # One that has changed since the request was sent gets its answer to the next one:
             # data from an older position would look like a gap.
             if member is not None and member.tp not in session.changed:
-                self._take(session, member, data, buffer)
+                self._take(session, member, data, buffer, enough)
         buffer.settle()
         if len(frame) > _SMALLEST_FETCH // 2:
             session.count_busy()
@@ -348,7 +362,12 @@ class Fetcher:
         self._pump_next(session)
 
     def _take(
-        self, session: FetchSession, part: SourcePartition, data: PartitionData, buffer: Buffer
+        self,
+        session: FetchSession,
+        part: SourcePartition,
+        data: PartitionData,
+        buffer: Buffer,
+        enough: int,
     ) -> None:
         if data.error:
             self._complain(part, data.error)
@@ -372,7 +391,7 @@ class Fetcher:
             if part.session is not session:
                 return  # whoever took it has turned to another position
             session.changed[part.tp] = part
-            if part.queued_bytes >= 2 * self._slice(session):
+            if part.queued_bytes >= enough:
                 session.held_back.add(part.tp)
                 session.leave(part)
         part.is_at_end = part.position >= part.end_offset
@@ -411,9 +430,22 @@ class Fetcher:
         self._budget.give_back(wanted)
         self._cluster.complain(error)
         session.start_over()
+        if not self._is_alone(session):
+            self._shut(session)
         if not self._closing:
             for part in [*session.members.values()]:
                 self._complain(part, error_codes.LOST_CONNECTION)
+
+    def _shut(self, session: FetchSession) -> None:
+        """One of several lanes is lost: its partitions go to those that are left."""
+        self._sessions.pop((session.node, session.lane), None)
+        if session in self._without_room:
+            self._without_room.remove(session)
+        if not session.has_answered:
+            self._crowded.add(session.node)  # it may not take so many connections
+        for part in self._parts.values():
+            if part.session is session and part.tp not in session.members:  # held back
+                session.join(part)
 
     def _give_up(self, session: FetchSession, wanted: int) -> None:
         session.in_flight = False

@@ -40,6 +40,13 @@ def test_a_release_file_spares_running_java(tmp_path: Path) -> None:
     assert java_version(binary) == 21
 
 
+def test_a_release_file_without_a_version_does_not_count(tmp_path: Path) -> None:
+    """Some images have a trimmed one."""
+    binary = java_saying(tmp_path, 'openjdk version "17.0.1"')
+    (tmp_path / "release").write_text('IMPLEMENTOR="Us"\n')
+    assert java_version(binary) == 17
+
+
 def test_java_home_wins_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """JAVA_HOME is a choice, the PATH an accident."""
     chosen = java_saying(tmp_path / "home", 'openjdk version "17.0.1"')

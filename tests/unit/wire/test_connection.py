@@ -345,3 +345,29 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
     assert connection.api_versions
     assert connection.is_far is is_far
     connection.close("the test is over")
+
+
+def test_an_answer_that_is_arriving_is_not_late(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """A large one takes longer than the request's time on a slow line."""
+    patient = DIALER._replace(request_timeout_seconds=0.3)
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        read_frame(peer)
+        answer = struct.pack(">ii", 14, 2) + b"x" * 10
+        for at in range(0, len(answer), 2):
+            peer.sendall(answer[at : at + 2])
+            time.sleep(0.1)
+
+    connection = Connection(loop, patient, serve(script))
+    outcome = Outcome()
+    outcome.send(connection)
+    deadline = time.monotonic() + 5
+    while not outcome.is_over and time.monotonic() < deadline:
+        loop.turn(0.02)
+        connection.check_deadlines(time.monotonic())
+    assert [frame[4:] for frame in outcome.replies] == [b"x" * 10]
+    connection.close("the test is over")

@@ -417,49 +417,105 @@ def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
     assert min(answers.values()) > 70
 
 
-SIX = [TopicPartition("t", index) for index in range(6)]
+TEN = [TopicPartition("t", index) for index in range(10)]
+
+
+def far_bench() -> Bench:
+    """Ten partitions at one broker that is far away, and memory for eight requests to it."""
+    bench = Bench(leaders=dict.fromkeys(TEN, 1))
+    bench.budget.limit = 64 << 20
+    bench.start()
+    bench.broker().is_far = True  # known after the first request was sent
+    return bench
 
 
 def test_a_broker_that_is_far_away_has_several_requests_at_once() -> None:
-    """Its partitions are shared by four sessions, and no record is lost or read twice by it."""
-    bench = Bench(leaders=dict.fromkeys(SIX, 1))
-    bench.start()
+    """Its partitions are shared by eight sessions, and no record is lost or read twice by it."""
+    bench = far_bench()
     first = bench.request()
-    assert len(first.positions) == 6
-    bench.broker().is_far = True  # known after the first request was sent
-    first.fetched(*(data(tp, 0) for tp in SIX))
+    assert len(first.positions) == 10
+    first.fetched(*(data(tp, 0) for tp in TEN))
 
-    asked = [bench.request(lane=lane) for lane in range(4)]
+    asked = [bench.request(lane=lane) for lane in range(8)]
 
-    assert asked[0].forgotten == {tuple(tp) for n, tp in enumerate(SIX) if n % 4}
-    assert [len(one.positions) for one in asked] == [2, 2, 1, 1]
+    assert asked[0].forgotten == {tuple(tp) for n, tp in enumerate(TEN) if n % 8}
+    assert [len(one.positions) for one in asked] == [2, 2, 1, 1, 1, 1, 1, 1]
     assert {k: v for one in asked for k, v in one.positions.items()} == named(
-        *((tp, 2) for tp in SIX)
+        *((tp, 2) for tp in TEN)
     )
     for lane, one in enumerate(asked):
-        one.fetched(*(data(tp, 2) for n, tp in enumerate(SIX) if n % 4 == lane))
-    assert all(bench.offsets(tp) == [0, 1, 2, 3] for tp in SIX)
+        one.fetched(*(data(tp, 2) for n, tp in enumerate(TEN) if n % 8 == lane))
+    assert all(bench.offsets(tp) == [0, 1, 2, 3] for tp in TEN)
 
-    for lane in range(1, 4):
-        bench.request(lane=lane)
     bench.fetcher.close()
-    goodbyes = [bench.broker(1, lane).waiting[-1].content.session_epoch for lane in range(4)]
-    assert goodbyes == [-1] * 4
+    goodbyes = [bench.broker(1, lane).waiting[-1].content.session_epoch for lane in range(8)]
+    assert goodbyes == [-1] * 8
 
 
-def test_a_lost_lane_does_not_stop_the_others() -> None:
-    """Its partitions find a home again."""
-    bench = Bench(leaders=dict.fromkeys(SIX, 1))
+def test_further_sessions_need_memory() -> None:
+    """With little of it there are fewer, and their long polls do not take all."""
+    bench = Bench(leaders=dict.fromkeys(TEN, 1))
     bench.start()
     bench.broker().is_far = True
     bench.request().fetched()
-    bench.broker(1, 2).lose()
-    assert [tp for tp, _code in bench.sink.troubles] == [SIX[2]]
 
+    assert [len(bench.broker(1, lane).waiting) for lane in range(3)] == [1, 1, 0]
+    assert bench.budget.held <= LIMIT // 2  # the first one was asked before the others
+
+
+def test_the_partitions_of_a_lost_lane_go_to_those_that_are_left() -> None:
+    """Also those that were held back."""
+    bench = far_bench()
+    bench.request().fetched()
+    bench.request(lane=1).fetched(data(TEN[1], 0, 60))
+    assert bench.parts[TEN[1]].queued_bytes >= 2 * MAX_PARTITION_BYTES
+    bench.broker(1, 1).lose()
+    assert {tp for tp, _code in bench.sink.troubles} == {TEN[1], TEN[9]}
+
+    bench.loop.advance(1)
     bench.cluster.learn()
-    bench.request(lane=2)  # asked by the session that lost it, or by another one
-    bench.request(lane=1).fetched(data(SIX[1], 0), data(SIX[5], 0))
-    assert bench.offsets(SIX[1]) == [0, 1]
+    for lane in (0, 2, 3, 4, 5, 6, 7):
+        bench.request(lane=lane).fetched()
+    named_again = {
+        k: v
+        for lane in (0, 2, 3, 4, 5, 6, 7)
+        for k, v in bench.request(lane=lane).positions.items()
+    }
+    assert named_again == named((TEN[1], 60), (TEN[9], 0))
+
+
+def test_a_broker_that_refuses_further_connections_is_read_with_one() -> None:
+    """A limit per address, a firewall: no partition waits for a connection it cannot have."""
+    bench = far_bench()
+    bench.cluster.lanes = 1
+    bench.request().fetched()
+    for _round in range(3):
+        bench.loop.advance(10)
+        bench.cluster.learn()
+        bench.request().fetched()
+
+    assert {tp for tp in TEN if bench.parts[tp].session} == set(TEN)
+    bench.request().fetched(*(data(tp, 0) for tp in TEN))
+    assert all(bench.offsets(tp) == [0, 1] for tp in TEN)
+
+
+def test_partitions_that_wait_for_the_target_leave_memory_for_the_others() -> None:
+    """What one may have waiting does not grow when others are held back."""
+    bench = Bench(leaders=dict.fromkeys(TEN, 1), max_partition_bytes=-1)
+    bench.budget.limit = 64 << 20
+    bench.start()
+    first = bench.request()
+    [most] = first.most_of_a_partition
+    for position in (0, 9_000):  # more than half a megabyte: counted
+        records = encode(numbered(position, 9_000))
+        answer = [(tp.topic, partition_data(tp.partition, records, end=90_000)) for tp in TEN]
+        first.fetched(*answer)
+        for part in [*bench.parts.values()][:8]:
+            part.queued_bytes = 2 * most
+        first = bench.request()
+
+    assert len(first.forgotten) == 8
+    assert first.most_of_a_partition == {most}
 
 
 def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() -> None:
@@ -468,7 +524,7 @@ def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() 
     bench.budget.limit = 32 << 20
     bench.start()
     first = bench.request()
-    assert first.most_of_a_partition == {2 << 20}  # half of the four megabytes for both
+    assert first.most_of_a_partition == {2 << 20}  # half of an answer
 
     full = bytes(encode(numbered(0, 60_000)))
     idle = B.topic, partition_data(B.partition, end=0)
