@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    """Copy until SIGTERM."""
+    """Copy until SIGTERM; without arguments nothing, for its jars' sake."""
+    if not sys.argv[1:]:
+        return
     source, target, alias, checkpoints, *topics = sys.argv[1:]
     spark = (
         SparkSession.builder.appName("reference")

@@ -7,6 +7,7 @@ environment of their own, which is kept in the cache. Where it cannot be had, it
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from support.witness import create_topics, topics
 PYSPARK = "4.2.0"
 _PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{PYSPARK}"
 _INSTALL_SECONDS = 900.0
+_ATTEMPTS = 3
 _HOME = "spark-reference"
 
 
@@ -43,35 +45,37 @@ def spark_reference() -> Contender:
         names = entries[f"{alias}->target.topics"].split(",")
         there = topics(_Server(source))
         create_topics(_Server(target), {f"{alias}.{name}": there[name] for name in names})
-        job = Path(__file__).with_name("spark_job.py")
         checkpoints = file.with_suffix(".checkpoints")
-        settings = _ivy_settings(file)
-        return [
-            str(python.with_name("spark-submit")),
-            "--master=local[*]",
-            f"--packages={_PACKAGE}",
-            f"--conf=spark.jars.ivySettings={settings}",
-            "--conf=spark.driver.host=127.0.0.1",
-            "--conf=spark.ui.enabled=false",
-            str(job),
-            source,
-            target,
-            alias,
-            str(checkpoints),
-            *names,
-        ]
+        settings = _ivy_settings(file.with_suffix(".ivysettings.xml"))
+        return [*_submit(python, settings), source, target, alias, str(checkpoints), *names]
 
     return Contender(
         "Spark's Kafka source and sink",
         start,
         lambda _alias, _partitions: (),
-        {
-            "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": "",
-            "SPARK_HOME": str(next(python.parents[1].glob("lib/python*/site-packages/pyspark"))),
-            "SPARK_SUBMIT_OPTS": " ".join(maven_registry().java_options),
-        },
+        _variables(python),
     )
+
+
+def _submit(python: Path, ivy_settings: Path) -> list[str]:
+    return [
+        str(python.with_name("spark-submit")),
+        "--master=local[*]",
+        f"--packages={_PACKAGE}",
+        f"--conf=spark.jars.ivySettings={ivy_settings}",
+        "--conf=spark.driver.host=127.0.0.1",
+        "--conf=spark.ui.enabled=false",
+        str(Path(__file__).with_name("spark_job.py")),
+    ]
+
+
+def _variables(python: Path) -> dict[str, str]:
+    return {
+        "PYSPARK_PYTHON": str(python),
+        "PYTHONPATH": "",
+        "SPARK_HOME": str(next(python.parents[1].glob("lib/python*/site-packages/pyspark"))),
+        "SPARK_SUBMIT_OPTS": " ".join(maven_registry().java_options),
+    }
 
 
 def _environment() -> Path:
@@ -80,29 +84,43 @@ def _environment() -> Path:
     python = home / "bin" / "python"
     if (home / "complete").exists():
         return python
-    for command in (
-        [sys.executable, "-m", "venv", "--clear", str(home)],
-        [str(python), "-m", "pip", "install", "--quiet", f"pyspark=={PYSPARK}"],
-    ):
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise SetupError(f"PySpark {PYSPARK} was not there in time.") from error
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["no reason given"]
-            raise SetupError(f"PySpark {PYSPARK} could not be installed: {lines[-1]}")
+    _do([sys.executable, "-m", "venv", "--clear", str(home)], {})
+    _do([str(python), "-m", "pip", "install", "--quiet", f"pyspark=={PYSPARK}"], {})
+    # A job without arguments ends at once; its jars have been fetched then.
+    settings = _ivy_settings(home / "ivysettings.xml")
+    _do(_submit(python, settings), _variables(python))
     (home / "complete").touch()
     return python
 
 
-def _ivy_settings(file: Path) -> Path:
+def _do(command: list[str], variables: dict[str, str]) -> None:
+    """Run something that downloads; once more if that failed half-way."""
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=_INSTALL_SECONDS,
+                check=False,
+                env={**os.environ, **variables},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SetupError(f"PySpark {PYSPARK} was not there in time.") from error
+        if not done.returncode:
+            return
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        missing = [line for line in lines if "module not found" in line]
+        reason = (missing or lines or ["no reason given"])[-1].strip()
+    raise SetupError(f"PySpark {PYSPARK} could not be installed: {reason}")
+
+
+def _ivy_settings(settings: Path) -> Path:
     """Where its jars come from: the same place as Kafka's."""
     cache = cache_directory() / f"{_HOME}-{PYSPARK}" / "ivy"
     root = maven_registry().root
     mirror = f" root={quoteattr(root)}" if root else ""
-    settings = file.with_suffix(".ivysettings.xml")
     settings.write_text(
         f"""<ivysettings>
   <settings defaultResolver="central"/>
