@@ -121,6 +121,13 @@ def running(
             delete_topic(target, topic)
 
 
+def insist(contender: Contender, tree: ProcessTree, directory: Path) -> None:
+    """Nobody waits for a contender that is gone."""
+    if tree.has_ended:
+        message = f"{contender.name} ended by itself; its log is in {directory}"
+        raise RuntimeError(message)
+
+
 def catch_up(
     contender: Contender,
     data_set: DataSet,
@@ -143,9 +150,7 @@ def catch_up(
             if now - looked > _MEMORY_SECONDS:
                 looked = now
                 tree.look_at_memory()
-            if tree.has_ended:
-                message = f"{contender.name} ended by itself; its log is in {directory}"
-                raise RuntimeError(message)
+            insist(contender, tree, directory)
             if now > began + _PATIENCE_SECONDS:
                 message = f"{contender.name}: only {copied} of {data_set.records} records arrived"
                 raise TimeoutError(message)
@@ -154,6 +159,9 @@ def catch_up(
         time.sleep(_MEMORY_SECONDS)
         if ends.total() != data_set.records:
             message = f"{contender.name}: {ends.total()} records of {data_set.records}"
+            raise RuntimeError(message)
+        if there_at_first == data_set.records:
+            message = f"{contender.name}: everything was there at the first look; raise SCALE"
             raise RuntimeError(message)
         return CatchUp(
             data_set.records - there_at_first,

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.addresses import Servers
 from benchmarks.sampler import Sampler
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import read_properties
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split
 from sparkmirror.pipeline.copy import CopyTask
@@ -25,13 +25,6 @@ from sparkmirror.wire.loop import Loop
 from support.witness import create_topics, topics
 
 _HOURS = 3 * 3600.0
-
-
-class Server:
-    """A cluster as the support modules want it."""
-
-    def __init__(self, settings: ConnectionSettings) -> None:
-        self.bootstrap_servers = ",".join(settings.bootstrap_servers)
 
 
 class Alone:
@@ -62,7 +55,10 @@ def main() -> None:
     [settings] = [
         one for one in (config.flow_settings(flow) for flow in config.pairs()) if one.enabled
     ]
-    source, target = Server(settings.source_admin), Server(settings.target_admin)
+    source, target = (
+        Servers(",".join(one.bootstrap_servers))
+        for one in (settings.source_admin, settings.target_admin)
+    )
     alias = settings.flow.source
     named = read_properties(file).entries[f"{settings.flow}.topics"].text.split(",")
     there = {name: count for name, count in topics(source).items() if name in named}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.catch_up import Ends, running
+from benchmarks.catch_up import Ends, insist, running
 from benchmarks.contenders import Contender
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import ProducerState
@@ -80,9 +80,7 @@ def crowd(
             if time.monotonic() > began + _PATIENCE_SECONDS:
                 message = f"{contender.name}: not all of {partitions} partitions flow"
                 raise TimeoutError(message)
-            if tree.has_ended:
-                message = f"{contender.name} ended by itself; its log is in {directory}"
-                raise RuntimeError(message)
+            insist(contender, tree, directory)
             time.sleep(_LOOK_SECONDS)
         took = time.monotonic() - began
         tree.look_at_memory()

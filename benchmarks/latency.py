@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from benchmarks.catch_up import Ends, running
+from benchmarks.catch_up import Ends, insist, running
 from benchmarks.contenders import Contender
 from sparkmirror.local.cluster import LocalCluster
 from support.names import unique_name
@@ -89,6 +89,7 @@ def latency(
             ends = Ends(target, {remote: PARTITIONS})
             deadline = time.monotonic() + _PATIENCE_SECONDS
             while len(ends.filled()) < PARTITIONS:
+                insist(contender, tree, directory)
                 if time.monotonic() > deadline:
                     message = f"{contender.name}: nothing arrived in {remote}"
                     raise TimeoutError(message)

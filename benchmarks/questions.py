@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.addresses import Servers
 from benchmarks.catch_up import CatchUp, catch_up
 from benchmarks.contenders import (
     CEILING,
@@ -97,13 +98,6 @@ def brokers(stage: Stage, line: Line | None = None) -> Iterator[tuple[LocalClust
         yield source, target
 
 
-class _Detour:
-    """The source as those see it who come by the slow line."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self.bootstrap_servers = cluster.detour_servers
-
-
 def _cluster(name: str, directory: Path, detours: list[int] | None) -> LocalCluster:
     return LocalCluster(
         name,
@@ -156,7 +150,9 @@ def _far_away(
             catch_up(CEILING, data, (source, target), stage.directory)
             for contender in stage.turns(contenders):
                 line.limit(contender.window if has_windows else _NO_WINDOW)
-                found = catch_up(contender, data, (_Detour(source), target), stage.directory)
+                found = catch_up(
+                    contender, data, (Servers(source.detour_servers), target), stage.directory
+                )
                 _note(stage, results, data, contender, found, size)
 
     return ask

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from benchmarks.addresses import Servers
 from benchmarks.contenders import Contender
 from sparkmirror.config.properties import read_properties
 from sparkmirror.errors import SetupError
@@ -27,11 +28,6 @@ _ATTEMPTS = 3
 _HOME = "spark-reference"
 
 
-class _Server:
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-
-
 def spark_reference() -> Contender:
     """The contender; SetupError if its environment cannot be made."""
     python = _environment()
@@ -43,8 +39,8 @@ def spark_reference() -> Contender:
         source = entries[f"{alias}.bootstrap.servers"]
         target = entries["target.bootstrap.servers"]
         names = entries[f"{alias}->target.topics"].split(",")
-        there = topics(_Server(source))
-        create_topics(_Server(target), {f"{alias}.{name}": there[name] for name in names})
+        there = topics(Servers(source))
+        create_topics(Servers(target), {f"{alias}.{name}": there[name] for name in names})
         checkpoints = file.with_suffix(".checkpoints")
         settings = _ivy_settings(file.with_suffix(".ivysettings.xml"))
         return [*_submit(python, settings), source, target, alias, str(checkpoints), *names]

@@ -78,6 +78,7 @@ class Bench:
         fetch_version: int = 12,
         stop_at: int | None = None,
         max_partition_bytes: int = MAX_PARTITION_BYTES,
+        max_bytes: int = 4 << 20,
     ) -> None:
         self.loop = FakeLoop()
         self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
@@ -85,7 +86,7 @@ class Bench:
         self.sink = Sink(self.budget)
         self.limits = FetchLimits(
             read_committed=True,
-            max_bytes=4 << 20,
+            max_bytes=max_bytes,
             max_partition_bytes=max_partition_bytes,
             max_wait_ms=500,
             min_bytes=1,

@@ -218,7 +218,7 @@ CONSUMER_KEYS = (
         type=Type.INT,
         default="-1",
         doc="The most data that one fetch answer should hold of one partition; -1 for as much as "
-        "task.buffer.bytes has room for.",
+        "task.buffer.bytes has room for, from 1 to 4 MiB.",
         checks=(at_least(-1),),
         mm2_default="1048576",
         reason="over a long line it bounds a partition to one such answer per round trip",

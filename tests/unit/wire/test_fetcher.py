@@ -533,3 +533,26 @@ def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() 
 
     assert second.positions == named((A, 60_000))
     assert second.most_of_a_partition == {4 << 20}
+
+
+def test_one_partition_gets_no_more_than_can_be_written_when_an_epoch_ends() -> None:
+    """However much memory there is."""
+    bench = Bench(leaders={A: 1}, max_partition_bytes=-1, max_bytes=1 << 30)
+    bench.parts = {A: bench.parts[A]}
+    bench.budget.limit = 1 << 30
+    bench.start()
+    assert bench.request().most_of_a_partition == {4 << 20}
+
+
+def test_a_session_without_partitions_takes_no_share_of_the_memory() -> None:
+    """A broker that leads nothing any more."""
+    bench = Bench(max_bytes=1 << 30)
+    bench.budget.limit = 64 << 20
+    bench.start()
+    first = bench.request()
+    assert first.content.max_bytes == 16 << 20
+    bench.cluster.learn({A: 2, B: 2})
+    first.fetched(error(A, NOT_LEADER), error(B, NOT_LEADER))
+    bench.loop.advance(1)
+    bench.cluster.learn()
+    assert bench.request(2).content.max_bytes == 16 << 20
