@@ -42,6 +42,7 @@ from sparkmirror.pipeline.spark import (
     spark_options,
     start_spark,
     stop_spark,
+    warm_up,
 )
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
@@ -167,6 +168,10 @@ class Application:
             self._spark.set_exception(SetupError(f"Spark did not start: {error}.", remedy=remedy))
             return
         self._spark.set_result(spark)
+        try:
+            warm_up(spark)
+        except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch says it
+            _log.debug("the first job failed: %s", error)
         if archive is None and self._master.startswith("local"):
             build_in_background()
 

@@ -68,7 +68,7 @@ def create_topics(
     for future in client.create_topics(wanted).values():
         future.result(PATIENCE_SECONDS)
     eventually(
-        lambda: partitions.items() <= _led(cluster).items(),
+        lambda: _are_served(client, partitions),
         PATIENCE_SECONDS,
         f"{len(partitions)} topics are served",
     )
@@ -94,13 +94,25 @@ def topics(cluster: Cluster) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
-def _led(cluster: Cluster) -> dict[str, int]:
-    """Every topic with the number of its partitions that have a leader."""
-    found = admin(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
-    return {
+def _are_served(client: AdminClient, partitions: Mapping[str, int]) -> bool:
+    """Whether the leader of every partition has made its log, which it does after naming itself.
+
+    What is written to a partition before that may wait for a minute.
+    """
+    found = client.list_topics(timeout=PATIENCE_SECONDS).topics
+    led = {
         name: sum(1 for one in topic.partitions.values() if one.leader >= 0)
         for name, topic in found.items()
     }
+    if not partitions.items() <= led.items():
+        return False
+    wanted = {
+        TopicPartition(name, index): OffsetSpec.latest()
+        for name, count in partitions.items()
+        for index in range(count)
+    }
+    answers = client.list_offsets(wanted, request_timeout=PATIENCE_SECONDS)
+    return all(one.exception(PATIENCE_SECONDS) is None for one in answers.values())
 
 
 def topic_partitions(cluster: Cluster, topic: str) -> int:

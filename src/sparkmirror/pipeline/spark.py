@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import distribution, version
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 TASK_FAILURES = 4
+_FLOWS_BEGIN_SECONDS = 0.3
 _CLASSES = 2  # another number when other classes are loaded: older archives lack them
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
 
@@ -94,6 +96,18 @@ def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
         )
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
     return SparkContext.getOrCreate(conf)
+
+
+def warm_up(spark: SparkContext) -> None:
+    """Start what Python workers are forked from, with a job that does nothing.
+
+    That takes a second, which passes while a flow with much to create is still busy with it; where
+    an epoch begins at once, it does the same.
+    """
+    time.sleep(_FLOWS_BEGIN_SECONDS)
+    if not spark.statusTracker().getActiveJobsIds():
+        spark.setJobGroup("sparkmirror", "start of the Python workers")
+        spark.parallelize((0,), 1).foreach(abs)
 
 
 def stop_spark(spark: SparkContext) -> bool:
