@@ -79,7 +79,14 @@ def main() -> None:
     loop = Loop()
     driver = Alone(loop)
     signal.signal(signal.SIGTERM, driver.end)
-    how = task_settings(settings, 1, ledger_topic="ledger", dead_letters_topic="dead-letters")
+    how = task_settings(
+        settings,
+        1,
+        ledger_topic="ledger",
+        dead_letters_topic="dead-letters",
+        map_topic="",
+        syncs_topic="",
+    )
     endless = replace(how, epoch_seconds=_HOURS, lease_seconds=_HOURS)
     samples = os.environ.get("SPARKMIRROR_SAMPLES")
     sampler = Sampler()

@@ -141,12 +141,12 @@ def test_a_storage_topic_of_the_wrong_shape_is_refused(
 
 def test_a_set_factor_that_cannot_be_met_fails_its_own_topic_only(admin: ClusterAdmin) -> None:
     """The others are created; the error names the key."""
-    topics = flow_topics("rf", "offset.storage.replication.factor = 3\n")
+    topics = flow_topics("rf", "status.storage.replication.factor = 3\n")
     results = {
         result.topic.name: result
         for result in ensure_internal_topics(topics, admin, ReplicationFactors())
     }
-    failed = results.pop("mm2-offsets.rf.internal")
+    failed = results.pop("mm2-status.rf.internal")
     assert isinstance(failed.error, ReplicationFactorError)
-    assert "offset.storage.replication.factor" in str(failed.error)
+    assert "status.storage.replication.factor" in str(failed.error)
     assert {result.error for result in results.values()} == {None}

@@ -24,6 +24,8 @@ from sparkmirror.topology.internal_topics import (
     Side,
     ensure_internal_topics,
     internal_topics,
+    offset_map_topic,
+    offset_syncs_topic,
 )
 from sparkmirror.wire.backoff import Backoff
 
@@ -46,7 +48,9 @@ class Herder:
         self._factors = factors
         self.status = status
         self.source = source
+        self._names = policy.replication
         self._topics = internal_topics(settings, policy.replication)
+        self._there: set[str] = set()  # internal topics that can be used
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
         interval = settings.heartbeat.interval_seconds
@@ -107,12 +111,21 @@ class Herder:
         if self._stop.is_set():
             return
         self._has_started = True
+        if self.source is not None:
+            self._name_topics(self.source)
         if self._heartbeat is not None:
             self._heartbeat.start()
         if self.source is not None:
             self.source.start()
         else:
             self.status.enter(FlowState.RUNNING, "heartbeats only")
+
+    def _name_topics(self, source: MirrorSourceConnector) -> None:
+        """Tasks wait for the topics they are to write: only those that are there are named."""
+        map_topic = offset_map_topic(self._names, self._flow.source)
+        syncs_topic = offset_syncs_topic(self._settings, self._names)
+        source.map_topic = map_topic if map_topic in self._there else ""
+        source.syncs_topic = syncs_topic if syncs_topic in self._there else ""
 
     def _ensure(self, side: Side) -> None:
         wanted: list[InternalTopic] = [topic for topic in self._topics if topic.side is side]
@@ -125,6 +138,7 @@ class Herder:
             ensured = ensure_internal_topics(wanted, admin, self._factors)
         for one in ensured:
             if one.error is None:
+                self._there.add(one.topic.name)
                 continue
             if one.topic.storage_key is not None:
                 raise one.error  # positions have nowhere to go

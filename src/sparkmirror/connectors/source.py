@@ -68,6 +68,8 @@ class MirrorSourceConnector:
         points = FencedPoints if settings.transactions.is_enabled else StartingPoints
         self._points = points(settings, status, side_topics)
         self._stop_at: dict[TopicPartition, int] = {}
+        self.map_topic = ""  # set before `start`, to topics that are there
+        self.syncs_topic = ""
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
         )
@@ -147,6 +149,8 @@ class MirrorSourceConnector:
             self._points.offsets_partitions,
             ledger_topic=ledger_topic(self._names, self._flow.source),
             dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
+            map_topic=self.map_topic,
+            syncs_topic=self.syncs_topic,
         )
         self._status.begin_epoch(
             self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]

@@ -34,10 +34,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A complete pair, and whether the last task ended cleanly there."""
+    """A complete pair, whether the last task ended cleanly there, and its open chunk if so."""
 
     stored: StoredPosition
     is_handed_over: bool = False
+    map_chunk: str = ""
 
 
 class StartingPoints:
@@ -94,6 +95,7 @@ class StartingPoints:
                     leader_epoch=standing.leader_epoch,
                 ),
                 standing.is_clean,
+                standing.map_chunk if standing.is_clean else "",
             )
 
     def starts(
@@ -132,6 +134,7 @@ class StartingPoints:
             producer=producer or NO_PRODUCER,
             leader_epoch=stored.leader_epoch,
             is_handed_over=known.is_handed_over,
+            map_chunk=known.map_chunk,
         )
 
     def _meet_recreated(self, mirrored: Mirrored) -> None:

@@ -54,12 +54,19 @@ class TopicLog:
     ) -> None:
         self._client.close()
 
-    def read_to_end(self, timeout_seconds: float = 60.0) -> Iterator[LogRecord]:
+    def read_to_end(
+        self, timeout_seconds: float = 60.0, since: dict[TopicPartition, int] | None = None
+    ) -> Iterator[LogRecord]:
         """Every record up to the end seen now, in order within each partition.
 
+        With `since`, only those from these offsets on; it is moved to where the next call goes on.
         UnreachableError if nothing moves for `timeout_seconds`.
         """
         positions, ends = self._span()
+        if since is not None:
+            read = {tp: since[tp] for tp in positions if tp in since}
+            positions |= {tp: max(positions[tp], offset) for tp, offset in read.items()}
+            positions = {tp: offset for tp, offset in positions.items() if offset < ends[tp]}
         deadline = time.monotonic() + timeout_seconds
         while positions:
             fetched = self._client.persist(self._doing(), partial(self._fetch, positions))
@@ -67,6 +74,8 @@ class TopicLog:
                 yield from answer.records
                 if answer.next_offset > positions[tp]:
                     positions[tp] = answer.next_offset
+                    if since is not None:
+                        since[tp] = answer.next_offset
                     deadline = time.monotonic() + timeout_seconds
                 if answer.next_offset >= ends[tp]:
                     del positions[tp]
@@ -74,6 +83,13 @@ class TopicLog:
                 raise self._stuck(len(positions), timeout_seconds)
             if not fetched:
                 time.sleep(PAUSE_SECONDS)
+
+    def read_at(self, tp: TopicPartition, offset: int) -> LogRecord | None:
+        """The record at an offset; None if the cleaner has removed it."""
+        step = partial(self._fetch, {tp: offset})
+        answer = self._client.persist(self._doing(), step).get(tp)
+        found = answer.records[0] if answer is not None and answer.records else None
+        return found if found is not None and found.offset == offset else None
 
     def append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
         """Write records to some partitions, each partition's at once, and wait for all replicas.

@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass
 
+from sparkmirror.formats.map_chunk import MappedRun
 from sparkmirror.model import ProducerState
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.record_batch import (
@@ -55,6 +56,7 @@ class Comparison:
         self.end_sequence = producer.next_sequence if goal is None else goal
         self.end_downstream = downstream
         self.other_writers: set[int] = set()
+        self.matched: list[MappedRun] = []  # what both sides have, since the pair
         self.passed_over = 0  # source records before the last match that the target lacks
         self._written: deque[_Written] = deque()
         self._wanted: deque[Outgoing] = deque()
@@ -130,6 +132,8 @@ class Comparison:
             written, wanted = self._written[0], self._wanted[0]
             if not self._written_at and not self._wanted_at and _same_payload(written, wanted):
                 self._match(written, written.count, _source_offset(wanted, wanted.count - 1) + 1)
+                for run in wanted.mapped(written.base_offset):
+                    self._note(*run)
                 self._written.popleft()
                 done.append(self._wanted.popleft())
             else:
@@ -165,7 +169,9 @@ class Comparison:
                 self._written_at += 1
                 # Offsets count from the batch's beginning; a compacted one has fewer records
                 # left than it had sequences.
-                self._match(written, there.offset + 1, _source_offset(wanted, index) + 1)
+                source = _source_offset(wanted, index)
+                self._match(written, there.offset + 1, source + 1)
+                self._note(source, written.base_offset + there.offset, 1)
                 break
         else:
             self._passing += len(self._wanted_frames) - self._wanted_at
@@ -178,6 +184,13 @@ class Comparison:
             self._wanted_frames, self._wanted_at = [], 0
             return [self._wanted.popleft()]
         return []
+
+    def _note(self, source: int, target: int, length: int) -> None:
+        last = self.matched[-1] if self.matched else None
+        if last is not None and (last.source_end, last.target_end) == (source, target):
+            self.matched[-1] = last._replace(length=last.length + length)
+        else:
+            self.matched.append(MappedRun(source, target, length))
 
     def _match(self, written: _Written, records: int, position: int) -> None:
         self.position = position

@@ -19,6 +19,7 @@ from sparkmirror.config.settings import (
     Policies,
     ProduceSettings,
 )
+from sparkmirror.formats.map_chunk import MapChunk
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.state.incidents import Incident, Kind
 
@@ -42,6 +43,7 @@ class PartitionStart:
     producer: ProducerState = NO_PRODUCER
     leader_epoch: int = -1  # of the last record batch read on the source
     is_handed_over: bool = False  # the last task ended cleanly: nothing was written since
+    map_chunk: str = ""  # what it left open of the offset map, with which this one goes on
 
     @property
     def source(self) -> TopicPartition:
@@ -93,11 +95,19 @@ class TaskSettings:
     transaction_timeout_ms: int = 60_000
     policies: Policies = field(default_factory=Policies)
     ledger_topic: str = ""
+    map_topic: str = ""  # of the offset map; empty: none is kept
+    syncs_topic: str = ""  # of MM2's offset syncs; empty: none are written
+    syncs_on_source: bool = True
+    offset_lag_max: int = 100
     dead_letters_topic: str = ""
 
 
 class PartitionProgress(NamedTuple):
-    """Where one topic partition stands; counts are since the task began."""
+    """Where one topic partition stands; counts are since the task began.
+
+    What is stored, and what comes behind the counts, is where a successor begins to compare: the
+    offset map knows everything before it, but perhaps not what came later.
+    """
 
     topic: str
     partition: int
@@ -112,6 +122,8 @@ class PartitionProgress(NamedTuple):
     leader_epoch: int = -1
     producer_id: int = -1
     producer_epoch: int = -1
+    stored_position: int = -1
+    stored_downstream: int = -1
 
 
 class OtherWriter(NamedTuple):
@@ -163,6 +175,7 @@ class Receipt(NamedTuple):
     is_clean: bool = True  # all acknowledged: the successor may go on with the sequence
     error_code: int = 0
     error: str = ""
+    map_chunk: str = ""  # what is left open of the offset map
 
 
 RUN, END = "run", "end"
@@ -184,12 +197,24 @@ _start_row = attrgetter(
     "producer.next_sequence",
     "leader_epoch",
     "is_handed_over",
+    "map_chunk",
 )
 
 
 def _start(row: list[Any]) -> PartitionStart:
     row[8:11] = [ProducerState(*row[8:11])]
     return PartitionStart(*row)
+
+
+def chunk_to_text(chunk: MapChunk) -> str:
+    """A chunk of the offset map, to be handed on."""
+    return f"{chunk.first} {chunk.value().hex()}"
+
+
+def chunk_from_text(text: str) -> MapChunk:
+    """The chunk that `chunk_to_text` wrote."""
+    first, value = text.split()
+    return MapChunk.from_value(int(first), bytes.fromhex(value))
 
 
 def split_to_json(split: Split) -> dict[str, Any]:

@@ -106,15 +106,16 @@ class EpochLine:
             starts.append(
                 replace(
                     start,
-                    position=known.position if known else start.position,
-                    downstream=known.downstream if known else start.downstream,
+                    position=known.stored_position if known else start.position,
+                    downstream=known.stored_downstream if known else start.downstream,
                     producer=ProducerState(
                         known.producer_id, known.producer_epoch, known.next_sequence
                     )
                     if known
                     else start.producer,
                     leader_epoch=known.leader_epoch if known else start.leader_epoch,
-                    is_handed_over=False,  # more may have landed than was reported
+                    is_handed_over=False,  # more may have landed than was stored
+                    map_chunk="",
                 )
             )
         return replace(split, partitions=tuple(starts))

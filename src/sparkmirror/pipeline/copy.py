@@ -108,9 +108,7 @@ class CopyTask:
             if drained or now >= self._phase_deadline:
                 relay.delivery.finish()
                 self._enter(_Phase.FLUSHING, now + FLUSH_SECONDS)
-        if self._phase is _Phase.FLUSHING and (
-            relay.delivery.is_settled or now >= self._phase_deadline
-        ):
+        if self._phase is _Phase.FLUSHING and (relay.is_settled or now >= self._phase_deadline):
             self._end()
 
     def _enter(self, phase: _Phase, deadline: float) -> None:

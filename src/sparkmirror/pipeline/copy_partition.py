@@ -7,8 +7,10 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from sparkmirror.formats.map_chunk import MapChunk
 from sparkmirror.formats.source_offsets import StoredPosition
-from sparkmirror.model import ProducerState, TopicPartition
+from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
+from sparkmirror.offsets.map_builder import MapBuilder, MapMark
 from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import (
     END,
@@ -16,6 +18,8 @@ from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
     Receipt,
+    chunk_from_text,
+    chunk_to_text,
 )
 from sparkmirror.pipeline.runs import Mark, Runs
 from sparkmirror.wire import error_codes
@@ -40,6 +44,7 @@ class Savepoint(NamedTuple):
     bytes: int
     leader_epoch: int
     runs: Mark
+    map: MapMark
 
 
 class CopyPartition:
@@ -53,6 +58,7 @@ class CopyPartition:
         "is_held_back",
         "is_taken_over",
         "is_unproven",
+        "map",
         "moved_back",
         "next_sequence",
         "notable",
@@ -62,6 +68,7 @@ class CopyPartition:
         "saved",
         "source",
         "start",
+        "stored",
         "target",
         "trouble",
         "trouble_code",
@@ -92,6 +99,12 @@ class CopyPartition:
         self.records = 0
         self.bytes = 0
         self.runs = Runs()
+        self.map = (
+            MapBuilder.going_on(chunk_from_text(start.map_chunk))
+            if start.map_chunk
+            else MapBuilder(start.position, start.downstream + 1)
+        )
+        self.stored = self.stored_position()  # what the offsets topic has
         self.saved: Savepoint | None = None  # in transactions only: elsewhere all that is
         # acknowledged counts
         self.is_dirty = False
@@ -139,6 +152,7 @@ class CopyPartition:
             self.downstream = moved.downstream
             self.next_sequence = moved.producer.next_sequence
             self.target.next_sequence = self.next_sequence
+            self.map.begin(moved.position, moved.downstream + 1)
 
     def introduce(self, *, is_known: bool) -> None:
         """Write on as the flow's producer; `is_known`: the broker remembers it."""
@@ -155,6 +169,8 @@ class CopyPartition:
     def adopt(self, comparison: Comparison) -> None:
         """Go on after the last record that both sides have."""
         self.moved_back = None
+        for run in comparison.matched:
+            self.map.add(*run)
         self.move_to(comparison.position)
         self.downstream = comparison.downstream
         self.next_sequence = comparison.next_sequence
@@ -177,18 +193,27 @@ class CopyPartition:
             self.bytes,
             self.source.last_epoch,
             self.runs.mark(),
+            self.map.mark(),
         )
+        self.stored = self.stored_position()
         self.notable = True
 
     def go_back(self) -> None:
         """What was acknowledged since the last commit is thrown away."""
         if self.saved is None:
             return
-        self.position, self.downstream, self.records, self.bytes, epoch, mark = self.saved
-        self.source.last_epoch = epoch
-        self.runs.return_to(mark)
+        saved = self.saved
+        self.position, self.downstream = saved.position, saved.downstream
+        self.records, self.bytes = saved.records, saved.bytes
+        self.source.last_epoch = saved.leader_epoch
+        self.runs.return_to(saved.runs)
+        self.map.return_to(saved.map)
         self.is_dirty = False
         self.notable = True
+
+    def new_chunks(self) -> list[MapChunk]:
+        """What the offset map is to say before the position is stored."""
+        return self.map.take(self.position)
 
     def stored_position(self) -> StoredPosition:
         """The position as the offsets topic keeps it: the last offset that is done with."""
@@ -204,6 +229,8 @@ class CopyPartition:
     def progress(self) -> PartitionProgress:
         """A line of a progress report; in transactions it tells what is committed."""
         seen = self if self.saved is None else self.saved
+        stored = self.stored
+        producer = stored.producer or NO_PRODUCER
         return PartitionProgress(
             topic=self.source.tp.topic,
             partition=self.source.tp.partition,
@@ -214,10 +241,12 @@ class CopyPartition:
             bytes=seen.bytes,
             trouble_code=self.trouble_code,
             trouble=self.trouble,
-            next_sequence=self.next_sequence,
-            leader_epoch=self.source.last_epoch,
-            producer_id=self.target.producer_id,
-            producer_epoch=self.target.producer_epoch,
+            next_sequence=producer.next_sequence,
+            leader_epoch=stored.leader_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            stored_position=stored.offset + 1,
+            stored_downstream=-1 if stored.downstream is None else stored.downstream,
         )
 
     def receipts(self, split: int) -> Iterator[Receipt]:
@@ -256,4 +285,5 @@ class CopyPartition:
             is_clean=target.is_idle and self.is_taken_over,
             error_code=self.trouble_code,
             error=self.trouble,
+            map_chunk=chunk_to_text(self.map.open_chunk(self.position)),
         )

@@ -13,13 +13,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.map_writer import MapWriter
 from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.sync_writer import SyncWriter
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.producer import TargetPartition
 
 FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
+
+
+_Stored = tuple[CopyPartition, StoredPosition]
 
 
 class Delivery(Protocol):
@@ -62,12 +68,25 @@ class Delivery(Protocol):
 
 
 class PeriodicDelivery:
-    """Stores positions every few seconds, after the records that they speak of."""
+    """Stores positions every few seconds, after the records that they speak of.
+
+    A flush writes the offset map first and, when that is on the target, the positions: whoever
+    begins at a stored position finds everything before it in the map.
+    """
 
     def __init__(
-        self, positions: PositionWriter, parts: Sequence[CopyPartition], flush_seconds: float
+        self,
+        positions: PositionWriter,
+        offset_map: MapWriter,
+        syncs: SyncWriter | None,
+        parts: Sequence[CopyPartition],
+        flush_seconds: float,
     ) -> None:
         self._positions = positions
+        self._map = offset_map
+        self._syncs = syncs
+        self._mapped: list[_Stored] = []  # their part of the map is being written
+        self._storing: list[_Stored] = []  # their positions are being written
         self._parts = parts
         self._flush_seconds = flush_seconds
         self._next_flush = time.monotonic() + flush_seconds
@@ -80,21 +99,38 @@ class PeriodicDelivery:
     @property
     def is_settled(self) -> bool:
         """The last flush is on the target."""
-        return self._positions.is_idle and not self._wants_to_finish
+        return self._is_idle and not self._wants_to_finish
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._mapped and not self._storing
 
     def begin(self, part: CopyPartition) -> None:
         """Nothing to prepare."""
 
-    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all count alike
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:
         """It counts at once."""
+        if self._syncs is not None and out.base_offset >= 0:
+            for run in out.mapped():
+                self._syncs.see(part.source.tp, *run)
         self._unflushed_bytes += out.size
         if out.is_fresh:  # of a backlog, the age says nothing about the copy
             age = time.time() * 1000 - out.max_timestamp
             self.latency[latency.bucket(age)] += 1
 
     def answered(self) -> None:
-        """The last flush may be through."""
-        if self._wants_to_finish and self._positions.is_idle:
+        """The next step of a flush may be due."""
+        if self._mapped and self._map.is_idle:
+            self._storing, self._mapped = self._mapped, []
+            self._positions.write((part.source.tp, stored) for part, stored in self._storing)
+        if self._storing and self._positions.is_idle:
+            for part, stored in self._storing:
+                part.stored = stored
+                part.notable = True
+            self._storing = []
+            if self._syncs is not None:
+                self._syncs.promote()
+        if self._wants_to_finish and self._is_idle:
             self._wants_to_finish = False
             self._flush()
 
@@ -105,7 +141,7 @@ class PeriodicDelivery:
     def tick(self, now: float) -> None:
         """Store positions when it is time."""
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
-        if is_due and self._positions.is_idle:
+        if is_due and self._is_idle:
             self._next_flush = now + self._flush_seconds
             self._flush()
 
@@ -122,4 +158,6 @@ class PeriodicDelivery:
         self._unflushed_bytes = 0
         for part in dirty:
             part.is_dirty = False
-        self._positions.write((part.source.tp, part.stored_position()) for part in dirty)
+        self._mapped = [(part, part.stored_position()) for part in dirty]
+        self._map.write((part.source.tp, chunk) for part in dirty for chunk in part.new_chunks())
+        self.answered()  # without a map there is nothing to wait for

@@ -49,6 +49,7 @@ class Standing:
     producer: ProducerState
     leader_epoch: int
     is_clean: bool  # everything written was acknowledged: a successor may go on blindly
+    map_chunk: str = ""  # what was left open of the offset map
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ def _standings(receipts: list[Receipt]) -> dict[TopicPartition, Standing]:
             ProducerState(one.producer_id, one.producer_epoch, one.next_sequence),
             one.leader_epoch,
             one.is_clean,
+            one.map_chunk,
         )
         for one in receipts
         if one.kind == END

@@ -19,7 +19,13 @@ def plan_splits(starts: Sequence[PartitionStart], most: int) -> tuple[Split, ...
 
 
 def task_settings(
-    settings: FlowSettings, offsets_partitions: int, *, ledger_topic: str, dead_letters_topic: str
+    settings: FlowSettings,
+    offsets_partitions: int,
+    *,
+    ledger_topic: str,
+    dead_letters_topic: str,
+    map_topic: str,
+    syncs_topic: str,
 ) -> TaskSettings:
     """What the tasks of a flow need of its settings."""
     return TaskSettings(
@@ -40,6 +46,10 @@ def task_settings(
         transaction_timeout_ms=settings.transactions.timeout_ms,
         policies=settings.policies,
         ledger_topic=ledger_topic,
+        map_topic=map_topic,
+        syncs_topic=syncs_topic,
+        syncs_on_source=settings.source.offset_syncs_location == "source",
+        offset_lag_max=settings.source.offset_lag_max,
         dead_letters_topic=dead_letters_topic,
     )
 

@@ -16,8 +16,10 @@ from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import Split, TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.delivery import Delivery, PeriodicDelivery
+from sparkmirror.pipeline.map_writer import MapWriter
 from sparkmirror.pipeline.position_writer import PositionWriter
 from sparkmirror.pipeline.safeguards import Safeguards
+from sparkmirror.pipeline.sync_writer import SyncWriter
 from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
@@ -81,6 +83,8 @@ class Relay:
             connector=settings.connector,
             source_alias=settings.source_alias,
         )
+        self._map = MapWriter(self.producer, settings.map_topic)
+        self.syncs = self._new_syncs()
         self.parts = [CopyPartition(start) for start in split.partitions]
         self._by_source: dict[TopicPartition, CopyPartition] = {
             part.source.tp: part for part in self.parts
@@ -104,15 +108,29 @@ class Relay:
         self._notices: list[str] = []
         self._state_trouble = ""
 
+    def _new_syncs(self) -> SyncWriter | None:
+        settings = self._settings
+        if not settings.syncs_topic:
+            return None
+        side = settings.consumer if settings.syncs_on_source else settings.producer
+        cluster = _cluster(self._loop, side)
+        return SyncWriter(
+            self._loop, cluster, settings.syncs_topic, settings.offset_lag_max, side.client_id
+        )
+
     def _new_delivery(self) -> Delivery:
         settings, start = self._settings, self._split.transaction
         if start is None:
-            return PeriodicDelivery(self._positions, self.parts, settings.flush_seconds)
+            return PeriodicDelivery(
+                self._positions, self._map, self.syncs, self.parts, settings.flush_seconds
+            )
         return TransactionalDelivery(
             self._loop,
             self.target,
             self.producer,
             self._positions,
+            self._map,
+            self.syncs,
             self.parts,
             self,
             start,
@@ -123,7 +141,10 @@ class Relay:
 
     def start(self) -> None:
         """Find the leaders and begin."""
-        self.producer.start({part.target.tp.topic for part in self.parts} | {self._positions.topic})
+        ours = {topic for topic in (self._positions.topic, self._map.topic) if topic}
+        self.producer.start({part.target.tp.topic for part in self.parts} | ours)
+        if self.syncs is not None:
+            self.syncs.start()
         self.source.want({part.source.tp.topic for part in self.parts})
         self.begin()
 
@@ -149,6 +170,8 @@ class Relay:
             self.fetcher.pump()
             self.safeguards.tick()
         self.delivery.tick(now)
+        if self.syncs is not None:
+            self.syncs.tick()
         if self.budget.take_peak() > self.budget.limit // 2:
             return_freed_memory()
 
@@ -161,6 +184,8 @@ class Relay:
     def close(self) -> None:
         """Hang up."""
         self.delivery.close()
+        if self.syncs is not None:
+            self.syncs.close()
         self.source.close()
         self.target.close()
 
@@ -264,6 +289,8 @@ class Relay:
                 self.take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
+            for run in out.mapped():
+                mine.map.add(*run)
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)
@@ -420,7 +447,13 @@ class Relay:
     def troubles(self) -> list[str]:
         """What is wrong, apart from single partitions."""
         found = [str(c.trouble) for c in (self.source, self.target) if c.trouble is not None]
-        return found + [text for text in (self._state_trouble, self.delivery.trouble) if text]
+        syncs = self.syncs.trouble if self.syncs is not None else ""
+        return found + [t for t in (self._state_trouble, self.delivery.trouble, syncs) if t]
+
+    @property
+    def is_settled(self) -> bool:
+        """All that counts is stored, and said to those who read offset syncs."""
+        return self.delivery.is_settled and (self.syncs is None or self.syncs.is_settled)
 
     def take_notices(self) -> tuple[str, ...]:
         """What happened once since this was last asked."""

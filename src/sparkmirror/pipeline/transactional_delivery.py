@@ -27,7 +27,9 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.contract import TransactionStart
 from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.map_writer import MapWriter
 from sparkmirror.pipeline.position_writer import PositionWriter
+from sparkmirror.pipeline.sync_writer import SyncWriter
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
@@ -78,6 +80,8 @@ class TransactionalDelivery:
         target: Cluster,
         producer: Producer,
         positions: PositionWriter,
+        offset_map: MapWriter,
+        syncs: SyncWriter | None,
         parts: Sequence[CopyPartition],
         reader: Reader,
         start: TransactionStart,
@@ -86,6 +90,9 @@ class TransactionalDelivery:
         self._loop = loop
         self._producer = producer
         self._positions = positions
+        self._map = offset_map
+        self._syncs = syncs
+        self._copied: list[tuple[TopicPartition, int, int, int]] = []  # for the syncs
         self._parts = parts
         self._sources: Mapping[TopicPartition, TopicPartition] = {
             part.target.tp: part.source.tp for part in parts
@@ -145,8 +152,10 @@ class TransactionalDelivery:
         """Whatever is thrown away, nothing before this point is."""
         part.save()
 
-    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all wait alike
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:
         """It counts with the next commit, which is now due some time."""
+        if self._syncs is not None and out.base_offset >= 0:
+            self._copied += [(part.source.tp, *run) for run in out.mapped()]
         if out.is_fresh:
             self._fresh.append(out.max_timestamp)
         if self._commit_timer is None and self._state is _State.WRITING:
@@ -200,14 +209,14 @@ class TransactionalDelivery:
         Ledger and dead letters are not in the transaction: they are written before the position
         that depends on them, and an entry that comes twice does no harm.
         """
-        is_position = self._positions.holds(part)
-        if part.tp not in self._sources and not is_position:
+        is_state = self._positions.holds(part) or self._map.holds(part)
+        if part.tp not in self._sources and not is_state:
             return True
         if self._lost or self._state in (_State.ABORTING, _State.FINISHED):
             return False
         if part.pending[0].sequence >= 0:
             return True
-        if self._state is not (_State.STORING if is_position else _State.WRITING):
+        if self._state is not (_State.STORING if is_state else _State.WRITING):
             return False
         if not self._transactions.holds(part.tp):
             self._want(part)
@@ -237,6 +246,8 @@ class TransactionalDelivery:
             for tp in self._wanted
             if tp in self._sources
         }
+        if self._map.topic:
+            places.add(self._map.place)
         if self._transactions.state is TransactionState.EMPTY:
             self._set_deadline()
         self._transactions.add(places | self._wanted.keys())
@@ -259,7 +270,7 @@ class TransactionalDelivery:
     def partition_refused(self, tp: TopicPartition, code: int) -> None:
         """A remote topic waits by itself; without positions nothing can be committed."""
         part = self._wanted.pop(tp, None)
-        if tp.topic == self._positions.topic:
+        if tp.topic in (self._positions.topic, self._map.topic):
             self.transactions_lost(code)
         elif part is not None:
             self._producer.reject(part, code)
@@ -293,13 +304,20 @@ class TransactionalDelivery:
             part.save()
         self._stored = []
         self._backoff.reset()
+        if self._syncs is not None:
+            for copied in self._copied:
+                self._syncs.see(*copied)
+            self._syncs.promote()
+        self._copied.clear()
         now_ms = time.time() * 1000
         for timestamp in self._fresh:
             self.latency[latency.bucket(now_ms - timestamp)] += 1
 
     def _throw_away(self) -> None:
         self._stored = []
+        self._copied.clear()
         pause = self._backoff.next_pause()
+        self._map.discard()
         self._positions.discard()  # also what was never sent: the next transaction has its own
         for part in self._parts:
             self._producer.discard(part.target)
@@ -332,7 +350,8 @@ class TransactionalDelivery:
             return
         if self._state is _State.SETTLING and all(map(self._is_certain, self._touched.values())):
             self._store()
-        if self._state is _State.STORING and self._positions.is_idle:
+        is_stored = self._positions.is_idle and self._map.is_idle
+        if self._state is _State.STORING and is_stored:
             self._state = _State.COMMITTING
             self._transactions.commit()
         if self._state is _State.ABORTING and not any(p.unanswered for p in self._touched.values()):
@@ -354,6 +373,9 @@ class TransactionalDelivery:
         self._state = _State.STORING
         for part in self._stored:
             part.is_dirty = False
+        self._map.write(
+            (part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks()
+        )
         # A transactional producer is of no use to whoever writes without transactions.
         self._positions.write(
             (part.source.tp, replace(part.stored_position(), producer=None))

@@ -130,12 +130,15 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
     topics.append(
         InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor)
     )
+    if settings.enabled:
+        factor = settings.internal_topics.offsets_factor
+        topics.append(InternalTopic(Side.TARGET, offset_map_topic(names, flow.source), 1, factor))
     if settings.enabled and source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
             InternalTopic(
                 Side.SOURCE if on_source else Side.TARGET,
-                names.offset_syncs_topic(flow.target if on_source else flow.source),
+                offset_syncs_topic(settings, names),
                 1,
                 source.offset_syncs_factor,
             )
@@ -177,6 +180,17 @@ def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
             extra_configs=extra.get(storage.configs, {}),
         ),
     )
+
+
+def offset_syncs_topic(settings: FlowSettings, names: InternalNames) -> str:
+    """MM2's offset-syncs topic, on the side that `offset-syncs.topic.location` says."""
+    on_source = settings.source.offset_syncs_location == "source"
+    return names.offset_syncs_topic(settings.flow.target if on_source else settings.flow.source)
+
+
+def offset_map_topic(names: InternalNames, source_alias: str) -> str:
+    """The topic on the target that knows which source offset became which target offset."""
+    return _own_topic("mm2-offset-map", names, source_alias)
 
 
 def ledger_topic(names: InternalNames, source_alias: str) -> str:

@@ -110,7 +110,11 @@ def join() -> Iterator[Callable[[Invitation], ControlClient]]:
 
 def progress(position: int, records: int = 1) -> Progress:
     """A report about the first partition."""
-    row = PartitionProgress("t", 0, position, position + 100, 50, records, 10, 0, "", 12, 3, 5, 0)
+    row = PartitionProgress(
+        *("t", 0, position + 7, position + 107, 50, records, 10, 0, "", 12, 3, 5, 0),
+        stored_position=position,
+        stored_downstream=position + 100,
+    )
     return Progress(SPLIT.index, 1, (row,), ((3, 1),), 0, 0.0, 0.1, ())
 
 
@@ -222,7 +226,7 @@ def test_a_task_that_comes_after_the_end_is_told_at_once(
     eventually(lambda: client.end_requested, 5, "the end")
 
 
-def test_a_second_attempt_goes_on_from_the_reported_positions(
+def test_a_second_attempt_begins_at_the_stored_positions(
     epoch: Epoch, join: Callable[[Invitation], ControlClient]
 ) -> None:
     """And compares, since more may have landed; the first attempt is told to end."""

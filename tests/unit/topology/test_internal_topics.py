@@ -21,6 +21,7 @@ STORAGE = {
 }
 HEARTBEATS = ("target", "heartbeats", 1)
 CHECKPOINTS = ("target", "a.checkpoints.internal", 1)
+OFFSET_MAP = ("target", "mm2-offset-map.a.internal", 1)
 SYNCS_ON_SOURCE = ("source", "mm2-offset-syncs.b.internal", 1)
 SYNCS_ON_TARGET = ("target", "mm2-offset-syncs.a.internal", 1)
 
@@ -39,7 +40,7 @@ def shapes(topics: tuple[InternalTopic, ...]) -> set[tuple[str, str, int]]:
 
 def test_an_enabled_pair_gets_all_topics() -> None:
     """Offset syncs live on the source and are named after the other cluster."""
-    assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE}
+    assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
 
 
 def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
@@ -71,7 +72,7 @@ def test_the_file_decides(
     line: str, gone: set[tuple[str, str, int]], added: set[tuple[str, str, int]]
 ) -> None:
     """Keys that move, resize or drop internal topics do so as in MM2."""
-    everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE}
+    everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
     assert shapes(planned(line)) == (everything - gone) | added
 
 

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MapChunk: which source offsets became which target offsets, in the offset map's topic.
+
+    key    topic STRING (source side) | partition INT32 | first source offset INT64
+    value  version INT16 = 0 | covered INT64 | first target offset INT64 | runs, to the end:
+           source gap UVARINT | target gap UVARINT | length UVARINT
+
+A chunk speaks of the source offsets from `first` up to, not including, `covered`; those that lie
+in no run hold no record that was mirrored. A gap is counted from the end of the run before, that
+of the first run from the chunk's first offsets. Inside a run target = source + constant. UVARINT
+is little-endian base 128, without sign. A topic without gaps is one run: some 20 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparkmirror.errors import WireError
+from sparkmirror.formats.primitives import (
+    FieldReader,
+    pack_int16,
+    pack_int32,
+    pack_int64,
+    pack_string,
+)
+from sparkmirror.model import TopicPartition
+
+_VERSION = 0
+_HEADER = 18  # version, covered and first target offset
+_MORE = 0x80
+_LARGEST_SHIFT = 63
+_NUMBERS_A_RUN = 3
+
+
+class MappedRun(NamedTuple):
+    """Consecutive source offsets that became consecutive target offsets."""
+
+    source: int
+    target: int
+    length: int
+
+    @property
+    def source_end(self) -> int:
+        """The source offset behind it."""
+        return self.source + self.length
+
+    @property
+    def target_end(self) -> int:
+        """The target offset behind it."""
+        return self.target + self.length
+
+
+class ChunkKey(NamedTuple):
+    """What names a chunk; it is written again and again while it grows."""
+
+    topic_partition: TopicPartition
+    first: int
+
+    def pack(self) -> bytes:
+        """The record's key."""
+        topic, partition = self.topic_partition
+        return pack_string(topic) + pack_int32(partition) + pack_int64(self.first)
+
+    @classmethod
+    def unpack(cls, key: bytes) -> ChunkKey:
+        """The key that a record has."""
+        fields = FieldReader(key, "The key of an offset map's chunk")
+        return cls(TopicPartition(fields.string(), fields.int32()), fields.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class MapChunk:
+    """A stretch of one topic partition's offset map."""
+
+    first: int
+    target_first: int
+    covered: int
+    runs: tuple[MappedRun, ...]
+
+    @property
+    def target_end(self) -> int:
+        """The target offset behind its last record."""
+        return self.runs[-1].target_end if self.runs else self.target_first
+
+    def value(self) -> bytes:
+        """The record's value."""
+        encoded = bytearray(
+            pack_int16(_VERSION) + pack_int64(self.covered) + pack_int64(self.target_first)
+        )
+        source, target = self.first, self.target_first
+        for run in self.runs:
+            for number in (run.source - source, run.target - target, run.length):
+                _append(encoded, number)
+            source, target = run.source_end, run.target_end
+        return bytes(encoded)
+
+    @classmethod
+    def from_value(cls, first: int, value: bytes) -> MapChunk:
+        """The chunk that a record with such a key holds."""
+        fields = FieldReader(value, "The value of an offset map's chunk")
+        fields.version(_VERSION)
+        covered, target_first = fields.int64(), fields.int64()
+        numbers = [*_numbers(value[_HEADER:])]
+        if len(numbers) % _NUMBERS_A_RUN:
+            raise WireError(f"A chunk of an offset map ends within a run: {value.hex()}.")
+        runs = []
+        source, target = first, target_first
+        for at in range(0, len(numbers), _NUMBERS_A_RUN):
+            run = MappedRun(source + numbers[at], target + numbers[at + 1], numbers[at + 2])
+            source, target = run.source_end, run.target_end
+            runs.append(run)
+        return cls(first, target_first, covered, tuple(runs))
+
+
+def _append(encoded: bytearray, number: int) -> None:
+    if number < 0:
+        raise WireError(f"A chunk of an offset map cannot hold the negative number {number}.")
+    while number >= _MORE:
+        encoded.append(number & (_MORE - 1) | _MORE)
+        number >>= 7
+    encoded.append(number)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & (_MORE - 1)) << shift
+        if byte < _MORE:
+            yield number
+            number = shift = 0
+        elif (shift := shift + 7) > _LARGEST_SHIFT:
+            raise WireError("A chunk of an offset map holds a number that is too large.")
+    if shift:
+        raise WireError("A chunk of an offset map ends within a number.")

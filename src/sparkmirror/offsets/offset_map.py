@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offset map of one topic partition, as a reader keeps it: exact translation, both ways.
+
+Fed with chunks in the order of their topic's log. Of each it keeps three numbers and the place in
+that log; the chunk itself is asked for when a translation needs it.
+
+Invariants, after every chunk:
+    A  first source offsets ascend, and no two are the same
+    B  first target offsets ascend with them; equal ones only behind a chunk without runs
+    C  a source offset belongs to the last chunk that begins at or before it
+    D  what a chunk says from the beginning of the next one on counts for nothing
+
+C and D make chunks that overlap harmless: a task that died wrote further than its successor
+begins. A new chunk that begins before others (on either side) says that the copy went back, or
+that a topic was made anew: those others are gone, which restores A and B.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from enum import Enum
+from operator import attrgetter
+from typing import NamedTuple
+
+from sparkmirror.formats.map_chunk import MapChunk, MappedRun
+
+Load = Callable[[int, int], MapChunk]  # a chunk, from its first offset and its place
+
+
+class Fit(Enum):
+    """How good a translation is."""
+
+    EXACT = "exact"  # the same record; where there is none, the next one that was mirrored
+    BEFORE = "before"  # older than the map: the map's first target offset
+    AFTER = "after"  # not mirrored yet: where the next record will come, at the earliest
+    NEAR = "near"  # in a hole of the map: at or before the true position, never behind it
+
+
+class Translation(NamedTuple):
+    """An offset on the other side."""
+
+    offset: int
+    fit: Fit
+
+
+class OffsetMap:
+    """Chunks of one topic partition, in both orders at once (invariants A and B)."""
+
+    __slots__ = ("_filled", "_firsts", "_places", "_targets")
+
+    def __init__(self) -> None:
+        self._firsts = array("q")
+        self._targets = array("q")
+        self._places = array("q")
+        self._filled = array("b")  # whether the chunk has runs
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @property
+    def firsts(self) -> list[int]:
+        """Where its chunks begin on the source."""
+        return [*self._firsts]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of no mirrored record."""
+        return not any(self._filled)
+
+    def see(self, first: int, target_first: int, place: int, *, has_runs: bool) -> list[int]:
+        """Take a chunk in; the first offsets of those that it makes invalid."""
+        at = bisect_left(self._firsts, first)
+        is_known = at < len(self._firsts) and self._firsts[at] == first
+        gone = [*self._firsts[at + is_known :]]
+        self._cut(at)
+        while at and self._contradicts(at - 1, target_first):
+            at -= 1
+            gone.append(self._firsts[at])
+        self._cut(at)
+        self._firsts.append(first)
+        self._targets.append(target_first)
+        self._places.append(place)
+        self._filled.append(has_runs)
+        return gone
+
+    def _contradicts(self, at: int, target_first: int) -> bool:
+        theirs = self._targets[at]
+        return theirs > target_first or (theirs == target_first and bool(self._filled[at]))
+
+    def _cut(self, at: int) -> None:
+        for column in (self._firsts, self._targets, self._places, self._filled):
+            del column[at:]
+
+    def forget(self, first: int) -> None:
+        """A chunk was deleted."""
+        at = bisect_left(self._firsts, first)
+        if at < len(self._firsts) and self._firsts[at] == first:
+            for column in (self._firsts, self._targets, self._places, self._filled):
+                del column[at]
+
+    def outlived(self, log_start: int) -> list[int]:
+        """The chunks that speak only of offsets before the source's first one."""
+        last = bisect_right(self._firsts, log_start) - 1
+        return [*self._firsts[: max(last, 0)]]
+
+    def above(self, most: int) -> list[int]:
+        """The oldest chunks, as many as there are above so many."""
+        return [*self._firsts[: max(len(self._firsts) - most, 0)]]
+
+    # --- translation
+
+    def to_target(self, offset: int, load: Load) -> Translation | None:
+        """Where a position on the source lies on the target; None: nothing was mirrored."""
+        if self.is_empty:
+            return None
+        at = bisect_right(self._firsts, offset) - 1
+        if at < 0:
+            first = self._next_record(0, load)
+            return Translation(self._targets[0] if first is None else first.target, Fit.BEFORE)
+        chunk = self._chunk(at, load)
+        begun = bisect_right(chunk.runs, offset, key=attrgetter("source"))
+        for run in chunk.runs[max(begun - 1, 0) :]:
+            if run.source_end > offset:
+                return self._bounded(at, max(offset, run.source), run, load)
+        return self._behind(at, chunk, offset, load)
+
+    def _bounded(self, at: int, offset: int, run: MappedRun, load: Load) -> Translation:
+        """A record of a chunk, unless the next chunk knows better (invariant D)."""
+        if at + 1 < len(self._firsts) and offset >= self._firsts[at + 1]:
+            return self._first_from(at + 1, load)
+        return Translation(run.target + offset - run.source, Fit.EXACT)
+
+    def _behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
+        """Behind the last record of a chunk."""
+        is_last = at + 1 == len(self._firsts)
+        if is_last:
+            fit = Fit.EXACT if offset <= chunk.covered else Fit.AFTER
+            return Translation(chunk.target_end, fit)
+        if chunk.covered < self._firsts[at + 1] and offset > chunk.covered:
+            return Translation(chunk.target_end, Fit.NEAR)
+        if chunk.covered < self._firsts[at + 1]:
+            return Translation(chunk.target_end, Fit.EXACT)
+        return self._first_from(at + 1, load)
+
+    def _first_from(self, at: int, load: Load) -> Translation:
+        """The first record of a chunk or of one after it, or where the next one will come."""
+        first = self._next_record(at, load)
+        if first is not None:
+            return Translation(first.target, Fit.EXACT)
+        return Translation(self._targets[-1], Fit.EXACT)
+
+    def _next_record(self, at: int, load: Load) -> MappedRun | None:
+        while at < len(self._firsts):
+            if self._filled[at]:
+                return self._chunk(at, load).runs[0]
+            at += 1
+        return None
+
+    def _chunk(self, at: int, load: Load) -> MapChunk:
+        return load(self._firsts[at], self._places[at])
+
+    def to_source(self, offset: int, load: Load) -> Translation | None:
+        """Where a position on the target lies on the source; None: nothing was mirrored."""
+        if self.is_empty:
+            return None
+        at = bisect_right(self._targets, offset) - 1
+        if at < 0:
+            return Translation(self._firsts[0], Fit.BEFORE)
+        chunk = self._chunk(at, load)
+        limit = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
+        begun = bisect_right(chunk.runs, offset, key=attrgetter("target"))
+        for run in chunk.runs[max(begun - 1, 0) :]:
+            if run.target_end > offset:
+                source = run.source + max(offset - run.target, 0)
+                if limit is not None and source >= limit:
+                    break  # the next chunk knows better (invariant D)
+                return Translation(source, Fit.EXACT)
+        return self._source_behind(at, chunk, offset, load)
+
+    def _source_behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
+        if at + 1 == len(self._firsts):
+            fit = Fit.EXACT if offset <= chunk.target_end else Fit.AFTER
+            return Translation(chunk.covered, fit)
+        if chunk.covered < self._firsts[at + 1]:
+            return Translation(chunk.covered, Fit.NEAR)
+        first = self._next_record(at + 1, load)
+        return Translation(self._firsts[-1] if first is None else first.source, Fit.EXACT)
