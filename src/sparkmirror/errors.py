@@ -8,7 +8,9 @@ SparkmirrorError
 │   ├── UnreachableError       no broker answers (retriable)
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
+├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
 ├── WireError              bytes that are not what the protocol says
+│   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
 ├── LeaseLostError         a task has not heard from its driver in time (retriable)
 └── FencedError            a task may not write any more: another one took over (retriable)
@@ -82,8 +84,16 @@ class ReplicationFactorError(ClusterError):
         self.key = key
 
 
+class ArgumentError(SparkmirrorError, ValueError):
+    """A program of the user's calls us with an argument that is missing or makes no sense."""
+
+
 class WireError(SparkmirrorError):
     """Bytes that do not follow Kafka's protocol."""
+
+
+class UnknownVersionError(WireError):
+    """A record in a version of its format that only a newer program knows."""
 
 
 class CorruptRecordBatchError(WireError):

@@ -67,11 +67,7 @@ def read_clients(
         (source_admin, client_config(connector, "source", "admin")),
         (target_admin, client_config(connector, "target", "admin")),
     ):
-        reader = Reader(client.section, values, resolver, report)
-        reader.read_all(CLIENT[client.role].values())
-        _report_others(client, values, report)
-        _check_security(client, reader, report)
-        read[client.section] = reader
+        read[client.section] = _read(client, values, resolver, report)
     return Clients(
         source_admin=_connection(source_admin, read["source admin"], report),
         target_admin=_connection(target_admin, read["target admin"], report),
@@ -81,6 +77,22 @@ def read_clients(
         produce=_produce(read["target producer"], report),
         transaction_timeout_ms=read["target producer"].integer("transaction.timeout.ms"),
     )
+
+
+def read_connection(
+    role: str, alias: str, values: Layered, resolver: Resolver, report: Report
+) -> ConnectionSettings:
+    """Read one client that belongs to no flow; `role` is admin, consumer or producer."""
+    client = _Client(role, role, alias, f"sparkmirror-client|{role}")
+    return _connection(client, _read(client, values, resolver, report), report)
+
+
+def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) -> Reader:
+    reader = Reader(client.section, values, resolver, report)
+    reader.read_all(CLIENT[client.role].values())
+    _report_others(client, values, report)
+    _check_security(client, reader, report)
+    return reader
 
 
 def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSettings:

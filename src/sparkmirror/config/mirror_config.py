@@ -16,10 +16,11 @@ from sparkmirror.config.file_rules import (
 from sparkmirror.config.flow_settings import FlowReading, read_flow
 from sparkmirror.config.keys import DRIVER
 from sparkmirror.config.layering import pairs
+from sparkmirror.config.mirror_client import read_cluster_client
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
 from sparkmirror.config.providers import make_resolver
-from sparkmirror.config.settings import FlowSettings, MetricsSettings
+from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
 from sparkmirror.config.value_types import Rejected
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
@@ -122,6 +123,18 @@ class MirrorConfig:
         reading = self.reading(flow)
         raise_errors([*self._provider_notices, *reading.report.notices], self.name)
         return reading.settings
+
+    def client_settings(self, alias: str) -> MirrorClientSettings:
+        """How a program of the user's asks a cluster of the file; ConfigError if it cannot."""
+        raise_errors(self._cluster_notices, self.name)
+        if alias not in self.clusters:
+            raise ConfigError(
+                f"{self.name} knows no cluster {alias!r}, only {', '.join(self.clusters)}.",
+                key="clusters",
+            )
+        settings, notices = read_cluster_client(self._raw, alias, self.clusters, self._resolver)
+        raise_errors([*self._provider_notices, *notices], self.name)
+        return settings
 
     @property
     def metrics(self) -> MetricsSettings | None:

@@ -95,6 +95,26 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NamingSettings:
+    """Names alone, for a program that asks about topics and copies none."""
+
+    replication_policy_class: str
+    separator: str
+    internal_topic_separator_enabled: bool
+    separator_is_explicit: bool
+    options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorClientSettings:
+    """All that a `MirrorClient` needs; the consumer reads checkpoints, the admin asks the rest."""
+
+    naming: NamingSettings
+    admin: ConnectionSettings
+    consumer: ConnectionSettings
+
+
+@dataclass(frozen=True, slots=True)
 class TopicFactor:
     """A replication factor with its key; None means not set: use what the cluster can hold."""
 

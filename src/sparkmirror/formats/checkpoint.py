@@ -53,13 +53,19 @@ class Checkpoint:
     @classmethod
     def from_record(cls, key: bytes, value: bytes) -> Checkpoint:
         """The checkpoint that a record holds."""
-        key_fields = FieldReader(key, "The key of a checkpoint")
+        group, topic_partition = cls.place(key)
         value_fields = FieldReader(value, "The value of a checkpoint")
         value_fields.version(_VERSION)
         return cls(
-            group=key_fields.string(),
-            topic_partition=TopicPartition(key_fields.string(), key_fields.int32()),
+            group=group,
+            topic_partition=topic_partition,
             upstream_offset=value_fields.int64(),
             downstream_offset=value_fields.int64(),
             metadata=value_fields.string(),
         )
+
+    @staticmethod
+    def place(key: bytes) -> tuple[str, TopicPartition]:
+        """The group and the partition that a key names; all that a deletion tells."""
+        fields = FieldReader(key, "The key of a checkpoint")
+        return fields.string(), TopicPartition(fields.string(), fields.int32())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from sparkmirror.errors import WireError
+from sparkmirror.errors import UnknownVersionError, WireError
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -81,7 +81,7 @@ class FieldReader:
         """The INT16 version in front of a value; only the known one may be read on."""
         version = self.int16()
         if version != known:
-            raise WireError(
+            raise UnknownVersionError(
                 f"{self._what} has version {version}, and only version {known} is known; "
                 f"it was written by a newer program."
             )

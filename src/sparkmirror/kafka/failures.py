@@ -51,7 +51,7 @@ def no_answer(
     else:
         sentence = (
             f"Cluster '{connection.alias}' cannot be reached at {addresses} ({doing}: {reason}). "
-            f"Check {connection.alias}.bootstrap.servers and that the brokers are up."
+            f"Check {_addresses_key(connection)} and that the brokers are up."
         )
     return UnreachableError(sentence, cluster=connection.alias)
 
@@ -89,6 +89,12 @@ def cluster_error(
     )
     failure.retriable = bool(error.retriable)
     return failure
+
+
+def _addresses_key(connection: Connection) -> str:
+    """The key that gave the addresses; a client without an alias is called by its addresses."""
+    has_alias = connection.alias != ",".join(connection.bootstrap_servers)
+    return f"{connection.alias}.bootstrap.servers" if has_alias else "bootstrap.servers"
 
 
 def _text(error: KafkaError) -> str | None:

@@ -59,8 +59,8 @@ _POLICY_METHODS = (
 )
 
 
-class PolicyChoice(Protocol):
-    """What a flow's settings say about names and selection (see config's PolicySettings)."""
+class NamingChoice(Protocol):
+    """What settings say about names alone (see config's NamingSettings)."""
 
     @property
     def replication_policy_class(self) -> str: ...  # noqa: D102 - named after its key
@@ -70,6 +70,13 @@ class PolicyChoice(Protocol):
     def internal_topic_separator_enabled(self) -> bool: ...  # noqa: D102
     @property
     def separator_is_explicit(self) -> bool: ...  # noqa: D102
+    @property
+    def options(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+class PolicyChoice(NamingChoice, Protocol):
+    """What a flow's settings say about names and selection (see config's PolicySettings)."""
+
     @property
     def topic_filter_class(self) -> str: ...  # noqa: D102
     @property
@@ -90,8 +97,6 @@ class PolicyChoice(Protocol):
     def use_defaults_from(self) -> str: ...  # noqa: D102
     @property
     def heartbeats_replication_enabled(self) -> bool: ...  # noqa: D102
-    @property
-    def options(self) -> Mapping[str, str]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class FlowPolicy:
 def load_policy(settings: PolicyChoice, flow: Flow) -> FlowPolicy:
     """Make the flow's policy and filters; ConfigError names the key that is wrong."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
-    replication = _replication_policy(settings, options)
+    replication = load_replication_policy(settings, options)
     topic_filter = _topic_filter(settings, options)
     return FlowPolicy(
         replication=replication,
@@ -133,7 +138,7 @@ def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
     )
     attempts: list[Callable[[], object]] = [
         *(partial(NamePattern.compile, items, key) for key, items in lists),
-        partial(_replication_policy, settings, options),
+        partial(load_replication_policy, settings, options),
         partial(_topic_filter, settings, options),
         partial(_group_filter, settings, options),
         partial(_config_filter, settings, options),
@@ -147,7 +152,10 @@ def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
     return list(errors.values())
 
 
-def _replication_policy(settings: PolicyChoice, options: Mapping[str, str]) -> ReplicationPolicy:
+def load_replication_policy(
+    settings: NamingChoice, options: Mapping[str, str]
+) -> ReplicationPolicy:
+    """Make the replication policy alone; `options` is what it is configured with."""
     name = settings.replication_policy_class
     if name in _POLICIES:
         policy = _POLICIES[name]()
