@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic, surplus
@@ -50,10 +53,14 @@ class Mirrored:
     source_records: dict[tuple[str, int], Held]
     target_records: dict[tuple[str, int], Held]
 
-    def map_topic(self) -> MapTopic:
+    @contextmanager
+    def map_topic(self) -> Iterator[MapTopic]:
         """The offset map as it lies on the target."""
         connection = ConnectionSettings("target", (self.target.bootstrap_servers,), "test")
-        return MapTopic(connection, f"mm2-offset-map.{self.alias}.internal")
+        with closing(ClusterClient(connection)) as client:
+            offsets = MapTopic(client, f"mm2-offset-map.{self.alias}.internal")
+            offsets.refresh()
+            yield offsets
 
 
 def _transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
@@ -115,7 +122,6 @@ def test_the_record_at_the_translated_offset_is_the_one_at_the_source_offset(
     remote = f"{mirrored.alias}.{topic}"
     chance = random.Random(kind)
     with mirrored.map_topic() as offsets:
-        offsets.refresh()
         for partition in range(TOPICS[kind]):
             tp = TopicPartition(topic, partition)
             here = mirrored.source_records[topic, partition]
@@ -140,14 +146,12 @@ def test_what_the_source_has_outlived_can_be_deleted(mirrored: Mirrored) -> None
     here = mirrored.source_records[topic, 0]
     there = mirrored.target_records[f"{mirrored.alias}.{topic}", 0]
     with mirrored.map_topic() as offsets:
-        offsets.refresh()
         chunks = len(offsets.maps[tp])
         assert chunks > 1
         last = here.offsets[-1]
         offsets.delete(surplus({tp: offsets.maps[tp]}, {tp: last}, 1_000))
         assert len(offsets.maps[tp]) == 1
     with mirrored.map_topic() as offsets:
-        offsets.refresh()
         assert len(offsets.maps[tp]) == 1
         found = offsets.to_target(tp, last)
         assert found is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sparkmirror.cli.quiet import complain, quiet_kafka
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -37,13 +37,11 @@ def ledger(
     ] = None,
 ) -> None:
     """Print gaps, skipped records and dead letters; exit 1 if a ledger cannot be read."""
-    # kafka-python logs each failed connect by itself; we say it in one sentence.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    complaints = Console(stderr=True)
+    quiet_kafka()
     try:
         flows = chosen_flows(MirrorConfig.load(file), flow)
     except ConfigError as error:
-        complaints.print(f"error: {error}", markup=False, soft_wrap=True)
+        complain(str(error))
         raise typer.Exit(1) from error
     entries: list[LedgerEntry] = []
     failed = False
@@ -52,13 +50,12 @@ def ledger(
             found, unreadable = flow_entries(one)
         except ClusterError as error:
             failed = True
-            complaints.print(f"error: {one.flow}: {error}", markup=False, soft_wrap=True)
+            complain(f"{one.flow}: {error}")
             continue
         entries += found
         if unreadable:
             failed = True
-            sentence = f"error: {one.flow}: {unreadable} records of the ledger cannot be read."
-            complaints.print(sentence, markup=False, soft_wrap=True)
+            complain(f"{one.flow}: {unreadable} records of the ledger cannot be read.")
     show([one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json)
     if failed:
         raise typer.Exit(1)

@@ -11,8 +11,10 @@ import typer
 
 from sparkmirror import __version__
 from sparkmirror.cli.check import check
+from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
+from sparkmirror.cli.offsets import app as offsets_app
 
 app = typer.Typer(
     name="sparkmirror",
@@ -90,6 +92,8 @@ app.command(
     epilog="Examples:  sparkmirror ledger mm2.properties  |  sparkmirror ledger mm2.properties "
     "--topic orders  |  sparkmirror ledger mm2.properties --flow 'primary->backup' --json"
 )(ledger)
+app.add_typer(groups_app, name="groups")
+app.add_typer(offsets_app, name="offsets")
 app.add_typer(local_app, name="local")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pair of clusters and the connectors that run for it, as MM2 keeps a herder per pair.
 
-Makes sure of the internal topics first, then starts heartbeats (on every pair) and the source
-connector (on enabled ones). A cluster out of reach keeps only its own pairs waiting.
+Makes sure of the internal topics first, then starts heartbeats (on every pair) and the source and
+checkpoint connectors (on enabled ones). A cluster out of reach keeps only its own pairs waiting.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.checkpoint import MirrorCheckpointConnector
 from sparkmirror.connectors.heartbeat import MirrorHeartbeatConnector
 from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import ClusterError
@@ -62,6 +63,9 @@ class Herder:
                 topic=policy.replication.heartbeats_topic(),
                 interval_seconds=interval,
             )
+        self.checkpoint = (
+            MirrorCheckpointConnector(settings, policy, status) if settings.enabled else None
+        )
         self._has_started = False
 
     def start(self) -> None:
@@ -75,12 +79,16 @@ class Herder:
             self.source.stop()
         if self._heartbeat is not None and self._has_started:
             self._heartbeat.stop()
+        if self.checkpoint is not None:
+            self.checkpoint.stop()
 
     def join(self, seconds: float) -> bool:
         """Wait for the source connector; whether it ended in time."""
         self._thread.join(seconds)
         if self.source is None or not self._has_started:
             return True
+        if self.checkpoint is not None:
+            self.checkpoint.join()
         return self.source.join(seconds)
 
     def snapshot(self) -> FlowSnapshot:
@@ -115,6 +123,8 @@ class Herder:
             self._name_topics(self.source)
         if self._heartbeat is not None:
             self._heartbeat.start()
+        if self.checkpoint is not None:
+            self.checkpoint.start()
         if self.source is not None:
             self.source.start()
         else:

@@ -30,18 +30,23 @@ class TopicLog:
     """One topic on one cluster; a context manager that asks for its partitions on entry."""
 
     def __init__(
-        self, connection: Connection, topic: str, isolation_level: str = "read_committed"
+        self,
+        connection: Connection,
+        topic: str,
+        isolation_level: str = "read_committed",
+        client: ClusterClient | None = None,
     ) -> None:
         self._topic = topic
         self._isolation_level = isolation_level
-        self._client = ClusterClient(connection)
+        self._has_own_client = client is None  # one that is shared stays open
+        self._client = client or ClusterClient(connection)
         self._admin = ClusterAdmin(connection, self._client)
         self.partitions = 0
 
     def __enter__(self) -> Self:
         answer = self._admin.topics([self._topic])
         if self._topic in answer.failed:
-            self._client.close()
+            self._close()
             raise answer.failed[self._topic]
         self.partitions = answer.found[self._topic].partitions
         return self
@@ -52,7 +57,11 @@ class TopicLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._client.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._has_own_client:
+            self._client.close()
 
     def read_to_end(
         self, timeout_seconds: float = 60.0, since: dict[TopicPartition, int] | None = None

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk
-from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.records import LogRecord
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
@@ -27,10 +25,10 @@ _RUN_BYTES = 180
 
 
 class MapTopic:
-    """All maps of one source cluster; a context manager that connects on entry."""
+    """All maps of one source cluster; whoever owns the client closes it."""
 
-    def __init__(self, connection: Connection, topic: str, cache_bytes: int = CACHE_BYTES) -> None:
-        self._log = TopicLog(connection, topic)
+    def __init__(self, client: ClusterClient, topic: str, cache_bytes: int = CACHE_BYTES) -> None:
+        self._log = TopicLog(client.connection, topic, client=client)
         self._place = TopicPartition(topic, 0)
         self._since: dict[TopicPartition, int] = {}
         self._cache: OrderedDict[ChunkKey, MapChunk] = OrderedDict()
@@ -40,22 +38,11 @@ class MapTopic:
         self.invalid: list[ChunkKey] = []  # what newer chunks replaced: to be deleted
         self.unreadable = 0  # records that are no chunks
 
-    def __enter__(self) -> Self:
-        self._log.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._log.__exit__(kind, error, trace)
-
     def refresh(self, timeout_seconds: float = 60.0) -> None:
         """Read what has been written since the last time."""
-        for record in self._log.read_to_end(timeout_seconds, self._since):
-            self._see(record)
+        with self._log as log:
+            for record in log.read_to_end(timeout_seconds, self._since):
+                self._see(record)
 
     def _see(self, record: LogRecord) -> None:
         try:
@@ -94,6 +81,11 @@ class MapTopic:
         known = self.maps.get(tp)
         load = partial(self._load, tp)
         return known.to_source(offset, load) if known is not None else None
+
+    def reach(self, tp: TopicPartition) -> tuple[int, int, int, int]:
+        """Where a map begins and ends on the source, and where on the target."""
+        known = self.maps[tp]
+        return known.reach(partial(self._load, tp))
 
     def _load(self, tp: TopicPartition, first: int, place: int) -> MapChunk:
         key = ChunkKey(tp, first)

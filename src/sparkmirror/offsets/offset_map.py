@@ -109,6 +109,11 @@ class OffsetMap:
         """The oldest chunks, as many as there are above so many."""
         return [*self._firsts[: max(len(self._firsts) - most, 0)]]
 
+    def reach(self, load: Load) -> tuple[int, int, int, int]:
+        """Where it begins and ends on the source, and where on the target."""
+        last = self._chunk(len(self._firsts) - 1, load)
+        return self._firsts[0], last.covered, self._targets[0], last.target_end
+
     # --- translation
 
     def to_target(self, offset: int, load: Load) -> Translation | None:

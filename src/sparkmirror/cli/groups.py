@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror groups`: where consumer groups stand on both sides and why; moves one for good."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sparkmirror.cli.default_command import DefaultCommand
+from sparkmirror.cli.ledger import chosen_flows
+from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.group_rounds import GroupRounds
+from sparkmirror.connectors.parking import Parked, park
+from sparkmirror.errors import ConfigError, SparkmirrorError
+from sparkmirror.offsets.group_positions import GroupPosition, State
+from sparkmirror.policy.loading import load_policy
+
+_HEADINGS = ("flow", "group", "topic", "offset", "on the target", "offset", "state", "reason")
+_COLOURS = {State.SYNCED: "green", State.TRANSLATED: "green", State.FILTERED: "dim"}
+
+app = typer.Typer(
+    cls=DefaultCommand,
+    no_args_is_help=True,
+    help="Where consumer groups stand on both sides, and why; park one to move it.",
+)
+File = Annotated[Path, typer.Argument(help="The MM2 properties file.")]
+OfFlow = Annotated[str | None, typer.Option("--flow", help="Only this flow, written A->B.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(
+    "show",
+    epilog="Examples:  sparkmirror groups mm2.properties  |  sparkmirror groups mm2.properties "
+    "--group billing  |  sparkmirror groups mm2.properties --json",
+)
+def show(
+    file: File,
+    *,
+    group: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
+    flow: OfFlow = None,
+    as_json: AsJson = False,
+) -> None:
+    """Per group and topic partition: the committed offset, its translation, a state, a reason."""
+    quiet_kafka()
+    found: list[tuple[FlowSettings, GroupPosition]] = []
+    failed = False
+    try:
+        flows = chosen_flows(MirrorConfig.load(file), flow)
+    except SparkmirrorError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
+    for settings in flows:
+        try:
+            with _rounds(settings) as rounds:
+                groups = [group] if group is not None else rounds.wanted_groups()
+                seen = rounds.look(groups, syncs_groups=True)
+        except SparkmirrorError as error:
+            failed = True
+            complain(f"{settings.flow}: {error}")
+            continue
+        for name, reason in sorted(seen.failures.items()):
+            failed = True
+            complain(f"{settings.flow}: group '{name}': {reason}")
+        if group is not None and not seen.positions and not seen.failures:
+            complain(f"{settings.flow}: group '{group}' has committed no offset on the source")
+        found += [(settings, one) for one in seen.positions]
+    _print(found, Console(), as_json=as_json)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command(
+    "park",
+    epilog="Examples:  sparkmirror groups park mm2.properties --group billing  |  "
+    "sparkmirror groups park mm2.properties --group billing --timeout 600 --json",
+)
+def park_group(
+    file: File,
+    *,
+    group: Annotated[str, typer.Option("--group", help="The group to move.")],
+    flow: OfFlow = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    rewind: Annotated[
+        bool, typer.Option("--rewind", help="Move it even if it stands further on the target.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until all the group committed is mirrored, then set its exact position on the target.
+
+    Stop the group's consumers first; the mirror must be running.
+    """
+    quiet_kafka()
+    said: set[str] = set()
+
+    def say(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            Console(stderr=True).print(f"waiting: {sentence}", markup=False, soft_wrap=True)
+
+    try:
+        settings = one_flow(MirrorConfig.load(file), flow)
+        with _rounds(settings) as rounds:
+            parked = park(rounds, group, timeout_seconds=timeout, rewind=rewind, say=say)
+    except SparkmirrorError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
+    _conclude(settings, group, parked, as_json=as_json)
+
+
+def one_flow(config: MirrorConfig, flow: str | None) -> FlowSettings:
+    """The flow that was asked for, or the only one there is."""
+    found = chosen_flows(config, flow)
+    if len(found) != 1:
+        names = ", ".join(str(one.flow) for one in found) or "none"
+        message = f"{config.name} enables these flows: {names}. Choose one with --flow."
+        raise ConfigError(message)
+    return found[0]
+
+
+def _rounds(settings: FlowSettings) -> GroupRounds:
+    return GroupRounds(settings, load_policy(settings.policy, settings.flow))
+
+
+def _conclude(settings: FlowSettings, group: str, parked: Parked, *, as_json: bool) -> None:
+    flow = settings.flow
+    if as_json:
+        found = {
+            "flow": str(flow),
+            "group": group,
+            "parked": [_as_json(settings, one) for one in parked.positions],
+            "leftAlone": [_as_json(settings, one) for one in parked.left_alone],
+        }
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for one in parked.positions:
+        offset = one.translation.offset if one.translation is not None else -1
+        typer.echo(f"{one.source} at {one.committed.offset} -> {one.target} at {offset}")
+    for one in parked.left_alone:
+        typer.echo(f"{one.source} at {one.committed.offset} left alone: {one.reason}")
+    typer.echo(f"Group '{group}' is parked: start its consumers on '{flow.target}'.")
+
+
+def _print(
+    found: Sequence[tuple[FlowSettings, GroupPosition]], console: Console, *, as_json: bool
+) -> None:
+    if as_json:
+        listed = [_as_json(settings, one) for settings, one in found]
+        typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+    elif console.is_terminal:
+        table = Table(*_HEADINGS, box=None, pad_edge=False)
+        for settings, one in found:
+            colour = _COLOURS.get(one.state, "yellow")
+            table.add_row(*map(escape, _cells(settings, one)), style=colour)
+        counts = Counter(one.state.value for _, one in found)
+        console.print(table if found else "No group has committed an offset.")
+        if counts:
+            console.print(", ".join(f"{count} {state}" for state, count in counts.most_common()))
+    else:
+        for line in _lines(found):
+            typer.echo(line)
+
+
+def _lines(found: Iterable[tuple[FlowSettings, GroupPosition]]) -> Iterable[str]:
+    return ("\t".join(_cells(settings, one)) for settings, one in found)
+
+
+def _cells(settings: FlowSettings, one: GroupPosition) -> tuple[str, ...]:
+    translation = one.translation if one.is_placed else None
+    return (
+        str(settings.flow),
+        one.group,
+        str(one.source),
+        str(one.committed.offset),
+        str(one.target or "-"),
+        str(translation.offset) if translation is not None else "-",
+        one.state.value,
+        one.reason,
+    )
+
+
+def _as_json(settings: FlowSettings, one: GroupPosition) -> dict[str, Any]:
+    translation, target = one.translation, one.target
+    is_placed = one.is_placed and translation is not None
+    return {
+        "flow": str(settings.flow),
+        "group": one.group,
+        "topic": one.source.topic,
+        "partition": one.source.partition,
+        "offset": one.committed.offset,
+        "targetTopic": target.topic if target is not None else None,
+        "targetOffset": translation.offset if is_placed and translation is not None else None,
+        "exact": one.is_exact,
+        "state": one.state.value,
+        "reason": one.reason,
+    }

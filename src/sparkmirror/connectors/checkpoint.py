@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MirrorCheckpointConnector: where consumer groups go on if they move to the target.
+
+On a thread of its own, `<flow>/checkpoint`: finds the groups, writes checkpoints, sets offsets of
+idle groups on the target if the file asks for it, each at its own interval. It also looks after
+the offset map, which it reads anyway. A failed round shows in the flow's status and is tried
+again; the copy does not wait for any of this.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.group_rounds import GroupRounds, Round
+from sparkmirror.connectors.map_keeper import MapKeeper
+from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.wire.backoff import Backoff
+
+_KEEP_SECONDS = 60.0
+_FIRST_KEEP_SECONDS = 10.0  # not while everything starts
+_STOP_SECONDS = 2.0
+_UNKNOWN_TOPIC = 3
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Job:
+    """Something to do at an interval; None: never."""
+
+    interval: float | None
+    due: float
+
+    def is_due(self, now: float) -> bool:
+        return self.interval is not None and now >= self.due
+
+    def done(self, now: float) -> None:
+        self.due = now + (self.interval or 0.0)
+
+
+class MirrorCheckpointConnector:
+    """The groups of one enabled flow."""
+
+    def __init__(self, settings: FlowSettings, policy: FlowPolicy, status: FlowStatus) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._policy = policy
+        self._status = status
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/checkpoint", daemon=True
+        )
+        self._groups: list[str] = []
+        self._failures: dict[str, str] = {}
+        self.last_round = Round()  # replaced as a whole: any thread may read it
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within a request's time."""
+        self._stop.set()
+
+    def join(self, seconds: float = _STOP_SECONDS) -> None:
+        """Wait for the end; a thread that waits for a broker ends by itself a little later."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            with (
+                GroupRounds(self._settings, self._policy) as rounds,
+                ClusterAdmin(self._settings.source_admin) as source,
+            ):
+                self._watch(rounds, MapKeeper(rounds.map, source, self._status.note))
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the checkpoint connector failed", self._flow)
+            self._status.note("checkpoints", f"ended: {type(error).__name__}: {error}")
+
+    def _watch(self, rounds: GroupRounds, keeper: MapKeeper) -> None:
+        settings, now = self._settings.checkpoint, time.monotonic()
+        emits = settings.enabled and self._settings.source.offset_syncs_enabled
+        # As in MM2 the first checkpoints come after one interval, the groups are known at once.
+        emit = _Job(settings.emit_seconds if emits else None, now + (settings.emit_seconds or 0))
+        refresh = _Job(settings.refresh_groups_seconds, now)
+        sync_seconds = settings.sync_group_offsets_seconds if emits else None
+        sync = _Job(sync_seconds, now + (sync_seconds or 0))
+        keep = _Job(_KEEP_SECONDS, now + _FIRST_KEEP_SECONDS)
+        jobs = [emit, refresh, sync, keep] if emits else [keep]
+        backoff = Backoff()
+        is_first = True
+        while not self._stop.is_set():
+            now = time.monotonic()
+            try:
+                if emits and (is_first or refresh.is_due(now)):
+                    self._find_groups(rounds, is_first=is_first)
+                    is_first = False
+                    refresh.done(now)
+                if emit.is_due(now) or sync.is_due(now):
+                    self._round(rounds, emits=emit.is_due(now), syncs=sync.is_due(now))
+                    for job in (emit, sync):
+                        if job.is_due(now):
+                            job.done(now)
+                if keep.is_due(now):
+                    self._keep(rounds, keeper)
+                    keep.done(now)
+            except SparkmirrorError as error:
+                self._say("checkpoints", str(error))
+                self._stop.wait(backoff.next_pause())
+                continue
+            backoff.reset()
+            self._say("checkpoints", "")
+            next_due = min(job.due for job in jobs if job.interval is not None)
+            self._stop.wait(max(next_due - time.monotonic(), 0.0))
+
+    def _say(self, what: str, trouble: str) -> None:
+        """Into the status, and once into the log."""
+        before = self._failures.get(what, "")
+        if trouble and not before:
+            _log.warning(f"{self._flow}: {what}: {trouble}")
+        if before and not trouble:
+            _log.info(f"{self._flow}: {what}: well again")
+        self._failures[what] = trouble
+        self._status.note(what, f"{what}: {trouble}" if trouble else "")
+
+    def _find_groups(self, rounds: GroupRounds, *, is_first: bool) -> None:
+        if is_first:
+            rounds.checkpoints.refresh()  # what was written before this start
+        found = rounds.wanted_groups()
+        if found != self._groups:
+            new, gone = set(found) - set(self._groups), set(self._groups) - set(found)
+            _log.info(
+                f"{self._flow}: {len(found)} consumer groups ({len(new)} new, {len(gone)} gone)"
+            )
+        self._groups = found
+
+    def _round(self, rounds: GroupRounds, *, emits: bool, syncs: bool) -> None:
+        found = rounds.look(self._groups, syncs_groups=syncs)
+        if emits:
+            rounds.emit(found.checkpoints)
+        if syncs:
+            found = rounds.sync(found)
+        self.last_round = found
+        failed = sorted(found.failures)
+        self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
+
+    def _keep(self, rounds: GroupRounds, keeper: MapKeeper) -> None:
+        try:
+            rounds.map.refresh()
+        except BrokerError as error:
+            if error.code != _UNKNOWN_TOPIC:
+                raise
+            return  # there is no map: said when its topic could not be made
+        deleted = keeper.keep()
+        if deleted:
+            _log.debug("%s: %d chunks of the offset map deleted", self._flow, deleted)
+
+
+def _sentence(groups: list[str], reason: Callable[[str], str]) -> str:
+    more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
+    return f"group '{groups[0]}'{more}: {reason(groups[0])}"

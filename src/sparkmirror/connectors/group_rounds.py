@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look at the groups of a flow on both clusters, and what to do about them.
+
+`look` only reads; `emit` and `sync` carry out what it planned. The checkpoint connector does both
+every few seconds; a command that only tells how things stand looks once. Belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import BrokerError
+from sparkmirror.formats.checkpoint import Checkpoint
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.kafka.groups import GroupAdmin
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.checkpoint_log import CheckpointLog
+from sparkmirror.offsets.group_positions import (
+    GroupPosition,
+    GroupRules,
+    State,
+    locate,
+    new_checkpoints,
+    plan_sync,
+)
+from sparkmirror.offsets.map_topic import MapTopic
+from sparkmirror.offsets.offset_map import Fit, Translation
+from sparkmirror.offsets.sync_log import SyncLog
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.topology.internal_topics import offset_map_topic, offset_syncs_topic
+
+_UNKNOWN_TOPIC = 3
+_UNKNOWN_MEMBER = 25
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one look found."""
+
+    positions: list[GroupPosition] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    writes: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)  # by group
+
+
+class GroupRounds:
+    """The groups of one flow; a context manager that hangs up at its end."""
+
+    def __init__(self, settings: FlowSettings, policy: FlowPolicy) -> None:
+        names, flow = policy.replication, settings.flow
+        self._settings = settings
+        self._policy = policy
+        self._source_client = ClusterClient(settings.source_admin)
+        self._target_client = ClusterClient(settings.target_admin)
+        self.source_groups = GroupAdmin(settings.source_admin, self._source_client)
+        self.target_groups = GroupAdmin(settings.target_admin, self._target_client)
+        self._source_admin = ClusterAdmin(settings.source_admin, self._source_client)
+        self.map = MapTopic(self._target_client, offset_map_topic(names, flow.source))
+        on_source = settings.source.offset_syncs_location == "source"
+        self._syncs = SyncLog(
+            self._source_client if on_source else self._target_client,
+            offset_syncs_topic(settings, names),
+        )
+        self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
+        self._rules = GroupRules(policy.topic_filter.should_replicate_topic, self._remote_name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; a later question connects again."""
+        self._source_client.close()
+        self._target_client.close()
+
+    def _remote_name(self, topic: str) -> str:
+        """MM2's rule: what came from the target has its own name there."""
+        names, flow = self._policy.replication, self._settings.flow
+        if names.topic_source(topic) == flow.target:
+            return names.original_topic(topic)
+        return names.format_remote_topic(flow.source, topic)
+
+    # --- looking
+
+    def wanted_groups(self) -> list[str]:
+        """The source's groups that the file asks for."""
+        wanted = self._policy.group_filter.should_replicate_group
+        return sorted(group for group in self.source_groups.groups() if wanted(group))
+
+    def look(self, groups: Sequence[str], *, syncs_groups: bool) -> Round:
+        """Where groups stand, and what would be written; `refresh` has been called before."""
+        answer = self.source_groups.committed(groups)
+        failures = {group: str(error) for group, error in answer.failed.items()}
+        self.refresh()
+        log_starts = self._log_starts(answer.found)
+        positions = [
+            position
+            for group, committed in sorted(answer.found.items())
+            for position in locate(group, committed, self._rules, self.translate, log_starts)
+        ]
+        checkpoints = new_checkpoints(positions, self.checkpoints.last)
+        if not syncs_groups:
+            return Round(positions, checkpoints, {}, failures)
+        placed = sorted({one.group for one in positions if one.is_placed})
+        states = self.target_groups.states(placed).found
+        idle = [group for group in placed if group not in states or not states[group].is_active]
+        there = self.target_groups.committed(idle)
+        failures |= {group: str(error) for group, error in there.failed.items()}
+        known = [one for one in positions if one.group not in there.failed]
+        plan = plan_sync(known, states, there.found)
+        rest = [one for one in positions if one.group in there.failed]
+        return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
+
+    def refresh(self) -> None:
+        """Read on in the offset map and the offset syncs."""
+        try:
+            self.map.refresh()
+        except BrokerError as error:
+            if error.code != _UNKNOWN_TOPIC:
+                raise  # without a map there are MM2's offset syncs
+        try:
+            self._syncs.refresh()
+        except BrokerError as error:
+            if error.code != _UNKNOWN_TOPIC:
+                raise
+
+    def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
+        """Exactly by the map; what it does not know, as well as MM2 would."""
+        found = self.map.to_target(tp, offset)
+        if found is None or found.fit is Fit.BEFORE:
+            return self._syncs.to_target(tp, offset) or found
+        return found
+
+    def _log_starts(
+        self, committed: Mapping[str, Mapping[TopicPartition, Committed]]
+    ) -> dict[TopicPartition, int]:
+        """The first offsets of those source partitions where a group is older than the map."""
+        wanted = set()
+        for offsets in committed.values():
+            for tp, one in offsets.items():
+                found = self.map.to_target(tp, one.offset)
+                if found is not None and found.fit is Fit.BEFORE:
+                    wanted.add(tp)
+        return self._source_admin.earliest_offsets(sorted(wanted)).found if wanted else {}
+
+    # --- doing
+
+    def emit(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Write checkpoints."""
+        if checkpoints:
+            self.checkpoints.write(checkpoints)
+
+    def sync(self, found: Round) -> Round:
+        """Set the groups' offsets on the target; the round with what became of them."""
+        refused = {
+            group: error
+            for group, error in self.target_groups.commit(found.writes).items()
+            if error is not None
+        }
+        if not refused:
+            return found
+        return replace(found, positions=[*_with_refusals(found.positions, refused)])
+
+
+def _with_refusals(
+    positions: Iterable[GroupPosition], refused: Mapping[str, BrokerError]
+) -> Iterable[GroupPosition]:
+    for one in positions:
+        error = refused.get(one.group)
+        if error is None or one.state is not State.SYNCED:
+            yield one
+        elif error.code == _UNKNOWN_MEMBER:
+            reason = "the group has just got members on the target; stop them to move it"
+            yield replace(one, state=State.ACTIVE, reason=reason)
+        else:
+            yield replace(one, state=State.REFUSED, reason=str(error))

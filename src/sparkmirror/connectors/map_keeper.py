@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the offset map as deep as the source, and no deeper than its cap.
+
+Chunks of which the source has nothing left are deleted, so are those that newer ones made invalid:
+they would come back to life once the newer ones are gone. A partition with more chunks than the
+cap loses its oldest ones, which the flow's status says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.map_builder import RUNS_A_CHUNK
+from sparkmirror.offsets.map_topic import MapTopic, surplus
+
+MOST_CHUNKS = 8_192  # of one topic partition: a million gaps, some 3 MB of the topic
+_A_REQUEST = 5_000
+
+
+class MapKeeper:
+    """Looks after the offset map of one flow, now and then."""
+
+    def __init__(
+        self,
+        offsets: MapTopic,
+        source: ClusterAdmin,
+        say: Callable[[str, str], None],
+        most_chunks: int = MOST_CHUNKS,
+    ) -> None:
+        self._map = offsets
+        self._source = source
+        self._say = say
+        self._most = most_chunks
+
+    def keep(self) -> int:
+        """Delete what is not needed; how many chunks that were."""
+        several = [tp for tp, known in self._map.maps.items() if len(known) > 1]
+        log_starts = self._source.earliest_offsets(several).found if several else {}
+        above = {tp for tp in several if len(self._map.maps[tp]) > self._most}
+        found = surplus({tp: self._map.maps[tp] for tp in several}, log_starts, self._most)
+        invalid, self._map.invalid = self._map.invalid, []
+        keys = [*invalid, *found]
+        for at in range(0, len(keys), _A_REQUEST):
+            self._map.delete(keys[at : at + _A_REQUEST])
+        for tp in above:
+            self._report(tp, log_starts.get(tp))
+        return len(keys)
+
+    def _report(self, tp: TopicPartition, log_start: int | None) -> None:
+        first = self._map.maps[tp].firsts[0]
+        if log_start is not None and log_start >= first:
+            self._say(f"map {tp}", "")
+            return
+        self._say(
+            f"map {tp}",
+            f"the offset map of {tp} is full ({self._most * RUNS_A_CHUNK:,} gaps): groups that "
+            f"stand before offset {first} on the source cannot be translated exactly",
+        )

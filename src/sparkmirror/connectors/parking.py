@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves one consumer group to the target for good: nothing is processed twice, nothing skipped.
+
+Waits until the group has no members on either side and the copy has come as far as the group,
+then sets the exact positions on the target and reads them back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparkmirror.connectors.group_rounds import GroupRounds
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.group_positions import GroupPosition, State
+
+_LOOK_SECONDS = 0.5
+# A consumer that starts on the target without an offset begins by its own auto.offset.reset.
+_LEFT_ALONE = frozenset({State.FILTERED, State.NOT_MIRRORED})
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Where the group goes on, and what was left alone because nothing of it was mirrored."""
+
+    positions: tuple[GroupPosition, ...]
+    left_alone: tuple[GroupPosition, ...]
+
+
+class ParkingError(SparkmirrorError):
+    """A group cannot be parked; the sentence says what to do."""
+
+
+def park(
+    rounds: GroupRounds,
+    group: str,
+    *,
+    timeout_seconds: float,
+    rewind: bool,
+    say: Callable[[str], None],
+) -> Parked:
+    """Park a group; ParkingError if it cannot be done within the time."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        found, obstacle = _look(rounds, group)
+        if not obstacle:
+            break
+        say(obstacle)
+        if time.monotonic() + _LOOK_SECONDS > deadline:
+            message = f"Group '{group}' is not parked after {timeout_seconds:g} s: {obstacle}."
+            raise ParkingError(message)
+        time.sleep(_LOOK_SECONDS)
+    wanted = {
+        one.target: Committed(one.translation.offset, one.committed.metadata)
+        for one in found
+        if one.target is not None and one.translation is not None and one.is_placed
+    }
+    if not rewind:
+        _insist_on_no_rewind(rounds, group, wanted)
+    error = rounds.target_groups.commit({group: wanted})[group]
+    if error is not None:
+        raise error
+    _insist(rounds, group, wanted)
+    after, obstacle = _look(rounds, group)
+    if obstacle or [one.committed for one in after] != [one.committed for one in found]:
+        raise ParkingError(
+            f"Group '{group}' went on consuming on '{rounds.source_groups.alias}' while it was "
+            "parked. Stop its consumers there, and park it again."
+        )
+    return Parked(
+        tuple(one for one in found if one.is_placed),
+        tuple(one for one in found if not one.is_placed),
+    )
+
+
+def _look(rounds: GroupRounds, group: str) -> tuple[list[GroupPosition], str]:
+    """The group's positions, and what is in the way."""
+    for side in (rounds.source_groups, rounds.target_groups):
+        state = side.states([group]).found.get(group)
+        if state is not None and state.is_active:
+            return [], (
+                f"it has members on '{side.alias}' ({state.state}); stop its consumers there"
+            )
+        if state is None and side is rounds.source_groups:
+            return [], f"'{side.alias}' has no such group"
+    found = rounds.look([group], syncs_groups=False)
+    if group in found.failures:
+        return [], found.failures[group]
+    if not found.positions:
+        return [], f"it has committed no offset on '{rounds.source_groups.alias}'"
+    return found.positions, _in_the_way(found.positions)
+
+
+def _in_the_way(positions: Sequence[GroupPosition]) -> str:
+    waiting = [one for one in positions if not one.is_exact and one.state not in _LEFT_ALONE]
+    if not waiting:
+        return ""
+    one = waiting[0]
+    more = f" and {len(waiting) - 1} more partitions" if len(waiting) > 1 else ""
+    return f"{one.source} at {one.committed.offset}{more}: {one.state.value}: {one.reason}"
+
+
+def _insist_on_no_rewind(
+    rounds: GroupRounds, group: str, wanted: dict[TopicPartition, Committed]
+) -> None:
+    answer = rounds.target_groups.committed([group])
+    for error in answer.failed.values():
+        raise error
+    there = answer.found.get(group, {})
+    ahead = [tp for tp in sorted(wanted) if tp in there and there[tp].offset > wanted[tp].offset]
+    if ahead:
+        tp = ahead[0]
+        raise ParkingError(
+            f"Group '{group}' stands at {there[tp].offset} in {tp} on "
+            f"'{rounds.target_groups.alias}', behind its position {wanted[tp].offset}: it has "
+            "consumed there before. Park it with --rewind to consume those records again."
+        )
+
+
+def _insist(rounds: GroupRounds, group: str, wanted: dict[TopicPartition, Committed]) -> None:
+    answer = rounds.target_groups.committed([group])
+    for error in answer.failed.values():
+        raise error
+    there = answer.found.get(group, {})
+    for tp, committed in wanted.items():
+        if tp not in there or there[tp].offset != committed.offset:
+            raise ParkingError(
+                f"Group '{group}' stands at {there[tp].offset if tp in there else 'no offset'} in "
+                f"{tp} on '{rounds.target_groups.alias}', although {committed.offset} was set: "
+                "somebody else moves it. Park it again."
+            )
