@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import kafka.errors
 
@@ -35,6 +35,7 @@ from sparkmirror.kafka.descriptions import (
 from sparkmirror.kafka.requests import (
     EARLIEST,
     LATEST,
+    chunks,
     configs_request,
     create_request,
     grow_request,
@@ -45,8 +46,6 @@ from sparkmirror.kafka.requests import (
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
-
-T = TypeVar("T")
 
 _CONFIG_TOPICS_A_REQUEST = 250
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
@@ -106,7 +105,7 @@ class ClusterAdmin:
         """Every config of every named topic, with its source."""
         found: dict[str, tuple[ConfigEntry, ...]] = {}
         failed: dict[str, BrokerError] = {}
-        for some in _chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST):
+        for some in chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST):
             step = partial(self._describe_configs, some)
             for result in self._client.persist("describing configs", step).results:
                 if result.error_code:
@@ -154,7 +153,7 @@ class ClusterAdmin:
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
         """Grows topics to the given numbers of partitions; None for each that has grown."""
         results: dict[str, BrokerError | None] = {}
-        for some in _chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
+        for some in chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
             make_request = partial(grow_request, some, self._order_timeout_ms())
             step = partial(self._client.order, make_request)
             answer = self._client.persist("adding partitions", step)
@@ -304,10 +303,6 @@ def _config_entry(config: Any) -> ConfigEntry:
         read_only=bool(config.read_only),
         sensitive=bool(config.is_sensitive),
     )
-
-
-def _chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def _by_partitions(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:

@@ -28,11 +28,30 @@ LEADER_NOT_AVAILABLE = 5
 # What a partition answers while its leader is being elected or has just moved.
 LEADER_CODES = frozenset({5, 6, 9, 74, 75, 78})
 PAUSE_SECONDS = 0.2
+# kafka-python stops at five on a connection, of which one may be its own.
+_UNDER_WAY = 4
+_THROTTLE_LOOK_SECONDS = 0.01
 
 
 class _RequestClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
     def ask(self, request: object, node_id: int | None) -> Any:
         return self._manager.run(self._manager.send, request, node_id)
+
+    def ask_all(self, requests: Sequence[object], node_id: int | None) -> list[Any]:
+        return list(self._manager.run(self._pipeline, requests, node_id))
+
+    async def _pipeline(self, requests: Sequence[object], node_id: int | None) -> list[Any]:
+        node = self._manager.least_loaded_node() if node_id is None else node_id
+        line = await self._manager.get_connection(node)
+        sent: list[Any] = []
+        for request in requests:
+            if len(sent) >= _UNDER_WAY:
+                await sent[-_UNDER_WAY]
+            # A broker with a quota asks for a pause; kafka-python refuses to send meanwhile.
+            while line.paused and line.connected:
+                await self._net.sleep(_THROTTLE_LOOK_SECONDS)
+            sent.append(line.send_request(request))
+        return [await answer for answer in sent]
 
     def advertised(self) -> str:
         return ", ".join(f"{b.host}:{b.port}" for b in self._manager.cluster.brokers())
@@ -53,9 +72,11 @@ class ClusterClient:
 
     def ask(self, request: object, node_id: int | None = None) -> Any:
         """The answer of one broker, of any one if none is named; raises KafkaError."""
-        if self._client is None:
-            self._client = open_client(_RequestClient, self.connection)
-        return self._client.ask(request, node_id)
+        return self._opened().ask(request, node_id)
+
+    def ask_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
+        """One broker's answers to many requests, of which some are under way at any time."""
+        return self._opened().ask_all(requests, node_id)
 
     def metadata(self, names: Sequence[str] | None) -> Any:
         """Brokers, controller and the named topics: None means all, an empty list none."""
@@ -110,6 +131,13 @@ class ClusterClient:
                     raise failure from error
                 time.sleep(PAUSE_SECONDS)
 
-    def error(self, doing: str, code: int, topic: str, message: str | None = None) -> BrokerError:
-        """A broker's error code about one topic."""
+    def error(
+        self, doing: str, code: int, topic: str | None, message: str | None = None
+    ) -> BrokerError:
+        """A broker's error code, about one topic if one is named."""
         return code_error(self.connection, doing, code, message, topic)
+
+    def _opened(self) -> _RequestClient:
+        if self._client is None:
+            self._client = open_client(_RequestClient, self.connection)
+        return self._client

@@ -83,6 +83,30 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """One group as its coordinator lists it."""
+
+    id: str
+    state: str  # as the broker says, such as Empty or Stable; "": the broker is too old to tell
+    type: str  # classic, consumer (KIP-848), share, streams
+    protocol_type: str  # consumer, connect, ...; "" for a group that only holds offsets
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members now; a broker that is too old to tell counts as no."""
+        return self.state not in ("", "Empty", "Dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How far a group has come in one partition."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1  # -1: not known
+
+
+@dataclass(frozen=True, slots=True)
 class Answers(Generic[K, V]):
     """Answers to a question about many things; one that fails does not hide the others."""
 

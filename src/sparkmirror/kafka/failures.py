@@ -31,7 +31,9 @@ _NO_ANSWER = (
     UnknownBrokerIdError,
 )
 _UNKNOWN_TOPIC = 3
-_AUTHORIZATION_CODES = frozenset({29, 30, 31, 53, 65})
+_ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission.") | {
+    25: " The group has live members, and only they may commit: stop them first."
+}
 
 
 def no_answer(
@@ -64,10 +66,9 @@ def code_error(
     no_topic = "there is no such topic or partition"
     reason = no_topic if code == _UNKNOWN_TOPIC else message or kind.description or kind.__name__
     about = f" (topic '{topic}')" if topic else ""
-    advice = " The principal lacks a permission." if code in _AUTHORIZATION_CODES else ""
     return BrokerError(
         f"Cluster '{connection.alias}' refused {doing}{about}: "
-        f"{kind.message} ({code}), {reason.rstrip('.')}.{advice}",
+        f"{kind.message} ({code}), {reason.rstrip('.')}.{_ADVICE.get(code, '')}",
         cluster=connection.alias,
         code=code,
         retriable=bool(kind.retriable),

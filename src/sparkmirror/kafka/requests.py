@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
@@ -22,6 +23,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.model import TopicPartition
 
+T = TypeVar("T")
+
 EARLIEST = -2
 LATEST = -1
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
@@ -30,6 +33,11 @@ _APPEND_VERSION = 9  # later ones name topics by their ids
 _FETCH_WAIT_MS = 200
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_PARTITION_BYTES = 1024 * 1024
+
+
+def chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Items in portions of at most that size, for one message each."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def metadata_request(names: Sequence[str] | None) -> object:

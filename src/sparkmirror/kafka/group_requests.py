@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protocol messages about consumer groups, built from our values with kafka-python's classes.
+
+As in `requests`, each try builds its own. Where a newer version takes many groups at once and an
+older one takes one, there are two functions: brokers before 3.0 know the older versions only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.model import TopicPartition
+
+_GROUP_KEY = 0  # as opposed to a transactional id
+_NO_GENERATION = -1  # we are no member
+_NAMES_TOPICS = 9  # later versions of both offset requests give the topics' ids
+
+
+def list_request() -> object:
+    """All groups that one broker coordinates, of any type and in any state."""
+    return ListGroupsRequest(states_filter=[], types_filter=[])
+
+
+def coordinators_request(groups: Sequence[str]) -> object:
+    """Which brokers coordinate these groups (KIP-699)."""
+    return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups), min_version=4)
+
+
+def coordinator_request(group: str) -> object:
+    """Which broker coordinates one group."""
+    return FindCoordinatorRequest(key=group, key_type=_GROUP_KEY, max_version=3)
+
+
+def fetch_many_request(groups: Sequence[str]) -> object:
+    """All offsets of groups with one coordinator (KIP-709); see `fetch_one_request`."""
+    one = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        groups=[one(group_id=group, topics=None) for group in groups],
+        require_stable=False,
+        min_version=8,
+        max_version=_NAMES_TOPICS,
+    )
+
+
+def fetch_one_request(group: str) -> object:
+    """All offsets of one group, as they are decided now.
+
+    Not `require_stable`: that turns offsets that an open transaction is about to replace into
+    errors. The ones before are good, and a producer that hangs must not stop the checkpoints.
+    """
+    return OffsetFetchRequest(
+        group_id=group, topics=None, require_stable=False, min_version=2, max_version=7
+    )
+
+
+def commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> object:
+    """Offsets of a group from outside: accepted only while the group has no members."""
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[object]] = defaultdict(list)
+    for tp, committed in offsets.items():
+        by_topic[tp.topic].append(
+            asked.OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=_NO_GENERATION,
+        member_id="",
+        topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        min_version=2,
+        max_version=_NAMES_TOPICS,
+    )

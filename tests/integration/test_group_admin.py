@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups of real brokers, with confluent-kafka as the member and the witness."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer, ShareConsumer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka.protocol.consumer import JoinGroupRequest
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka import cluster_client
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.clients import open_client
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.kafka.groups import Committed, Group, GroupAdmin
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import TopicPartition
+from support.names import unique_name
+from support.quotas import set_quota
+from support.topics import make
+from support.waiting import eventually
+
+PATIENCE_SECONDS = 30.0
+BULK_SECONDS = 5.0
+UNKNOWN_MEMBER_ID = 25
+GROUP_AUTHORIZATION_FAILED = 30
+PROTOCOLS = ("classic", "consumer")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
+    """One broker of our own, which these tests fill with groups."""
+    directory = tmp_path_factory.mktemp("groups")
+    with LocalCluster("b", directory, version=kafka_version) as running:
+        yield running
+
+
+@pytest.fixture
+def groups(connection: ConnectionSettings) -> Iterator[GroupAdmin]:
+    """What is under test, connected to that broker."""
+    with GroupAdmin(connection) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(admin: ClusterAdmin) -> str:
+    """A new topic with three partitions."""
+    name = unique_name("topic")
+    make(admin, NewTopic(name, 3, 1))
+    return name
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest, kafka_version: str) -> str:
+    """The classic rebalance protocol, and that of KIP-848."""
+    if request.param == "consumer" and kafka_version.startswith("3."):
+        pytest.skip("brokers before 4.0 do not speak KIP-848 unless told to")
+    return str(request.param)
+
+
+def consumer(cluster: LocalCluster, group: str, protocol: str = "classic") -> Consumer:
+    """A consumer that commits only when told to."""
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+
+
+def join(member: Consumer, topic: str) -> None:
+    """Wait until the member has partitions of the topic."""
+    member.subscribe([topic])
+
+    def assigned() -> bool:
+        member.poll(0.1)
+        return bool(member.assignment())
+
+    eventually(assigned, PATIENCE_SECONDS, "the member has partitions")
+
+
+def witnessed(cluster: LocalCluster, group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """What another implementation reads as committed in three partitions."""
+    asked = [confluent_kafka.TopicPartition(topic, number) for number in range(3)]
+    with closing(consumer(cluster, group)) as reader:
+        answers = reader.committed(asked, timeout=PATIENCE_SECONDS)
+    return {one.partition: (one.offset, one.metadata or "") for one in answers if one.offset >= 0}
+
+
+def test_state_and_type_tell_whether_a_group_is_in_use(
+    cluster: LocalCluster, groups: GroupAdmin, topic: str, protocol: str
+) -> None:
+    """Active while a member lives, empty after it has left, for both protocols."""
+    group, absent = unique_name("seen"), unique_name("absent")
+    with closing(consumer(cluster, group, protocol)) as member:
+        join(member, topic)
+        eventually(
+            lambda: groups.groups()[group] == Group(group, "Stable", protocol, "consumer"),
+            PATIENCE_SECONDS,
+            "the group is stable",
+        )
+        assert groups.groups()[group].is_active
+    expected = Group(group, "Empty", protocol, "consumer")
+    eventually(lambda: groups.groups()[group] == expected, PATIENCE_SECONDS, "the group is empty")
+    answer = groups.states([group, absent])
+    assert (answer.found, answer.failed) == ({group: expected}, {})
+    assert not answer.found[group].is_active
+
+
+def test_a_group_in_use_keeps_its_offsets(
+    cluster: LocalCluster, groups: GroupAdmin, topic: str, protocol: str
+) -> None:
+    """The broker refuses offsets from outside until the last member has gone."""
+    group = unique_name("used")
+    first = TopicPartition(topic, 0)
+    with closing(consumer(cluster, group, protocol)) as member:
+        join(member, topic)
+        member.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 5)], asynchronous=False)
+        before = groups.committed([group]).found[group]
+        assert {tp: one.offset for tp, one in before.items()} == {first: 5}
+        unknown = TopicPartition(unique_name("unknown"), 0)
+        refused = groups.commit({group: {unknown: Committed(1), first: Committed(99)}})[group]
+        assert refused is not None
+        assert (refused.code, refused.topic) == (UNKNOWN_MEMBER_ID, None)
+        assert f"refused committing offsets of group '{group}'" in str(refused)
+        assert "live members" in str(refused)
+        assert groups.committed([group]).found[group] == before
+    eventually(
+        lambda: not groups.states([group]).found[group].is_active, PATIENCE_SECONDS, "it has left"
+    )
+    assert groups.commit({group: {first: Committed(99)}}) == {group: None}
+    assert groups.committed([group]).found[group] == {first: Committed(99)}
+
+
+def test_what_is_committed_is_read_back(
+    cluster: LocalCluster, groups: GroupAdmin, topic: str
+) -> None:
+    """For groups that did not exist; by us with all details, and by another implementation.
+
+    confluent-kafka ends metadata with a zero byte, and reads past any that has none.
+    """
+    plain, noted, absent = unique_name("plain"), unique_name("noted"), unique_name("absent")
+    offsets = {
+        plain: {TopicPartition(topic, 0): Committed(0)},
+        noted: {
+            TopicPartition(topic, 0): Committed(7, "seven\0"),
+            TopicPartition(topic, 2): Committed(9, "", 4),
+        },
+    }
+    assert groups.commit(offsets) == {plain: None, noted: None}
+    answer = groups.committed([plain, absent, noted, plain])
+    assert (answer.found, answer.failed) == (offsets | {absent: {}}, {})
+    assert witnessed(cluster, plain, topic) == {0: (0, "")}
+    assert witnessed(cluster, noted, topic) == {0: (7, "seven"), 2: (9, "")}
+    assert groups.groups()[noted] == Group(noted, "Empty", "classic", "")
+    assert groups.commit({absent: {}}) == {absent: None}
+    assert absent not in groups.groups()
+
+
+def test_an_offset_that_was_reset_counts_as_never_committed(groups: GroupAdmin, topic: str) -> None:
+    """Clients may commit -1, which the broker keeps as it is."""
+    group = unique_name("reset")
+    kept, reset = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert groups.commit({group: {kept: Committed(3), reset: Committed(-1)}}) == {group: None}
+    assert groups.committed([group]).found[group] == {kept: Committed(3)}
+
+
+def test_a_topic_that_does_not_exist_is_named(groups: GroupAdmin, topic: str) -> None:
+    """The group's other topics, and the other groups, take theirs."""
+    group, other = unique_name("half"), unique_name("whole")
+    good, bad = TopicPartition(topic, 0), TopicPartition(unique_name("missing"), 0)
+    results = groups.commit(
+        {group: {bad: Committed(1), good: Committed(2)}, other: {good: Committed(3)}}
+    )
+    refused = results[group]
+    assert refused is not None
+    assert (refused.code, refused.topic) == (3, bad.topic)
+    assert group in str(refused)
+    assert results[other] is None
+    assert groups.committed([group, other]).found == {
+        group: {good: Committed(2)},
+        other: {good: Committed(3)},
+    }
+
+
+def test_other_kinds_of_groups_are_left_out(
+    cluster: LocalCluster,
+    connection: ConnectionSettings,
+    groups: GroupAdmin,
+    topic: str,
+    kafka_version: str,
+) -> None:
+    """Workers of Connect are a group too, and share groups have no offsets to translate."""
+    ours, workers, share = unique_name("ours"), unique_name("workers"), unique_name("share")
+    assert groups.commit({ours: {TopicPartition(topic, 0): Committed(1)}}) == {ours: None}
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="any", metadata=b"")]
+    with closing(ClusterClient(connection)) as client:
+        joined = client.ask(
+            JoinGroupRequest(
+                group_id=workers,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id="",
+                protocol_type="connect",
+                protocols=protocols,
+                max_version=3,  # later versions need two requests
+            ),
+            1,
+        )
+    assert joined.error_code == 0
+    expected = {workers: ("classic", "connect")}
+    if not kafka_version.startswith("3."):
+        sharer = ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": share})
+        with closing(sharer):
+            sharer.subscribe([topic])
+            eventually(
+                lambda: not sharer.poll(0.1) and share in groups.states([share]).found,
+                PATIENCE_SECONDS,
+                "the share group exists",
+            )
+        expected[share] = ("share", "share")
+    seen = groups.states([workers, share]).found
+    assert {one.id: (one.type, one.protocol_type) for one in seen.values()} == expected
+    assert {ours, workers, share} & set(groups.groups()) == {ours}
+
+
+def test_older_brokers_are_asked_one_group_at_a_time(
+    connection: ConnectionSettings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client held to the versions of Kafka 2.5 reads and commits all the same."""
+    older = partial(open_client, api_version=(2, 5))
+    monkeypatch.setattr(cluster_client, "open_client", older)
+    names = [unique_name("older") for _ in range(12)]
+    offsets = {
+        name: {TopicPartition(topic, 1): Committed(number, "note")}
+        for number, name in enumerate(names)
+    }
+    with GroupAdmin(connection) as groups:
+        assert groups.commit(offsets) == dict.fromkeys(names)
+        assert groups.committed(names).found == offsets
+        assert groups.groups()[names[0]] == Group(names[0], "", "classic", "")
+
+
+@pytest.mark.alone
+def test_two_thousand_groups_take_seconds(groups: GroupAdmin, admin: ClusterAdmin) -> None:
+    """Created, read and listed in bulk, and all of it true."""
+    wide = unique_name("wide")
+    make(admin, NewTopic(wide, 10, 1))
+    offsets = {
+        unique_name(f"bulk-{number}"): {
+            TopicPartition(wide, partition): Committed(number * 10 + partition)
+            for partition in range(10)
+        }
+        for number in range(2000)
+    }
+    started = time.monotonic()
+    assert set(groups.commit(offsets).values()) == {None}
+    committing = time.monotonic() - started
+    started = time.monotonic()
+    answer = groups.committed(list(offsets))
+    reading = time.monotonic() - started
+    started = time.monotonic()
+    listed = groups.groups()
+    listing = time.monotonic() - started
+    print(
+        f"2,000 groups of 10 partitions: committed in {committing:.2f} s, read in {reading:.2f} s, "
+        f"listed in {listing:.2f} s"
+    )
+    assert (answer.found, answer.failed) == (offsets, {})
+    assert set(offsets) <= set(listed)
+    assert max(committing, reading, listing) < BULK_SECONDS
+
+
+def test_a_quota_slows_but_does_not_break(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A throttled connection waits as long as the broker asks, and loses nothing."""
+    offsets = {
+        unique_name("slow"): {TopicPartition(topic, 0): Committed(number)} for number in range(12)
+    }
+    unused = unique_name("client")  # what a client did before counts
+    connection = ConnectionSettings("b", (cluster.bootstrap_servers,), unused)
+    set_quota(cluster.bootstrap_servers, "request_percentage", 0.5)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    try:
+        with GroupAdmin(connection) as groups:
+            while "OffsetCommitResponse throttled by broker" not in caplog.text:
+                assert time.monotonic() < deadline, "the quota does not bite"
+                assert groups.commit(offsets) == dict.fromkeys(offsets)
+    finally:
+        set_quota(cluster.bootstrap_servers, "request_percentage", None)
+    with GroupAdmin(connection) as groups:
+        assert groups.committed(list(offsets)).found == offsets
+
+
+def test_a_forbidden_group_does_not_hide_the_others(tmp_path: Path, kafka_version: str) -> None:
+    """Also the first use of a new cluster, whose offsets topic is created meanwhile."""
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with LocalCluster("guarded", tmp_path, version=kafka_version, config=config) as cluster:
+        connection = ConnectionSettings("guarded", (cluster.bootstrap_servers,), "group-test")
+        with ClusterAdmin(connection) as admin, GroupAdmin(connection) as groups:
+            make(admin, NewTopic("t", 1, 1))
+            offsets = {name: {TopicPartition("t", 0): Committed(1)} for name in ("open", "closed")}
+            assert groups.commit(offsets) == {"open": None, "closed": None}
+            rule = AclBinding(
+                ResourceType.GROUP,
+                "closed",
+                ResourcePatternType.LITERAL,
+                "User:ANONYMOUS",
+                "*",
+                AclOperation.ALL,
+                AclPermissionType.DENY,
+            )
+            witness = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+            for future in witness.create_acls([rule]).values():
+                future.result()
+            eventually(
+                lambda: "closed" in groups.committed(["closed"]).failed,
+                PATIENCE_SECONDS,
+                "the rule holds",
+            )
+            answer = groups.committed(["open", "closed"])
+            assert answer.found == {"open": offsets["open"]}
+            assert answer.failed["closed"].code == GROUP_AUTHORIZATION_FAILED
+            assert "lacks a permission" in str(answer.failed["closed"])
+            results = groups.commit(offsets)
+            assert results["open"] is None
+            refused = results["closed"]
+            assert refused is not None
+            assert (refused.code, refused.retriable) == (GROUP_AUTHORIZATION_FAILED, False)
+
+
+def test_groups_outlive_their_coordinator(tmp_path: Path, kafka_version: str) -> None:
+    """A broker dies: its groups are found where they have moved, in the same call."""
+    with LocalCluster("trio", tmp_path, brokers=3, version=kafka_version) as cluster:
+        connection = ConnectionSettings(
+            "trio", tuple(cluster.bootstrap_servers.split(",")), "group-test"
+        )
+        with ClusterAdmin(connection) as admin, GroupAdmin(connection) as groups:
+            make(admin, NewTopic("t", 1, 3))
+            offsets = {
+                f"group-{number}": {TopicPartition("t", 0): Committed(number)}
+                for number in range(150)
+            }
+            assert groups.commit(offsets) == dict.fromkeys(offsets)
+            assert set(groups.groups()) == set(offsets)
+            cluster.brokers[0].kill()
+            answer = groups.committed(list(offsets))
+            assert (answer.found, answer.failed) == (offsets, {})
+            assert groups.commit(offsets) == dict.fromkeys(offsets)
+            assert set(groups.groups()) == set(offsets)
+        cluster.kill()  # quicker than an orderly end, and the data is not wanted
