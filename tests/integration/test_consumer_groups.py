@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups move: checkpoints, group sync, the reasons why not, and parking."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from support.groups import NO_OFFSET, commit, committed, consumer
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess, command
+from support.names import unique_name
+from support.translations import held
+from support.waiting import eventually
+from support.witness import create_topics, numbered, produce
+
+START_SECONDS = 40.0
+ROUND_SECONDS = 20.0
+PARTITIONS = 2
+RECORDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A running mirror of one topic."""
+
+    file: Path
+    alias: str
+    topic: str
+    source: LocalCluster
+    target: LocalCluster
+
+    @property
+    def remote(self) -> str:
+        """The topic's name on the target."""
+        return f"{self.alias}.{self.topic}"
+
+
+@pytest.fixture(scope="module")
+def flow(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Flow]:
+    """Groups are synced every second."""
+    alias, topic = unique_name("groups"), unique_name("orders")
+    create_topics(source_cluster, {topic: PARTITIONS, f"{topic}-other": 1, f"other-{topic}": 1})
+    produce(source_cluster, topic, numbered(RECORDS, PARTITIONS))
+    produce(source_cluster, f"other-{topic}", numbered(10))
+    file = mirror_file(
+        tmp_path_factory.mktemp("groups"),
+        {alias: source_cluster, "target": target_cluster},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {topic}.*",
+        f"{alias}->target.groups = {alias}-.*",
+        f"{alias}->target.emit.checkpoints.interval.seconds = 1",
+        f"{alias}->target.sync.group.offsets.enabled = true",
+        f"{alias}->target.sync.group.offsets.interval.seconds = 1",
+        f"{alias}->target.refresh.groups.interval.seconds = 1",
+        "offset.flush.interval.ms = 1000",
+    )
+    with MirrorProcess(file) as mirror:
+        mirror.await_log("RUNNING", START_SECONDS)
+        yield Flow(file, alias, topic, source_cluster, target_cluster)
+
+
+def sparkmirror(*words: str, code: int = 0) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        [command(), *words], capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def states(flow: Flow, group: str) -> dict[str, dict[str, Any]]:
+    """What `groups` says, by topic partition."""
+    found = json.loads(sparkmirror("groups", str(flow.file), "--group", group, "--json"))
+    return {f"{one['topic']}-{one['partition']}": one for one in found}
+
+
+def test_an_idle_group_is_synced_to_the_very_record(flow: Flow) -> None:
+    """And goes on being synced as it moves."""
+    group = f"{flow.alias}-idle"
+    for offsets in ({0: 17, 1: 400}, {0: 23, 1: 500}):
+        commit(flow.source, group, flow.topic, offsets)
+        eventually(
+            lambda offsets=offsets: committed(flow.target, group, flow.remote, 2) == offsets,
+            ROUND_SECONDS,
+            "the group stands on the target where it stands on the source",
+        )
+    assert {one["state"] for one in states(flow, group).values()} == {"synced"}
+
+
+def test_an_idle_group_is_never_moved_back(flow: Flow) -> None:
+    """And the command says so."""
+    group = f"{flow.alias}-ahead"
+    commit(flow.target, group, flow.remote, {0: 300})
+    commit(flow.source, group, flow.topic, {0: 100})
+    eventually(
+        lambda: states(flow, group)[f"{flow.topic}-0"]["state"] == "ahead on target",
+        ROUND_SECONDS,
+        "the state says it",
+    )
+    assert committed(flow.target, group, flow.remote, 1) == {0: 300}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_on_the_target_is_never_touched(flow: Flow, protocol: str) -> None:
+    """Whichever protocol it speaks; when they are gone it is synced."""
+    group = f"{flow.alias}-active-{protocol}"
+    with closing(consumer(flow.target, group, group_protocol=protocol)) as member:
+        member.subscribe([flow.remote])
+        eventually(lambda: member.poll(0.5) is not None, ROUND_SECONDS, "the member consumes")
+        commit(flow.source, group, flow.topic, {0: 200})
+        eventually(
+            lambda: states(flow, group)[f"{flow.topic}-0"]["state"] == "active on target",
+            ROUND_SECONDS,
+            "the state says it",
+        )
+        member.poll(0.1)
+        assert committed(flow.target, group, flow.remote, 1) == {0: NO_OFFSET}
+    eventually(
+        lambda: committed(flow.target, group, flow.remote, 1) == {0: 200},
+        ROUND_SECONDS,
+        "the group is synced once nobody is there",
+    )
+
+
+def test_what_cannot_be_moved_has_a_reason(flow: Flow) -> None:
+    """A filtered topic, and one of which nothing was mirrored."""
+    group = f"{flow.alias}-reasons"
+    commit(flow.source, group, f"other-{flow.topic}", {0: 5})
+    commit(flow.source, group, f"{flow.topic}-other", {0: 0})
+    found = states(flow, group)
+    assert found[f"other-{flow.topic}-0"]["state"] == "topic filtered"
+    assert found[f"{flow.topic}-other-0"]["state"] == "not mirrored"
+    assert "no record" in found[f"{flow.topic}-other-0"]["reason"]
+    lines = sparkmirror("groups", str(flow.file), "--group", group).splitlines()
+    assert all(len(line.split("\t")) == 8 for line in lines)
+    assert sparkmirror("groups", str(flow.file), "--group", "nobody") == ""
+
+
+def test_offsets_are_translated_by_the_command(flow: Flow) -> None:
+    """Both ways."""
+    here = held(flow.source, (flow.topic, 0))[flow.topic, 0]
+    there = held(flow.target, (flow.remote, 0))[flow.remote, 0]
+    words = ["offsets", "translate", str(flow.file), "--topic", flow.topic, "--offset"]
+    for offset in (0, 123, RECORDS // PARTITIONS - 1):
+        found = json.loads(sparkmirror(*words, str(offset), "--json"))
+        assert found["fit"] == "exact"
+        assert there.at(found["offset"]) == here.at(offset)
+        assert sparkmirror(*words, str(found["offset"]), "--back") == f"{offset}\texact\n"
+    assert f"{flow.topic}-0" in sparkmirror("offsets", str(flow.file))
