@@ -153,6 +153,14 @@ class MirrorCheckpointConnector:
         if syncs:
             found = rounds.sync(found)
         self.last_round = found
+        unreadable = rounds.unreadable
+        self._say(
+            "offset map",
+            f"{unreadable} records of the offset map or the offset syncs cannot be read, so some "
+            "groups may not be translated exactly"
+            if unreadable
+            else "",
+        )
         failed = sorted(found.failures)
         self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 
