@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import Committed
 from sparkmirror.kafka.groups import GroupAdmin
@@ -52,7 +51,7 @@ class Round:
     failures: dict[str, str] = field(default_factory=dict)  # by group
 
 
-class GroupRounds:
+class GroupRounds(Closable):
     """The groups of one flow; a context manager that hangs up at its end."""
 
     def __init__(self, settings: FlowSettings, policy: FlowPolicy) -> None:
@@ -74,17 +73,6 @@ class GroupRounds:
         )
         self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
         self._rules = GroupRules(self._replicates, self._remote_name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Hang up; a later question connects again."""
