@@ -9,6 +9,8 @@ SparkmirrorError
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
+├── ParkingError           a consumer group cannot be moved; says what to do
+├── MovedError             what was to be read has been written anew meanwhile (retriable)
 ├── WireError              bytes that are not what the protocol says
 │   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
@@ -86,6 +88,16 @@ class ReplicationFactorError(ClusterError):
 
 class ArgumentError(SparkmirrorError, ValueError):
     """A program of the user's calls us with an argument that is missing or makes no sense."""
+
+
+class ParkingError(SparkmirrorError):
+    """A consumer group cannot be parked; the sentence says what to do."""
+
+
+class MovedError(SparkmirrorError):
+    """A record is not where it was: read the topic again, and ask again."""
+
+    retriable = True
 
 
 class WireError(SparkmirrorError):

@@ -139,7 +139,11 @@ def test_a_group_moves_and_comes_back(walk: Walk) -> None:
     commit(walk.source, walk.group, walk.topic, {0: 60})
     (said,) = walk.shell("Move a group while both clusters are well")
     assert f"{walk.topic}-0 at 60 -> {remote}-0 at 60" in said
-    assert walk.python("The primary is lost").count("60") >= 1
+    eventually(
+        lambda: "offset=60" in walk.python("The primary is lost"),
+        SECONDS,
+        "the checkpoint is there",
+    )
     first = walk.process(walk.target, [remote], 25)
     assert len(first) >= 25  # from 60 on, on the backup
     produce(walk.target, walk.topic, numbered(MEANWHILE, first=1_000))

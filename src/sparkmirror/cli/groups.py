@@ -72,6 +72,7 @@ def show(
             failed = True
             complain(f"{settings.flow}: group '{name}': {reason}")
         if group is not None and not seen.positions and not seen.failures:
+            failed = True
             complain(f"{settings.flow}: group '{group}' has committed no offset on the source")
         found += [(settings, one) for one in seen.positions]
     _print(found, Console(), as_json=as_json)

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.group_rounds import GroupRounds
@@ -23,11 +24,9 @@ from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.wire.backoff import Backoff
 
 _KEEP_SECONDS = 60.0
 _FIRST_KEEP_SECONDS = 10.0  # not while everything starts
-_STOP_SECONDS = 2.0
 _UNKNOWN_TOPIC = 3
 _log = logging.getLogger(__name__)
 
@@ -68,13 +67,8 @@ class MirrorCheckpointConnector:
         self._thread.start()
 
     def stop(self) -> None:
-        """End within a request's time."""
+        """End within a request's time; nobody waits, as a round that is cut off does no harm."""
         self._stop.set()
-
-    def join(self, seconds: float = _STOP_SECONDS) -> None:
-        """Wait for the end; a thread that waits for a broker ends by itself a little later."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
@@ -99,33 +93,36 @@ class MirrorCheckpointConnector:
             settings.refresh_groups_seconds if emits else None, min(rounds_due, default=now)
         )
         keep = _Job(_KEEP_SECONDS, now + _FIRST_KEEP_SECONDS)
-        backoff = Backoff()
         is_first = True
         while not self._stop.is_set():
             now = time.monotonic()
-            try:
-                is_round_due = emit.is_due(now) or sync.is_due(now)
-                if refresh.is_due(now) or (is_round_due and is_first):
-                    self._find_groups(rounds, is_first=is_first)
-                    is_first = False
-                    refresh.done(now)
-                if is_round_due:
-                    self._round(rounds, emits=emit.is_due(now), syncs=sync.is_due(now))
-                    for job in (emit, sync):
-                        if job.is_due(now):
-                            job.done(now)
-                if keep.is_due(now):
-                    self._keep(rounds, keeper)
-                    keep.done(now)
-            except SparkmirrorError as error:
-                self._say("checkpoints", str(error))
-                self._stop.wait(backoff.next_pause())
-                continue
-            backoff.reset()
-            self._say("checkpoints", "")
+            is_round_due = emit.is_due(now) or sync.is_due(now)
+            if refresh.is_due(now) or (is_round_due and is_first):
+                find = partial(self._find_groups, rounds, is_first=is_first)
+                is_first = not self._attempt("finding groups", find) and is_first
+                refresh.done(now)
+            if is_round_due and not is_first:
+                step = partial(self._round, rounds, emits=emit.is_due(now), syncs=sync.is_due(now))
+                self._attempt("checkpoints", step)
+            for job in (emit, sync):
+                if job.is_due(now):
+                    job.done(now)
+            if keep.is_due(now):
+                self._attempt("offset map's upkeep", partial(self._keep, rounds, keeper))
+                keep.done(now)
             jobs = (emit, sync, refresh, keep)
             next_due = min(job.due for job in jobs if job.interval is not None)
             self._stop.wait(max(next_due - time.monotonic(), 0.0))
+
+    def _attempt(self, what: str, step: Callable[[], None]) -> bool:
+        """Do something; a failure is said, and it is tried again at its next time."""
+        try:
+            step()
+        except SparkmirrorError as error:
+            self._say(what, str(error))
+            return False
+        self._say(what, "")
+        return True
 
     def _say(self, what: str, trouble: str) -> None:
         """Into the status, and once into the log."""
@@ -155,14 +152,13 @@ class MirrorCheckpointConnector:
         if syncs:
             found = rounds.sync(found)
         self.counts = Counter(one.state.value for one in found.positions)
-        unreadable = rounds.unreadable
-        self._say(
-            "offset map",
-            f"{unreadable} records of the offset map or the offset syncs cannot be read, so some "
-            "groups may not be translated exactly"
-            if unreadable
-            else "",
-        )
+        complaints = [*rounds.complaints]
+        if rounds.unreadable:
+            complaints.append(
+                f"{rounds.unreadable} records of the offset map or the offset syncs are damaged, "
+                "so some groups may not be translated exactly"
+            )
+        self._say("offset map", "; ".join(complaints))
         failed = sorted(found.failures)
         self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 

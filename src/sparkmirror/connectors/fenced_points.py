@@ -73,8 +73,9 @@ class FencedPoints(StartingPoints):
             return
         super().take(result)
         for tp in standings:
-            stored = self._pairs[tp].stored
-            self._pairs[tp] = Known(replace(stored, producer=None), is_handed_over=True)
+            known = self._pairs[tp]
+            without = replace(known.stored, producer=None)
+            self._pairs[tp] = replace(known, stored=without, is_handed_over=True)
 
     def _name(self, index: int) -> str:
         return f"{self._transactions.id_prefix}{index}"

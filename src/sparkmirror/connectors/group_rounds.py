@@ -8,7 +8,7 @@ every few seconds; a command that only tells how things stand looks once. Belong
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.settings import FlowSettings
@@ -28,6 +28,7 @@ from sparkmirror.offsets.group_positions import (
     locate,
     new_checkpoints,
     plan_sync,
+    with_log_start,
 )
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
@@ -36,7 +37,7 @@ from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.topology.internal_topics import offset_syncs_topic
 
-_UNKNOWN_TOPIC = 3
+_OUT_OF_REACH = frozenset({3, 29})  # not there, not for us
 _UNKNOWN_MEMBER = 25
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class GroupRounds(Closable):
             offset_syncs_topic(settings, names),
         )
         self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
+        self.complaints: list[str] = []  # what could not be read in the last round
         self._rules = GroupRules(self._replicates, self._remote_name)
 
     def close(self) -> None:
@@ -108,12 +110,14 @@ class GroupRounds(Closable):
         answer = self.source_groups.committed(groups)
         failures = {group: str(error) for group, error in answer.failed.items()}
         self.refresh()
-        log_starts = self._log_starts(answer.found)
-        positions = [
+        located = [
             position
             for group, committed in sorted(answer.found.items())
-            for position in locate(group, committed, self._rules, self.translate, log_starts)
+            for position in locate(group, committed, self._rules, self.translate)
         ]
+        old = sorted({one.source for one in located if one.state is State.TOO_OLD})
+        log_starts = self._source_admin.earliest_offsets(old).found if old else {}
+        positions = [with_log_start(one, log_starts.get(one.source)) for one in located]
         checkpoints = new_checkpoints(positions, self.checkpoints.last)
         if not syncs_groups:
             return Round(positions, checkpoints, {}, failures)
@@ -128,13 +132,18 @@ class GroupRounds(Closable):
         return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
 
     def refresh(self) -> None:
-        """Read on in the offset maps and the offset syncs; any of them may not be there."""
-        for log in (self.map, self._way_back, self._syncs):
+        """Read on in the offset maps and the offset syncs; any of them may be out of reach."""
+        self.complaints.clear()
+        for log, is_needed in ((self.map, True), (self._way_back, False), (self._syncs, False)):
             try:
                 log.refresh()
             except BrokerError as error:
-                if error.code != _UNKNOWN_TOPIC:
+                if error.code not in _OUT_OF_REACH:
                     raise
+                # Brokers forbid what is not there, too: said only where it must be there.
+                if is_needed:
+                    self.complaints.append(str(error))
+        self._way_back.invalid.clear()  # its own keeper sees to those
 
     def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Exactly by the map; what it does not know, as well as MM2 would."""
@@ -142,26 +151,24 @@ class GroupRounds(Closable):
             original = TopicPartition(self._remote_name(tp.topic), tp.partition)
             return self._way_back.to_source(original, offset)
         found = self.map.to_target(tp, offset)
-        if found is None or found.fit is Fit.BEFORE:
-            return self._syncs.to_target(tp, offset) or found
-        return found
+        if found is not None and found.fit is not Fit.BEFORE:
+            return found
+        by_syncs = self._syncs.to_target(tp, offset)
+        if found is None or by_syncs is None:
+            return by_syncs or found
+        # Syncs may speak of a remote topic that was deleted; what the map begins with does not.
+        return Translation(min(by_syncs.offset, found.offset), Fit.NEAR)
+
+    def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """Those source partitions that hold nothing."""
+        first = self._source_admin.earliest_offsets(partitions).found
+        end = self._source_admin.end_offsets(partitions, "read_uncommitted").found
+        return {tp for tp in partitions if tp in first and first[tp] == end.get(tp)}
 
     @property
     def unreadable(self) -> int:
         """How many records of our own topics are not what they should be."""
         return self.map.unreadable + self._way_back.unreadable + self._syncs.unreadable
-
-    def _log_starts(
-        self, committed: Mapping[str, Mapping[TopicPartition, Committed]]
-    ) -> dict[TopicPartition, int]:
-        """The first offsets of those source partitions where a group is older than the map."""
-        wanted = set()
-        for offsets in committed.values():
-            for tp, one in offsets.items():
-                found = self.map.to_target(tp, one.offset)
-                if found is not None and found.fit is Fit.BEFORE:
-                    wanted.add(tp)
-        return self._source_admin.earliest_offsets(sorted(wanted)).found if wanted else {}
 
     # --- doing
 
@@ -172,25 +179,18 @@ class GroupRounds(Closable):
 
     def sync(self, found: Round) -> Round:
         """Set the groups' offsets on the target; the round with what became of them."""
-        refused = {
-            group: error
-            for group, error in self.target_groups.commit(found.writes).items()
-            if error is not None
-        }
-        if not refused:
-            return found
-        return replace(found, positions=[*_with_refusals(found.positions, refused)])
+        answers = self.target_groups.commit(found.writes)
+        return replace(found, positions=[_answered(one, answers) for one in found.positions])
 
 
-def _with_refusals(
-    positions: Iterable[GroupPosition], refused: Mapping[str, BrokerError]
-) -> Iterable[GroupPosition]:
-    for one in positions:
-        error = refused.get(one.group)
-        if error is None or one.state is not State.SYNCED:
-            yield one
-        elif error.code == _UNKNOWN_MEMBER:
-            reason = "the group has just got members on the target; stop them to move it"
-            yield replace(one, state=State.ACTIVE, reason=reason)
-        else:
-            yield replace(one, state=State.REFUSED, reason=str(error))
+def _answered(one: GroupPosition, answers: Mapping[str, BrokerError | None]) -> GroupPosition:
+    """A position after the target has answered for its group."""
+    if one.group not in answers or one.state is not State.TRANSLATED:
+        return one
+    error = answers[one.group]
+    if error is None:
+        return replace(one, state=State.SYNCED) if one.is_exact else one
+    if error.code == _UNKNOWN_MEMBER:
+        reason = "the group has just got members on the target; stop them to move it"
+        return replace(one, state=State.ACTIVE, reason=reason)
+    return replace(one, state=State.REFUSED, reason=str(error))

@@ -87,8 +87,6 @@ class Herder:
         self._thread.join(seconds)
         if self.source is None or not self._has_started:
             return True
-        if self.checkpoint is not None:
-            self.checkpoint.join()
         return self.source.join(seconds)
 
     def snapshot(self) -> FlowSnapshot:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparkmirror.formats.map_chunk import ChunkKey
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_builder import RUNS_A_CHUNK
 from sparkmirror.offsets.map_topic import MapTopic, surplus
 
-MOST_CHUNKS = 8_192  # of one topic partition: a million gaps, some 3 MB of the topic
+MOST_CHUNKS = 65_536  # of one topic partition: eight million gaps, some 30 MB of the topic
 _A_REQUEST = 5_000
 
 
@@ -33,6 +34,8 @@ class MapKeeper:
         self._source = source
         self._say = say
         self._most = most_chunks
+        self._invalid: list[ChunkKey] = []
+        self._cut: set[TopicPartition] = set()  # those that lost the oldest part of their map
 
     def keep(self) -> int:
         """Delete what is not needed; how many chunks that were."""
@@ -40,18 +43,26 @@ class MapKeeper:
         log_starts = self._source.earliest_offsets(several).found if several else {}
         above = {tp for tp in several if len(self._map.maps[tp]) > self._most}
         found = surplus({tp: self._map.maps[tp] for tp in several}, log_starts, self._most)
-        invalid, self._map.invalid = self._map.invalid, []
-        alive = {tp: set(self._map.maps[tp].firsts) for tp, _first in invalid}
-        keys = [*(key for key in invalid if key.first not in alive[key.topic_partition]), *found]
+        keys = [*self._long_invalid(), *found]
         for at in range(0, len(keys), _A_REQUEST):
             self._map.delete(keys[at : at + _A_REQUEST])
-        for tp in above:
+        self._cut |= above
+        for tp in [*self._cut]:
             self._report(tp, log_starts.get(tp))
         return len(keys)
 
+    def _long_invalid(self) -> list[ChunkKey]:
+        """Those that were invalid the last time, and are still: a task may write one anew."""
+        before, self._invalid = self._invalid, self._map.invalid
+        self._map.invalid = []
+        alive = {tp: set(self._map.maps[tp].firsts) for tp, _first in before}
+        return [key for key in before if key.first not in alive[key.topic_partition]]
+
     def _report(self, tp: TopicPartition, log_start: int | None) -> None:
-        first = self._map.maps[tp].firsts[0]
-        if log_start is not None and log_start >= first:
+        firsts = self._map.maps[tp].firsts
+        first = firsts[0] if firsts else 0
+        if log_start is None or log_start >= first:
+            self._cut.discard(tp)
             self._say(f"map {tp}", "")
             return
         self._say(

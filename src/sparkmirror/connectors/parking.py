@@ -12,26 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.connectors.group_rounds import GroupRounds
-from sparkmirror.errors import SparkmirrorError
+from sparkmirror.errors import ParkingError
 from sparkmirror.kafka.descriptions import Committed
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import GroupPosition, State
 
 _LOOK_SECONDS = 0.5
-# A consumer that starts on the target without an offset begins by its own auto.offset.reset.
-_LEFT_ALONE = frozenset({State.FILTERED, State.NOT_MIRRORED})
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Where the group goes on, and what was left alone because nothing of it was mirrored."""
+    """Where the group goes on, and what was left alone: filtered topics, empty partitions.
+
+    There a consumer on the target begins by its own `auto.offset.reset`.
+    """
 
     positions: tuple[GroupPosition, ...]
     left_alone: tuple[GroupPosition, ...]
-
-
-class ParkingError(SparkmirrorError):
-    """A group cannot be parked; the sentence says what to do."""
 
 
 def park(
@@ -91,11 +88,16 @@ def _look(rounds: GroupRounds, group: str) -> tuple[list[GroupPosition], str]:
         return [], found.failures[group]
     if not found.positions:
         return [], f"it has committed no offset on '{rounds.source_groups.alias}'"
-    return found.positions, _in_the_way(found.positions)
+    return found.positions, _in_the_way(rounds, found.positions)
 
 
-def _in_the_way(positions: Sequence[GroupPosition]) -> str:
-    waiting = [one for one in positions if not one.is_exact and one.state not in _LEFT_ALONE]
+def _in_the_way(rounds: GroupRounds, positions: Sequence[GroupPosition]) -> str:
+    inexact = [one for one in positions if not one.is_exact and one.state is not State.FILTERED]
+    unknown = [one.source for one in inexact if one.state is State.NOT_MIRRORED]
+    empty = rounds.without_records(unknown) if unknown else set()
+    waiting = [one for one in inexact if one.source not in empty]
+    if not waiting and not any(one.is_exact for one in positions):
+        return "none of its offsets is in a topic that is mirrored and has records"
     if not waiting:
         return ""
     one = waiting[0]

@@ -2,17 +2,21 @@
 """MapChunk: which source offsets became which target offsets, in the offset map's topic.
 
     key    topic STRING (source side) | partition INT32 | first source offset INT64
-    value  version INT16 = 0 | covered INT64 | first target offset INT64 | runs, to the end:
+    value  version INT16 = 0 | covered INT64 | first target offset INT64
+           target offset that is covered INT64 | runs, to the end:
            source gap UVARINT | target gap UVARINT | length UVARINT
 
 A chunk speaks of the source offsets from `first` up to, not including, `covered`; those that lie
-in no run hold no record that was mirrored. A gap is counted from the end of the run before, that
-of the first run from the chunk's first offsets. Inside a run target = source + constant. UVARINT
-is little-endian base 128, without sign. A topic without gaps is one run: some 20 bytes.
+in no run hold no record that was mirrored. On the target it speaks of what lies before
+`target_covered`, markers of our own transactions included. A gap is counted from the end of the
+run before, that of the first run from the chunk's first offsets. Inside a run target = source +
+constant. UVARINT is little-endian base 128, without sign. A topic without gaps is one run: some
+30 bytes.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +24,6 @@ from typing import NamedTuple
 from sparkmirror.errors import WireError
 from sparkmirror.formats.primitives import (
     FieldReader,
-    pack_int16,
     pack_int32,
     pack_int64,
     pack_string,
@@ -28,7 +31,7 @@ from sparkmirror.formats.primitives import (
 from sparkmirror.model import TopicPartition
 
 _VERSION = 0
-_HEADER = 18  # version, covered and first target offset
+_HEADER = struct.Struct(">hqqq")
 _MORE = 0x80
 _LARGEST_SHIFT = 63
 _NUMBERS_A_RUN = 3
@@ -77,6 +80,7 @@ class MapChunk:
     first: int
     target_first: int
     covered: int
+    target_covered: int
     runs: tuple[MappedRun, ...]
 
     @property
@@ -87,7 +91,7 @@ class MapChunk:
     def value(self) -> bytes:
         """The record's value."""
         encoded = bytearray(
-            pack_int16(_VERSION) + pack_int64(self.covered) + pack_int64(self.target_first)
+            _HEADER.pack(_VERSION, self.covered, self.target_first, self.target_covered)
         )
         source, target = self.first, self.target_first
         for run in self.runs:
@@ -99,10 +103,9 @@ class MapChunk:
     @classmethod
     def from_value(cls, first: int, value: bytes) -> MapChunk:
         """The chunk that a record with such a key holds."""
-        fields = FieldReader(value, "The value of an offset map's chunk")
-        fields.version(_VERSION)
-        covered, target_first = fields.int64(), fields.int64()
-        numbers = [*_numbers(value[_HEADER:])]
+        target_first, _has_runs = read_header(value)
+        _version, covered, _target_first, target_covered = _HEADER.unpack_from(value)
+        numbers = [*_numbers(value[_HEADER.size :])]
         if len(numbers) % _NUMBERS_A_RUN:
             raise WireError(f"A chunk of an offset map ends within a run: {value.hex()}.")
         runs = []
@@ -111,7 +114,17 @@ class MapChunk:
             run = MappedRun(source + numbers[at], target + numbers[at + 1], numbers[at + 2])
             source, target = run.source_end, run.target_end
             runs.append(run)
-        return cls(first, target_first, covered, tuple(runs))
+        return cls(first, target_first, covered, target_covered, tuple(runs))
+
+
+def read_header(value: bytes) -> tuple[int, bool]:
+    """The first target offset, and whether there are runs: all that a reader keeps of a chunk."""
+    fields = FieldReader(value, "The value of an offset map's chunk")
+    fields.version(_VERSION)
+    if len(value) < _HEADER.size:
+        raise WireError(f"A chunk of an offset map ends within its header: {value.hex()}.")
+    target_first: int = _HEADER.unpack_from(value)[2]
+    return target_first, len(value) > _HEADER.size
 
 
 def _append(encoded: bytearray, number: int) -> None:

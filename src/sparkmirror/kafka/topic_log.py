@@ -8,6 +8,7 @@ offsets that hold no record. A `TopicLog` belongs to one thread.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -42,13 +43,17 @@ class TopicLog:
         self._client = client or ClusterClient(connection)
         self._admin = ClusterAdmin(connection, self._client)
         self.partitions = 0
+        self._ids: list[uuid.UUID | None] = []  # the topic's, the last two times it was looked at
 
     def __enter__(self) -> Self:
         answer = self._admin.topics([self._topic])
         if self._topic in answer.failed:
             self._close()
             raise answer.failed[self._topic]
-        self.partitions = answer.found[self._topic].partitions
+        found = answer.found[self._topic]
+        self.partitions = found.partitions
+        self._ids.append(found.topic_id)
+        del self._ids[:-2]
         return self
 
     def __exit__(
@@ -92,6 +97,13 @@ class TopicLog:
                 raise self._stuck(len(positions), timeout_seconds)
             if not fetched:
                 time.sleep(PAUSE_SECONDS)
+
+    def is_another(self, since: Mapping[TopicPartition, int]) -> bool:
+        """Whether the log that was read up to these offsets is gone: recreated, or cut off."""
+        if len(set(self._ids)) > 1:
+            return True
+        ends = self._admin.end_offsets(since, "read_uncommitted").found if since else {}
+        return any(offset > ends.get(tp, offset) for tp, offset in since.items())
 
     def read_at(self, tp: TopicPartition, offset: int) -> LogRecord | None:
         """The record at an offset; None if the cleaner has removed it."""

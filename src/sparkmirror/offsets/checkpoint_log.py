@@ -35,6 +35,9 @@ class CheckpointLog:
         """Read what has been written since the last time, by whomever."""
         before = self._malformed
         with self._log as log:
+            if log.is_another(self._since):
+                self._since.clear()
+                self.last.clear()
             for record in log.read_to_end(since=self._since):
                 try:
                     place = Checkpoint.place(record.key or b"")

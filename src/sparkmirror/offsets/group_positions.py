@@ -74,12 +74,9 @@ def locate(
     committed: Offsets,
     rules: GroupRules,
     translate: Translate,
-    log_starts: Mapping[TopicPartition, int],
 ) -> list[GroupPosition]:
     """Where a group's committed offsets lie on the target."""
-    return [
-        _locate(group, tp, committed[tp], rules, translate, log_starts) for tp in sorted(committed)
-    ]
+    return [_locate(group, tp, committed[tp], rules, translate) for tp in sorted(committed)]
 
 
 def _locate(
@@ -88,7 +85,6 @@ def _locate(
     committed: Committed,
     rules: GroupRules,
     translate: Translate,
-    log_starts: Mapping[TopicPartition, int],
 ) -> GroupPosition:
     if not rules.replicates(tp.topic):
         reason = f"the flow does not mirror topic '{tp.topic}'"
@@ -96,19 +92,22 @@ def _locate(
     target = TopicPartition(rules.remote_name(tp.topic), tp.partition)
     found = translate(tp, committed.offset)
     position = GroupPosition(group, tp, committed, State.TRANSLATED, target, found)
-    state, reason = _judge(tp, committed.offset, found, log_starts.get(tp))
+    state, reason = _judge(tp, found)
     return replace(position, state=state, reason=reason)
 
 
-def _judge(
-    tp: TopicPartition, offset: int, found: Translation | None, log_start: int | None
-) -> tuple[State, str]:
+def with_log_start(one: GroupPosition, log_start: int | None) -> GroupPosition:
+    """A position that is older than the copy, now that the source's first offset is known."""
+    if one.state is not State.TOO_OLD or log_start is None or one.committed.offset >= log_start:
+        return one
+    reason = f"the source's first offset is {log_start}: the group has lost records there"
+    return replace(one, state=State.BEHIND_LOG_START, reason=reason)
+
+
+def _judge(tp: TopicPartition, found: Translation | None) -> tuple[State, str]:
     """What is to be said of a translation."""
     if found is None:
         return State.NOT_MIRRORED, f"no record of {tp} has been mirrored"
-    if found.fit is Fit.BEFORE and log_start is not None and offset < log_start:
-        reason = f"the source's first offset is {log_start}: the group has lost records there"
-        return State.BEHIND_LOG_START, reason
     if found.fit is Fit.BEFORE:
         return State.TOO_OLD, "the copy began behind this offset, or its map was cut there"
     if found.fit is Fit.AFTER:
@@ -178,6 +177,7 @@ def plan_sync(
         if there is None or there.offset < offset:
             metadata = one.committed.metadata
             writes.setdefault(one.group, {})[one.target] = Committed(offset, metadata)
-        is_final = one.state is State.TRANSLATED
-        said.append(replace(one, state=State.SYNCED) if is_final else one)
+            said.append(one)
+        else:
+            said.append(replace(one, state=State.SYNCED) if one.is_exact else one)
     return SyncPlan(writes, said)

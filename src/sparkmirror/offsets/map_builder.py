@@ -59,7 +59,7 @@ class MapBuilder:
     def begin(self, source: int, target: int) -> None:
         """Close the chunk, which speaks of what lies before these offsets, and open another."""
         if self._runs and self._first < source:
-            self._closed.append(self.open_chunk(source))
+            self._closed.append(self.open_chunk(source, target))
         self._first, self._target_first = source, target
         self._runs = []
 
@@ -67,19 +67,26 @@ class MapBuilder:
         """Nobody knows where these offsets lie on the target: leave a hole, and say so by it."""
         end = self._runs[-1].target_end if self._runs else self._target_first
         if source > self._first:
-            self._closed.append(self.open_chunk(source))
+            self._closed.append(self.open_chunk(source, end))
         self._first, self._target_first = next_source, end
         self._runs = []
 
-    def open_chunk(self, covered: int) -> MapChunk:
-        """The newest chunk; the source has been read up to `covered`."""
-        end = self._runs[-1].source_end if self._runs else self._first
-        return MapChunk(self._first, self._target_first, max(covered, end), tuple(self._runs))
+    def open_chunk(self, covered: int, target_covered: int) -> MapChunk:
+        """The newest chunk; all before these offsets is done with on either side."""
+        source = self._runs[-1].source_end if self._runs else self._first
+        target = self._runs[-1].target_end if self._runs else self._target_first
+        return MapChunk(
+            self._first,
+            self._target_first,
+            max(covered, source),
+            max(target_covered, target),
+            tuple(self._runs),
+        )
 
-    def take(self, covered: int) -> list[MapChunk]:
+    def take(self, covered: int, target_covered: int) -> list[MapChunk]:
         """What is to be written, oldest first."""
         closed, self._closed = self._closed, []
-        return [*closed, self.open_chunk(covered)]
+        return [*closed, self.open_chunk(covered, target_covered)]
 
     def mark(self) -> MapMark:
         """Remember how far it has come; everything so far has been taken."""

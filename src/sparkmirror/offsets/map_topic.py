@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The offset map's topic, followed from its beginning on: an `OffsetMap` per topic partition.
 
-Chunks are cached up to a limit and read again from where they lie if they are needed later, so
-memory grows by some 25 bytes a chunk. Belongs to one thread.
+Chunks are cached up to a limit, as they were written, and read again from where they lie if they
+are needed later, so memory grows by some 25 bytes a chunk. Belongs to one thread.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from sparkmirror.errors import WireError
-from sparkmirror.formats.map_chunk import ChunkKey, MapChunk
+from sparkmirror.errors import MovedError, WireError
+from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.records import LogRecord
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.offset_map import OffsetMap, Translation
+from sparkmirror.offsets.offset_map import Load, OffsetMap, Translation
 
 CACHE_BYTES = 32 << 20
-_OBJECTS_BYTES = 200  # a cached chunk in memory, beside its runs
-_RUN_BYTES = 180
+_OBJECTS_BYTES = 300  # a cached chunk in memory, beside its bytes
+_DECODED = 64  # chunks that are kept ready: most groups are near the end
 
 
 class MapTopic:
@@ -31,7 +31,8 @@ class MapTopic:
         self._log = TopicLog(client.connection, topic, client=client)
         self._place = TopicPartition(topic, 0)
         self._since: dict[TopicPartition, int] = {}
-        self._cache: OrderedDict[ChunkKey, MapChunk] = OrderedDict()
+        self._cache: OrderedDict[ChunkKey, bytes] = OrderedDict()
+        self._decoded: OrderedDict[ChunkKey, tuple[bytes, MapChunk]] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._cached = 0
         self.maps: dict[TopicPartition, OffsetMap] = {}
@@ -41,23 +42,34 @@ class MapTopic:
     def refresh(self, timeout_seconds: float = 60.0) -> None:
         """Read what has been written since the last time."""
         with self._log as log:
+            if log.is_another(self._since):
+                self._forget()
             for record in log.read_to_end(timeout_seconds, self._since):
                 self._see(record)
+
+    def _forget(self) -> None:
+        """The topic was made anew, or cut off: what it said counts for nothing."""
+        self._since.clear()
+        self._cache.clear()
+        self._decoded.clear()
+        self._cached = 0
+        self.maps.clear()
+        self.invalid.clear()
 
     def _see(self, record: LogRecord) -> None:
         try:
             key = ChunkKey.unpack(record.key or b"")
-            chunk = MapChunk.from_value(key.first, record.value) if record.value else None
+            target_first, has_runs = read_header(record.value) if record.value else (0, False)
         except WireError:
             self.unreadable += 1
             return
         known = self.maps.setdefault(key.topic_partition, OffsetMap())
-        if chunk is None:
+        if not record.value:
             known.forget(key.first)
             return
-        gone = known.see(key.first, chunk.target_first, record.offset, has_runs=bool(chunk.runs))
+        gone = known.see(key.first, target_first, record.offset, has_runs=has_runs)
         self.invalid += [ChunkKey(key.topic_partition, first) for first in gone]
-        self._keep(key, chunk)
+        self._keep(key, record.value)
 
     def delete(self, keys: Iterable[ChunkKey]) -> None:
         """Remove chunks from the topic, and from here."""
@@ -72,15 +84,25 @@ class MapTopic:
 
     def to_target(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the source lies on the target; None: nothing was mirrored."""
-        known = self.maps.get(tp)
-        load = partial(self._load, tp)
-        return known.to_target(offset, load) if known is not None else None
+        return self._ask(tp, lambda known, load: known.to_target(offset, load))
 
     def to_source(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the target lies on the source; None: nothing was mirrored."""
-        known = self.maps.get(tp)
+        return self._ask(tp, lambda known, load: known.to_source(offset, load))
+
+    def _ask(
+        self, tp: TopicPartition, question: Callable[[OffsetMap, Load], Translation | None]
+    ) -> Translation | None:
         load = partial(self._load, tp)
-        return known.to_source(offset, load) if known is not None else None
+        known = self.maps.get(tp)
+        if known is None:
+            return None
+        try:
+            return question(known, load)
+        except MovedError:
+            self.refresh()
+        known = self.maps.get(tp)
+        return question(known, load) if known is not None else None
 
     def reach(self, tp: TopicPartition) -> tuple[int, int, int, int]:
         """Where a map begins and ends on the source, and where on the target."""
@@ -89,31 +111,38 @@ class MapTopic:
 
     def _load(self, tp: TopicPartition, first: int, place: int) -> MapChunk:
         key = ChunkKey(tp, first)
-        cached = self._cache.get(key)
-        if cached is None:
-            record = self._log.read_at(self._place, place)
-            if record is None or record.value is None:
-                raise WireError(
-                    f"A chunk of the offset map at {self._place}@{place} is gone: it was written "
-                    "anew since the topic was last read. Ask again."
-                )
-            chunk = MapChunk.from_value(first, record.value)
-            self._keep(key, chunk)
-            return chunk
-        self._cache.move_to_end(key)
-        return cached
+        value = self._cache.get(key)
+        if value is None:
+            value = self._read(key, place)
+            self._keep(key, value)
+        else:
+            self._cache.move_to_end(key)
+        known = self._decoded.pop(key, None)
+        if known is None or known[0] is not value:
+            known = value, MapChunk.from_value(first, value)
+        self._decoded[key] = known
+        if len(self._decoded) > _DECODED:
+            self._decoded.popitem(last=False)
+        return known[1]
 
-    def _keep(self, key: ChunkKey, chunk: MapChunk) -> None:
+    def _read(self, key: ChunkKey, place: int) -> bytes:
+        record = self._log.read_at(self._place, place)
+        if record is None or not record.value or record.key != key.pack():
+            raise MovedError(
+                f"A chunk of the offset map at {self._place}@{place} is not there any more: it "
+                "was written anew since the topic was last read. Ask again."
+            )
+        return record.value
+
+    def _keep(self, key: ChunkKey, value: bytes) -> None:
         replaced = self._cache.pop(key, None)
-        self._cached += _size(chunk) - (_size(replaced) if replaced is not None else 0)
-        self._cache[key] = chunk
+        self._cached += len(value) + _OBJECTS_BYTES
+        self._cache[key] = value
+        if replaced is not None:
+            self._cached -= len(replaced) + _OBJECTS_BYTES
         while self._cached > self._cache_bytes and len(self._cache) > 1:
             _key, old = self._cache.popitem(last=False)
-            self._cached -= _size(old)
-
-
-def _size(chunk: MapChunk) -> int:
-    return _OBJECTS_BYTES + _RUN_BYTES * len(chunk.runs)
+            self._cached -= len(old) + _OBJECTS_BYTES
 
 
 def surplus(

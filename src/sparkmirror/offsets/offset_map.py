@@ -7,8 +7,8 @@ that log; the chunk itself is asked for when a translation needs it.
 Invariants, after every chunk:
     A  first source offsets ascend, and no two are the same
     B  first target offsets ascend with them; equal ones only behind a chunk without runs
-    C  a source offset belongs to the last chunk that begins at or before it
-    D  what a chunk says from the beginning of the next one on counts for nothing
+    C  an offset, of either side, belongs to the last chunk that begins at or before it
+    D  what a chunk says from the beginning of the next one on, on either side, counts for nothing
 
 C and D make chunks that overlap harmless: a task that died wrote further than its successor
 begins. A new chunk that begins before others (on either side) says that the copy went back, or
@@ -133,9 +133,12 @@ class OffsetMap:
 
     def _bounded(self, at: int, offset: int, run: MappedRun, load: Load) -> Translation:
         """A record of a chunk, unless the next chunk knows better (invariant D)."""
-        if at + 1 < len(self._firsts) and offset >= self._firsts[at + 1]:
+        target = run.target + offset - run.source
+        if at + 1 < len(self._firsts) and (
+            offset >= self._firsts[at + 1] or target >= self._targets[at + 1]
+        ):
             return self._first_from(at + 1, load)
-        return Translation(run.target + offset - run.source, Fit.EXACT)
+        return Translation(target, Fit.EXACT)
 
     def _behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
         """Behind the last record of a chunk."""
@@ -199,7 +202,7 @@ class OffsetMap:
 
     def _source_behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
         if at + 1 == len(self._firsts):
-            fit = Fit.EXACT if offset <= chunk.target_end else Fit.AFTER
+            fit = Fit.EXACT if offset <= chunk.target_covered else Fit.AFTER
             return Translation(chunk.covered, fit)
         if chunk.covered < self._firsts[at + 1]:
             return Translation(chunk.covered, Fit.NEAR)

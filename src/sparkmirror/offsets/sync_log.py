@@ -28,6 +28,9 @@ class SyncLog:
     def refresh(self) -> None:
         """Read what has been written since the last time."""
         with self._log as log:
+            if log.is_another(self._since):
+                self._since.clear()
+                self._store = OffsetSyncStore(must_read_to_end=False)
             for record in log.read_to_end(since=self._since):
                 if record.key is None or record.value is None:
                     continue

@@ -20,7 +20,7 @@ class SyncRule:
     __slots__ = ("_last_synced", "_most", "_previous_source", "_previous_target")
 
     def __init__(self, most: int) -> None:
-        self._most = most  # offset.lag.max
+        self._most = max(most, 0)  # offset.lag.max
         self._previous_source = _NEVER
         self._previous_target = _NEVER
         self._last_synced = _NEVER  # the target offset of the last sync

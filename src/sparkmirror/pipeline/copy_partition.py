@@ -171,6 +171,9 @@ class CopyPartition:
 
     def adopt(self, comparison: Comparison) -> None:
         """Go on after the last record that both sides have."""
+        self.account()  # what is fresh came before what was compared
+        if self.moved_back is not None:
+            self.map.begin(self.moved_back.position, self.moved_back.downstream + 1)
         self.moved_back = None
         for run in comparison.matched:
             self.map.add(*run)
@@ -227,10 +230,13 @@ class CopyPartition:
         taken, self.unsynced = self.unsynced, []
         return taken
 
-    def new_chunks(self) -> list[MapChunk]:
-        """What the offset map is to say before the position is stored."""
+    def new_chunks(self, markers: int = 0) -> list[MapChunk]:
+        """What the offset map is to say before the position is stored.
+
+        Behind the last record come as many markers, of the transaction that all this is in.
+        """
         self.account()
-        return self.map.take(self.position)
+        return self.map.take(self.position, self.downstream + 1 + markers)
 
     def stored_position(self) -> StoredPosition:
         """The position as the offsets topic keeps it: the last offset that is done with."""
@@ -266,10 +272,23 @@ class CopyPartition:
             stored_downstream=-1 if stored.downstream is None else stored.downstream,
         )
 
+    @property
+    def _is_stored(self) -> bool:
+        """What was copied is in the offset map and in the stored position."""
+        return not self.is_dirty and self.stored.offset + 1 == self.position
+
+    def _end(self) -> Pair:
+        """Where a successor begins: it finds again what is on the target but in no map yet."""
+        stored = self.stored
+        if self._is_stored or stored.producer is None or stored.downstream is None:
+            return Pair(self.position, self.downstream, self._producer)
+        return Pair(stored.offset + 1, stored.downstream, stored.producer)
+
     def receipts(self, split: int) -> Iterator[Receipt]:
         """A row per run that was copied, and one for where the partition stands."""
         self.account()
         tp, target = self.source.tp, self.target
+        end = self._end()
         for run in self.runs.rows:
             yield Receipt(
                 kind=RUN,
@@ -289,19 +308,19 @@ class CopyPartition:
             topic=tp.topic,
             partition=tp.partition,
             source_first=self.start.position,
-            source_last=self.position - 1,
+            source_last=end.position - 1,
             target_first=-1,
             records=self.records,
             bytes=self.bytes,
             is_exact=True,
-            position=self.position,
-            downstream=self.downstream,
-            producer_id=target.producer_id,
-            producer_epoch=target.producer_epoch,
-            next_sequence=self.next_sequence,
+            position=end.position,
+            downstream=end.downstream,
+            producer_id=end.producer.producer_id,
+            producer_epoch=end.producer.producer_epoch,
+            next_sequence=end.producer.next_sequence,
             leader_epoch=self.source.last_epoch,
-            is_clean=target.is_idle and self.is_taken_over,
+            is_clean=target.is_idle and self.is_taken_over and self._is_stored,
             error_code=self.trouble_code,
             error=self.trouble,
-            map_chunk=chunk_to_text(self.map.open_chunk(self.position)),
+            map_chunk=chunk_to_text(self.map.open_chunk(self.position, self.downstream + 1)),
         )

@@ -22,6 +22,7 @@ from sparkmirror.pipeline.sync_writer import SyncWriter
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.producer import TargetPartition
 
+_MAP_PATIENCE_TICKS = 60  # seconds: if records get through, the offset map should
 FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
 
 
@@ -91,6 +92,8 @@ class PeriodicDelivery:
         self._flush_seconds = flush_seconds
         self._next_flush = time.monotonic() + flush_seconds
         self._unflushed_bytes = 0
+        self._has_acked = False
+        self._map_waits = 0  # ticks in which records got through, and the map did not
         self._wants_to_finish = False
         self.latency: Counter[int] = Counter()
         self.trouble = ""
@@ -111,6 +114,7 @@ class PeriodicDelivery:
     def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all count alike
         """It counts at once."""
         self._unflushed_bytes += out.size
+        self._has_acked = True
         if out.is_fresh:  # of a backlog, the age says nothing about the copy
             age = time.time() * 1000 - out.max_timestamp
             self.latency[latency.bucket(age)] += 1
@@ -139,12 +143,22 @@ class PeriodicDelivery:
     def tick(self, now: float) -> None:
         """Say what was copied; store positions when it is time."""
         self._say()
+        self._lose_patience()
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
         if is_due and self._is_idle:
             self._next_flush = now + self._flush_seconds
             self._flush()
 
+    def _lose_patience(self) -> None:
+        """Positions do not wait for ever for a map that cannot be written."""
+        self._map_waits = self._map_waits + self._has_acked if self._mapped else 0
+        self._has_acked = False
+        if self._map_waits > _MAP_PATIENCE_TICKS:
+            self._map.give_up(f"no answer for {_MAP_PATIENCE_TICKS} s")
+            self.answered()
+
     def _say(self) -> None:
+        """Enter what was copied into the map, and into offset syncs."""
         for part in self._parts:
             if part.runs.fresh or part.unsynced:
                 part.account()

@@ -24,20 +24,28 @@ class MapWriter:
         self._producer = producer
         self.place = TopicPartition(topic, 0)
         self._line = TargetPartition(self.place)
+        self.trouble = ""  # why there is no map for now
 
     @property
     def topic(self) -> str:
         """Its name; empty if no map is kept."""
-        return self.place.topic
+        return "" if self.trouble else self.place.topic
 
     @property
     def is_idle(self) -> bool:
-        """Everything written is on the target."""
-        return self._line.is_idle
+        """Nobody needs to wait: everything written is on the target, or never will be."""
+        return bool(self.trouble) or self._line.is_idle
+
+    def give_up(self, reason: str) -> None:
+        """Go on without a map until the next task tries again: records matter more."""
+        self.trouble = (
+            f"{self.place} cannot be written, so consumer groups are not translated exactly: "
+            f"{reason}"
+        )
 
     def holds(self, part: TargetPartition) -> bool:
         """Whether this is the map's partition."""
-        return part is self._line
+        return part.tp == self.place
 
     def discard(self) -> None:
         """Forget what is not on the target; nothing is unanswered."""

@@ -310,6 +310,9 @@ class Relay:
                 self.safeguards.produce_trouble(mine, code, text)
                 self._trouble(mine, code, self.target.alias, text)
                 self._hold_back(mine)
+        elif self._map.holds(part) and code in error_codes.REFUSES_PARTITION:
+            self._map.give_up(f"{error_codes.name(code)}: {text or error_codes.advice(code)}")
+            self.delivery.answered()  # it waits no longer
         elif not self.safeguards.is_awaited(part.tp, code):
             self._state_trouble = (
                 f"{self.target.alias}: {part.tp} cannot be written: "
@@ -449,7 +452,8 @@ class Relay:
         """What is wrong, apart from single partitions."""
         found = [str(c.trouble) for c in (self.source, self.target) if c.trouble is not None]
         syncs = self.syncs.trouble if self.syncs is not None else ""
-        return found + [t for t in (self._state_trouble, self.delivery.trouble, syncs) if t]
+        ours = (self._state_trouble, self.delivery.trouble, self._map.trouble, syncs)
+        return found + [text for text in ours if text]
 
     @property
     def is_settled(self) -> bool:

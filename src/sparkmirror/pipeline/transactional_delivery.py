@@ -267,7 +267,11 @@ class TransactionalDelivery:
     def partition_refused(self, tp: TopicPartition, code: int) -> None:
         """A remote topic waits by itself; without positions nothing can be committed."""
         part = self._wanted.pop(tp, None)
-        if tp.topic in (self._positions.topic, self._map.topic):
+        if tp == self._map.place:
+            self._map.give_up(f"{error_codes.name(code)}: {error_codes.advice(code)}")
+            self._map.discard()
+            self._producer.release()
+        elif tp.topic == self._positions.topic:
             self.transactions_lost(code)
         elif part is not None:
             self._producer.reject(part, code)
@@ -370,7 +374,7 @@ class TransactionalDelivery:
         for part in self._stored:
             part.is_dirty = False
         self._map.write(
-            [(part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks()]
+            [(part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks(1)]
         )
         # A transactional producer is of no use to whoever writes without transactions.
         self._positions.write(

@@ -7,7 +7,7 @@ exists is never touched; Connect's storage topics are refused if their shape wou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from sparkmirror.topology.factors import ReplicationFactors
 
 _TOPIC_ALREADY_EXISTS = 36
+_CONFIG_CODES = frozenset({40, 42, 44})  # INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION
 _NEW_TOPIC_SECONDS = 30.0
+_OFFSET_MAP_CONFIGS = {
+    # It is written all the time and read at every start: cleaned soon, it stays small.
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 _DEAD_LETTER_CONFIGS = {
     "max.message.bytes": str(64 << 20),  # below socket.request.max.bytes as brokers have it
     "retention.ms": str(30 * 24 * 3600 * 1000),  # a month for somebody to look
@@ -132,7 +138,15 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
     )
     if settings.enabled:
         factor = settings.internal_topics.offsets_factor
-        topics.append(InternalTopic(Side.TARGET, offset_map_topic(names, flow.source), 1, factor))
+        topics.append(
+            InternalTopic(
+                Side.TARGET,
+                offset_map_topic(names, flow.source),
+                1,
+                factor,
+                extra_configs=_OFFSET_MAP_CONFIGS,
+            )
+        )
     if settings.enabled and source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
@@ -265,7 +279,15 @@ def _create(
             configs = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
             creations.append(NewTopic(topic.name, topic.partitions, factor, configs))
     by_name = {topic.name: topic for topic in missing}
-    for name, refusal in admin.create_topics(creations).items():
+    results = admin.create_topics(creations)
+    again = [
+        replace(one, configs={"cleanup.policy": by_name[one.name].cleanup_policy})
+        for one in creations
+        if (refusal := results.get(one.name)) is not None and refusal.code in _CONFIG_CODES
+    ]
+    if again:  # a target that does not let us choose; without these configs it works as well
+        results |= admin.create_topics(again)
+    for name, refusal in results.items():
         if refusal is None:
             ensured[name] = EnsuredTopic(by_name[name], InternalState.CREATED)
         elif refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first

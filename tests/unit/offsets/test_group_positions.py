@@ -15,6 +15,7 @@ from sparkmirror.offsets.group_positions import (
     locate,
     new_checkpoints,
     plan_sync,
+    with_log_start,
 )
 from sparkmirror.offsets.offset_map import Fit, Translation
 
@@ -25,10 +26,8 @@ RULES = GroupRules(lambda topic: topic != "filtered", lambda topic: f"a.{topic}"
 
 def found(offset: int, translation: Translation | None, log_start: int = 0) -> GroupPosition:
     """Where one committed offset was located."""
-    (one,) = locate(
-        "g", {TP: Committed(offset, "m")}, RULES, lambda _tp, _offset: translation, {TP: log_start}
-    )
-    return one
+    (one,) = locate("g", {TP: Committed(offset, "m")}, RULES, lambda _tp, _offset: translation)
+    return with_log_start(one, log_start)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_behind_the_log_start_is_told_apart_from_older_than_the_copy() -> None:
 def test_a_filtered_topic_is_not_even_translated() -> None:
     """It has no name on the target."""
     tp = TopicPartition("filtered", 0)
-    (one,) = locate("g", {tp: Committed(1)}, RULES, lambda *_: pytest.fail("asked"), {})
+    (one,) = locate("g", {tp: Committed(1)}, RULES, lambda *_: pytest.fail("asked"))
     assert one.state is State.FILTERED
     assert one.target is None
 
@@ -104,12 +103,12 @@ def test_what_has_no_place_has_no_checkpoint(translation: Translation | None) ->
 @pytest.mark.parametrize(
     ("group", "there", "writes", "state"),
     [
-        (None, None, True, State.SYNCED),  # a group that nobody has seen on the target
-        ("Empty", None, True, State.SYNCED),
-        ("Empty", 9, True, State.SYNCED),
+        (None, None, True, State.TRANSLATED),  # a group that nobody has seen on the target
+        ("Empty", None, True, State.TRANSLATED),
+        ("Empty", 9, True, State.TRANSLATED),
         ("Empty", 10, False, State.SYNCED),
         ("Empty", 11, False, State.AHEAD),
-        ("Dead", 3, True, State.SYNCED),
+        ("Dead", 3, True, State.TRANSLATED),
         ("Stable", None, False, State.ACTIVE),
         ("Stable", 3, False, State.ACTIVE),
         ("Reconciling", 3, False, State.ACTIVE),

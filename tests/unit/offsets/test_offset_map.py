@@ -48,13 +48,13 @@ class Bench:
 
     def flush(self) -> None:
         """Write the map, then the position."""
-        for chunk in self.builder.take(self.position):
+        for chunk in self.builder.take(self.position, self.downstream):
             self._write(chunk)
         self.stored = self.position, self.downstream
 
     def die_after_the_map(self) -> None:
         """The map is written, the position is not; the successor finds all by comparing."""
-        for chunk in self.builder.take(self.position):
+        for chunk in self.builder.take(self.position, self.downstream):
             self._write(chunk)
         self.die()
 
@@ -69,7 +69,7 @@ class Bench:
     def hand_over(self) -> None:
         """A clean end: the successor goes on with the open chunk."""
         self.flush()
-        self.builder = MapBuilder.going_on(self.builder.open_chunk(self.position))
+        self.builder = MapBuilder.going_on(self.builder.open_chunk(self.position, self.downstream))
 
     def lose_target(self, records: int) -> None:
         """The target lost its last records: they are copied again, behind where it ends."""
@@ -185,7 +185,7 @@ def test_a_topic_without_gaps_is_one_run_however_long() -> None:
         bench.downstream += 100
     bench.flush()
     (value,) = bench.log.values()
-    assert len(value) < 30
+    assert len(value) < 36
     assert bench.to_target(777_777) == Translation(777_777, Fit.EXACT)
 
 
@@ -195,7 +195,7 @@ def test_a_transaction_marker_per_commit_takes_three_bytes() -> None:
     for _ in range(RUNS_A_CHUNK):
         bench.copy(100, 1, 0)
     bench.flush()
-    assert len(bench.log[0]) == 18 + 3 * RUNS_A_CHUNK
+    assert len(bench.log[0]) == 26 + 3 * RUNS_A_CHUNK
 
 
 def test_before_the_map_is_said() -> None:
@@ -229,6 +229,32 @@ def test_a_topic_made_anew_on_the_target_has_a_map_of_its_own() -> None:
     bench.flush()
     assert bench.to_target(120) == Translation(20, Fit.EXACT)
     assert bench.to_target(99) == Translation(0, Fit.BEFORE)
+
+
+def test_a_remote_topic_made_anew_that_somebody_else_wrote_to_first() -> None:
+    """The old map seems to fit below the new one: never a position behind the true one."""
+    bench = Bench()
+    bench.copy(1_000, 0, 0)
+    bench.flush()
+    bench.true.clear()
+    bench.builder, bench.downstream = MapBuilder(1_000, 10), 10
+    bench.copy(50, 0, 0)
+    bench.flush()
+    for offset in range(1_000):
+        found = bench.to_target(offset)
+        assert found is not None
+        assert found.offset <= 10
+    assert bench.to_target(1_020) == Translation(30, Fit.EXACT)
+
+
+def test_behind_the_marker_of_our_own_transaction_is_the_end() -> None:
+    """A consumer of the target that has read everything stands there."""
+    bench = Bench()
+    bench.copy(10, 0, 0)
+    for chunk in bench.builder.take(10, 11):
+        bench._write(chunk)
+    assert bench.to_source(11) == Translation(10, Fit.EXACT)
+    assert bench.to_source(12) == Translation(10, Fit.AFTER)
 
 
 def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
@@ -288,15 +314,15 @@ def test_a_rewind_names_what_it_makes_invalid() -> None:
 
 def test_a_chunk_is_read_as_it_was_written() -> None:
     """Key and value."""
-    chunk = MapChunk(7, 900, 400, (MappedRun(9, 900, 130), MappedRun(140, 1_100, 1)))
+    chunk = MapChunk(7, 900, 400, 1_101, (MappedRun(9, 900, 130), MappedRun(140, 1_100, 1)))
     key = ChunkKey(TP, 7)
     assert ChunkKey.unpack(key.pack()) == key
     assert MapChunk.from_value(7, chunk.value()) == chunk
-    assert chunk.value()[18:].hex() == "0200" + "8201" + "0146" + "01"
+    assert chunk.value()[26:].hex() == "0200" + "8201" + "0146" + "01"
 
 
 @pytest.mark.parametrize(
-    "value", ["", "0001", "0000" + "00" * 16 + "01", "0000" + "00" * 16 + "80", "0000" + "00" * 9]
+    "value", ["", "0001", "0000" + "00" * 24 + "01", "0000" + "00" * 24 + "80", "0000" + "00" * 9]
 )
 def test_a_damaged_chunk_is_refused(value: str) -> None:
     """Nothing is guessed."""
@@ -307,6 +333,6 @@ def test_a_damaged_chunk_is_refused(value: str) -> None:
 def test_what_no_chunk_can_hold_is_refused() -> None:
     """Runs ascend on both sides."""
     with pytest.raises(WireError, match="negative"):
-        MapChunk(10, 0, 20, (MappedRun(5, 0, 1),)).value()
+        MapChunk(10, 0, 20, 1, (MappedRun(5, 0, 1),)).value()
     with pytest.raises(WireError, match="too large"):
-        MapChunk.from_value(0, bytes(2) + bytes(16) + b"\xff" * 11)
+        MapChunk.from_value(0, bytes(2) + bytes(24) + b"\xff" * 11)
