@@ -204,13 +204,21 @@ class Pair:
         """The last one of every partition."""
         return {c.topic_partition.partition: c for c in self.checkpoints(way, group, topic)}
 
-    def translated(self, way: Way, group: str, topic: str) -> dict[int, int]:
-        """Where a group may go on in a topic's copy, as `sparkmirror.client` says."""
-        with MirrorClient.from_file(self.file, way.target.alias) as client:
-            offsets = client.remote_consumer_offsets(group, way.source.alias, FLOW_SECONDS)
+    def await_translated(
+        self, way: Way, group: str, topic: str, here: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Wait until `sparkmirror.client` says where a group may go on, and says it rightly."""
         remote = self.remote(way, topic)
-        found = offsets.get(group, {})
-        return {tp.partition: one.offset for tp, one in found.items() if tp.topic == remote}
+
+        def translated() -> dict[int, int]:
+            found = client.remote_consumer_offsets(group, way.source.alias, FLOW_SECONDS)
+            offsets = found.get(group, {})
+            there = {tp.partition: o.offset for tp, o in offsets.items() if tp.topic == remote}
+            assert self.means_the_same(way, topic, here, there), there
+            return there
+
+        with MirrorClient.from_file(self.file, way.target.alias) as client:
+            return eventually(translated, FLOW_SECONDS, f"{group} is translated from {here}")
 
     def last_syncs(self, way: Way, topic: str) -> dict[int, OffsetSync]:
         """The newest offset sync of every partition of a topic, from the topic on the source."""

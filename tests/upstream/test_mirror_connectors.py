@@ -87,16 +87,13 @@ class Scenarios:
     def test_one_way_replication_with_frequent_offset_syncs(self, pair: Pair) -> None:
         """The same when every record may have an offset sync; the newest is of the last record."""
         self.follow_group(pair, "offset.lag.max = 0")
-        way, topic = pair.there, pair.topic("1")
-        last = {n: one.offsets[-1] for (_, n), one in self.copies(pair, topic).items()}
-        syncs = pair.last_syncs(way, topic)
-        assert {n: one.downstream_offset for n, one in syncs.items()} == last
-
-    @staticmethod
-    def copies(pair: Pair, topic: str) -> dict[tuple[str, int], object]:
-        """The records of a topic's copy on the backup."""
+        topic = pair.topic("1")
         remote = pair.remote(pair.there, topic)
-        return held(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
+        copies = held(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
+        syncs = pair.last_syncs(pair.there, topic)
+        assert {n: one.downstream_offset for n, one in syncs.items()} == {
+            n: records.offsets[-1] for (_, n), records in copies.items()
+        }
 
     def follow_group(self, pair: Pair, *lines: str) -> None:
         """A group moves with its offsets, twice, and is sent nothing again."""
@@ -247,12 +244,11 @@ class Scenarios:
             assert way.source.alias in client.upstream_clusters()
             assert client.replication_hops(way.source.alias) == 1
             assert f"{way.source.alias}.checkpoints.internal" in client.checkpoint_topics()
-        for name in ("heartbeats", mirrored):
-            eventually(
-                lambda name=name: end_offsets(way.target.cluster, name)[0] > 0,
-                FLOW_SECONDS,
-                f"{name} has records",
-            )
+        eventually(
+            lambda: all(end_offsets(way.target.cluster, n)[0] for n in ("heartbeats", mirrored)),
+            FLOW_SECONDS,
+            "both have records",
+        )
 
     @staticmethod
     def check_fail_over(pair: Pair, way: Way, topic: str) -> None:
@@ -260,14 +256,7 @@ class Scenarios:
         group, remote = pair.group("1"), pair.remote(way, topic)
         for share in (0.2, 0.5):
             here = pair.commit_at(way.source, group, topic, share)
-            eventually(
-                lambda here=here: pair.means_the_same(
-                    way, topic, here, pair.translated(way, group, topic)
-                ),
-                FLOW_SECONDS,
-                f"all partitions of {group} are translated",
-            )
-        there = pair.translated(way, group, topic)
+            there = pair.await_translated(way, group, topic, here)
         assert all(offset > 0 for offset in there.values())
         left = {
             value.partition(b"=")[2]
