@@ -81,28 +81,21 @@ class Scenarios:
 
     def test_one_way_replication_with_auto_offset_sync(self, pair: Pair) -> None:
         """A group finds itself on the backup where it was, also in a topic that comes later."""
-        self.follow_group(pair, f"offset.lag.max = {LAG}")
+        self.follow_group(pair, lag=LAG)
 
     @pytest.mark.thorough
     def test_one_way_replication_with_frequent_offset_syncs(self, pair: Pair) -> None:
         """The same when every record may have an offset sync; the newest is of the last record."""
-        self.follow_group(pair, "offset.lag.max = 0")
-        topic = pair.topic("1")
-        remote = pair.remote(pair.there, topic)
-        copies = held(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
-        syncs = pair.last_syncs(pair.there, topic)
-        assert {n: one.downstream_offset for n, one in syncs.items()} == {
-            n: records.offsets[-1] for (_, n), records in copies.items()
-        }
+        self.follow_group(pair, lag=0)
 
-    def follow_group(self, pair: Pair, *lines: str) -> None:
+    def follow_group(self, pair: Pair, *, lag: int) -> None:
         """A group moves with its offsets, twice, and is sent nothing again."""
         way, group = pair.there, pair.group("synced")
         first, later = pair.topic("1"), pair.topic("2")
         create_topics(way.source.cluster, {first: PARTITIONS})
         pair.write(way.source, first, numbered(RECORDS, PARTITIONS))
         here = pair.commit_at(way.source, group, first, 1.0)
-        with pair.running(*SYNCED, *lines, ways=[way]):
+        with pair.running(*SYNCED, f"offset.lag.max = {lag}", ways=[way]):
             self.await_synced(pair, group, first, here)
             news = numbered(RECORDS, PARTITIONS, first=RECORDS)
             pair.write(way.source, first, news)
@@ -115,10 +108,26 @@ class Scenarios:
             self.await_synced(pair, group, later, here)
             pair.await_copy(way, first, 2 * RECORDS)
             pair.await_copy(way, later, RECORDS)
+            if lag == 0:
+                self.await_last_syncs(pair, first)
         for topic in (first, later):
             assert are_monotonic(pair.checkpoints(way, group, topic))
         if not pair.axis.keeps_names:
             assert pair.remote(pair.back, first) not in topics(way.source.cluster)
+
+    @staticmethod
+    def await_last_syncs(pair: Pair, topic: str) -> None:
+        """Wait until the newest offset sync of every partition is that of its last record."""
+        remote = pair.remote(pair.there, topic)
+        copies = held(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
+        last = {n: records.offsets[-1] for (_, n), records in copies.items()}
+
+        def are_there() -> bool:
+            syncs = pair.last_syncs(pair.there, topic)
+            assert {n: one.downstream_offset for n, one in syncs.items()} == last
+            return True
+
+        eventually(are_there, FLOW_SECONDS, "the last records are synced")
 
     @staticmethod
     def await_synced(pair: Pair, group: str, topic: str, here: dict[int, int]) -> None:
