@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop chaos thorough bench bench-quick bench-micro bench-profile docs clean
+.PHONY: help setup demo test lint unit spark integration interop upstream chaos thorough bench bench-quick bench-micro bench-profile docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,7 +15,7 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
-SUITES := tests/unit tests/contract tests/spark tests/integration tests/chaos
+SUITES := tests/unit tests/contract tests/spark tests/integration tests/upstream tests/chaos
 
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
@@ -40,6 +40,9 @@ integration: setup ## tests on real brokers (KAFKA=3.9.2 for another version)
 
 interop: setup ## tests against Java MirrorMaker 2
 	@$(BIN)/python -m pytest tests/interop
+
+upstream: setup ## the scenarios of MM2's own integration tests, on every axis
+	@$(BIN)/python -m pytest --thorough tests/upstream $(if $(KAFKA),--kafka=$(KAFKA))
 
 # SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE
 CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(option)),--$(shell \

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that every suite shares."""
+"""Options that every suite shares, and two real clusters for those that need brokers."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+
 import pytest
 
+from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.local.jars import DEFAULT_KAFKA
+from support.memory_disk import keep_in_memory
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `thorough`, unless it is asked for."""
+    if config.getoption("--thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
 @pytest.fixture(scope="session")
 def kafka_version(request: pytest.FixtureRequest) -> str:
     """The broker version of this run."""
@@ -33,3 +48,38 @@ def kafka_version(request: pytest.FixtureRequest) -> str:
 def is_thorough(request: pytest.FixtureRequest) -> bool:
     """Whether the long versions are wanted."""
     return bool(request.config.getoption("--thorough"))
+
+
+@pytest.fixture(scope="session")
+def shared_clusters(
+    tmp_path_factory: pytest.TempPathFactory, kafka_version: str
+) -> Iterator[dict[str, LocalCluster]]:
+    """Clusters `source` and `target`, one broker each, started together once a session."""
+    directory = tmp_path_factory.mktemp("clusters")
+    clusters = {
+        name: LocalCluster(name, directory / name, version=kafka_version)
+        for name in ("source", "target")
+    }
+    folders = [folder for cluster in clusters.values() for folder in keep_in_memory(cluster)]
+    try:
+        start_all(clusters.values())
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.stop()
+        # pytest keeps the directories of three sessions: the logs are worth it, not the data.
+        on_disk = [b.data for c in clusters.values() for b in c.brokers if not b.data.is_symlink()]
+        for folder in [*folders, *on_disk]:
+            shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def source_cluster(shared_clusters: dict[str, LocalCluster]) -> LocalCluster:
+    """The cluster that tests replicate from; nobody may stop or hurt it."""
+    return shared_clusters["source"]
+
+
+@pytest.fixture(scope="session")
+def target_cluster(shared_clusters: dict[str, LocalCluster]) -> LocalCluster:
+    """The cluster that tests replicate to; nobody may stop or hurt it."""
+    return shared_clusters["target"]

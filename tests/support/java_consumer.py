@@ -12,10 +12,11 @@ _SECONDS = 60.0
 _PRINTED = ("timestamp", "partition", "headers", "key", "value")
 
 
-def java_lines(cluster: Cluster, topics: str, records: int) -> list[str]:
+def java_lines(cluster: Cluster, topics: str, records: int, group: str = "") -> list[str]:
     """What Java prints of the first records of all topics that match a pattern, sorted.
 
-    A line is timestamp type and time, partition, headers, key, value, with tabs between.
+    A line is timestamp type and time, partition, headers, key, value, with tabs between. If a
+    group is named, it commits where it stands on every partition, as Java does at the end.
     """
     command = KafkaTools(cluster.bootstrap_servers).command(
         CONSOLE_CONSUMER,
@@ -24,6 +25,7 @@ def java_lines(cluster: Cluster, topics: str, records: int) -> list[str]:
         "--isolation-level=read_committed",
         f"--max-messages={records}",
         f"--timeout-ms={round(_SECONDS * 500)}",
+        *([f"--group={group}"] if group else []),
         *(f"--formatter-property=print.{name}=true" for name in _PRINTED),
     )
     done = subprocess.run(
