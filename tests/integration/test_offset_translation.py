@@ -94,7 +94,11 @@ def mirrored(
         {alias: source, "target": target},
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {prefix}-.*",
-        *(["exactly.once.source.support = enabled"] if request.param == "exactly-once" else []),
+        *(
+            ["target.exactly.once.source.support = enabled"]
+            if request.param == "exactly-once"
+            else []
+        ),
     )
     for turn in range(2):
         produce(source, names["plain"], numbered(2_000, first=2_000 * turn))

@@ -59,6 +59,7 @@ class Axis:
     """What a class of tests changes."""
 
     lines: tuple[str, ...] = ()
+    worker_lines: tuple[str, ...] = ()  # for the worker of each cluster
     both_ways: bool = True
     keeps_names: bool = False
     in_transactions: bool = False
@@ -131,11 +132,13 @@ class Pair:
             f"groups = {self._groups}-.*",
             *_EVERY_FILE,
             *self.axis.lines,
+            *(f"{site.alias}.{line}" for site in sites for line in self.axis.worker_lines),
             *lines,
         )
         with MirrorProcess(self.file) as mirror:
             for way in ways:
                 mirror.await_log(f"{way}: RUNNING", START_SECONDS)
+            assert "does nothing for the whole file" not in mirror.log
             yield mirror
 
     # --- records

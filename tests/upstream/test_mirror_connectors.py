@@ -379,4 +379,4 @@ class TestTransactionalSource(Scenarios):
 class TestExactlyOnce(Scenarios):
     """The mirror writes in transactions, whose markers leave gaps in the target's offsets."""
 
-    axis = Axis(("exactly.once.source.support = enabled",))
+    axis = Axis(worker_lines=("exactly.once.source.support = enabled",))

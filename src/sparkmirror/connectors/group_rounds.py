@@ -32,7 +32,7 @@ from sparkmirror.offsets.group_positions import (
 )
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
-from sparkmirror.offsets.sync_log import SyncLog
+from sparkmirror.offsets.sync_log import SyncLog, rougher
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.topology.internal_topics import offset_syncs_topic
@@ -150,14 +150,10 @@ class GroupRounds(Closable):
         if self._comes_from_target(tp.topic):
             original = TopicPartition(self._remote_name(tp.topic), tp.partition)
             return self._way_back.to_source(original, offset)
-        found = self.map.to_target(tp, offset)
-        if found is not None and found.fit is not Fit.BEFORE:
-            return found
-        by_syncs = self._syncs.to_target(tp, offset)
-        if found is None or by_syncs is None:
-            return by_syncs or found
-        # Syncs may speak of a remote topic that was deleted; what the map begins with does not.
-        return Translation(min(by_syncs.offset, found.offset), Fit.NEAR)
+        by_map = self.map.to_target(tp, offset)
+        if by_map is not None and by_map.fit is not Fit.BEFORE:
+            return by_map
+        return rougher(by_map, self._syncs.to_target(tp, offset))
 
     def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Those source partitions that hold nothing."""

@@ -44,3 +44,13 @@ class SyncLog:
         """A position at or before the true one; None: nothing is known."""
         found = self._store.translate(tp, offset)
         return Translation(found, Fit.NEAR) if found is not None and found >= 0 else None
+
+
+def rougher(by_map: Translation | None, by_syncs: Translation | None) -> Translation | None:
+    """What is known of an offset from before the map: never a position behind the true one.
+
+    Syncs may speak of a remote topic that has been deleted; what the map begins with does not.
+    """
+    if by_map is None or by_syncs is None:
+        return by_syncs or by_map
+    return Translation(min(by_map.offset, by_syncs.offset), Fit.NEAR)

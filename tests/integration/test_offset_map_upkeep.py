@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offset map's topic in trouble: made anew, without rights, full; and what is deleted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.connectors.map_keeper import MapKeeper
+from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, MappedRun
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.map_topic import MapTopic
+from sparkmirror.offsets.offset_map import Fit, Translation
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.odd_logs import delete_before
+from support.waiting import eventually
+from support.witness import (
+    Record,
+    compare_topics,
+    create_topics,
+    delete_topic,
+    numbered,
+    produce,
+    topic_partitions,
+)
+
+START_SECONDS = 40.0
+SECONDS = 30.0
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def client(target_cluster: LocalCluster) -> Iterator[ClusterClient]:
+    """A line to the cluster that the map lies on."""
+    settings = ConnectionSettings("target", (target_cluster.bootstrap_servers,), "test")
+    with closing(ClusterClient(settings)) as client:
+        yield client
+
+
+def chunk(first: int, target: int, length: int = 10) -> MapChunk:
+    """A chunk with one run."""
+    end = first + length
+    return MapChunk(first, target, end, target + length, (MappedRun(first, target, length),))
+
+
+def write(cluster: LocalCluster, topic: str, tp: TopicPartition, *chunks: MapChunk) -> None:
+    """As a task would."""
+    records = [Record(ChunkKey(tp, one.first).pack(), one.value()) for one in chunks]
+    produce(cluster, topic, [(0, record) for record in records])
+
+
+@pytest.mark.parametrize("mode", ["default", "exactly-once"])
+def test_a_map_that_is_gone_holds_nothing_up(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, mode: str
+) -> None:
+    """Records and positions go on, the status says it, and the next start makes it anew."""
+    alias, topic = unique_name("nomap"), unique_name("gone")
+    create_topics(source_cluster, {topic: 1})
+    produce(source_cluster, topic, numbered(100))
+    file = mirror_file(
+        tmp_path,
+        {alias: source_cluster, "target": target_cluster},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {topic}",
+        "target.offset.flush.interval.ms = 500",
+        *(["target.exactly.once.source.support = enabled"] if mode == "exactly-once" else []),
+    )
+    map_topic = f"mm2-offset-map.{alias}.internal"
+
+    def arrived(records: int) -> None:
+        eventually(
+            lambda: (
+                topic_partitions(target_cluster, f"{alias}.{topic}")
+                and compare_topics(source_cluster, topic, target_cluster, f"{alias}.{topic}")
+                == records
+            ),
+            START_SECONDS,
+            f"{records} records are there",
+        )
+
+    with MirrorProcess(file) as mirror:
+        arrived(100)
+        delete_topic(target_cluster, map_topic)
+        eventually(lambda: not topic_partitions(target_cluster, map_topic), SECONDS, "it is gone")
+        produce(source_cluster, topic, numbered(100, first=100))
+        arrived(200)
+        mirror.await_log(f"{map_topic}-0 cannot be written", SECONDS)
+        produce(source_cluster, topic, numbered(100, first=200))
+        arrived(300)
+        code, _took = mirror.terminate()
+        assert code == 0
+    with MirrorProcess(file, "--once") as mirror:
+        assert mirror.wait(START_SECONDS) == 0
+        assert "compared" not in mirror.log
+    arrived(300)
+    assert topic_partitions(target_cluster, map_topic) == 1
+
+
+def test_a_map_that_was_made_anew_is_read_anew(
+    target_cluster: LocalCluster, client: ClusterClient
+) -> None:
+    """What the old one said counts for nothing."""
+    topic, tp = unique_name("mm2-offset-map"), TopicPartition("t", 0)
+    create_topics(target_cluster, {topic: 1}, COMPACTED)
+    write(target_cluster, topic, tp, chunk(0, 0), chunk(10, 10), chunk(20, 20))
+    offsets = MapTopic(client, topic)
+    offsets.refresh()
+    assert offsets.to_target(tp, 25) == Translation(25, Fit.EXACT)
+    delete_topic(target_cluster, topic)
+    eventually(lambda: not topic_partitions(target_cluster, topic), SECONDS, "it is gone")
+    create_topics(target_cluster, {topic: 1}, COMPACTED)
+    write(target_cluster, topic, tp, chunk(20, 7))
+    offsets.refresh()
+    assert offsets.to_target(tp, 25) == Translation(12, Fit.EXACT)
+    assert offsets.maps[tp].firsts == [20]
+
+
+def test_chunks_that_do_not_fit_into_memory_are_read_where_they_lie(
+    target_cluster: LocalCluster, client: ClusterClient
+) -> None:
+    """A cache of nothing at all gives the same answers."""
+    topic, tp = unique_name("mm2-offset-map"), TopicPartition("t", 0)
+    create_topics(target_cluster, {topic: 1}, COMPACTED)
+    write(target_cluster, topic, tp, *(chunk(n * 10, n * 20) for n in range(50)))
+    offsets = MapTopic(client, topic, cache_bytes=0)
+    offsets.refresh()
+    for offset in range(0, 500, 7):
+        expected = offset // 10 * 20 + offset % 10
+        assert offsets.to_target(tp, offset) == Translation(expected, Fit.EXACT)
+    write(target_cluster, topic, tp, chunk(490, 5_000))  # not read yet: the old one still counts
+    assert offsets.to_target(tp, 495) == Translation(985, Fit.EXACT)
+
+
+def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, client: ClusterClient
+) -> None:
+    """What the source outlived, what was replaced, and the oldest above the cap."""
+    source_topic, topic = unique_name("kept"), unique_name("mm2-offset-map")
+    tp = TopicPartition(source_topic, 0)
+    create_topics(source_cluster, {source_topic: 1})
+    create_topics(target_cluster, {topic: 1}, COMPACTED)
+    produce(source_cluster, source_topic, numbered(100))
+    write(target_cluster, topic, tp, *(chunk(n * 10, n * 10) for n in range(10)))
+    said: dict[str, str] = {}
+    offsets = MapTopic(client, topic)
+    settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
+    with ClusterAdmin(settings) as source:
+        keeper = MapKeeper(offsets, source, said.__setitem__, most_chunks=8)
+        offsets.refresh()
+        assert keeper.keep() == 2
+        assert offsets.maps[tp].firsts == [*range(20, 100, 10)]
+        assert "before offset 20" in said[f"map {tp}"]
+        delete_before(source_cluster, source_topic, 1, 55)
+        assert keeper.keep() == 3
+        assert offsets.maps[tp].firsts == [50, 60, 70, 80, 90]
+        assert said[f"map {tp}"] == ""
+        write(target_cluster, topic, tp, chunk(65, 65))
+        offsets.refresh()
+        assert keeper.keep() == 0  # not before it has been so for a while
+        offsets.refresh()
+        assert keeper.keep() == 3
+    again = MapTopic(client, topic)
+    again.refresh()
+    assert again.maps[tp].firsts == [50, 60, 65]
