@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from sparkmirror.client import Fit, MirrorClient
+from sparkmirror.errors import ArgumentError
 from sparkmirror.local.cluster import LocalCluster
 from support.groups import NO_OFFSET, commit, committed, consumer
+from support.load import Load
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
@@ -52,7 +56,8 @@ def flow(
 ) -> Iterator[Flow]:
     """Groups are synced every second."""
     alias, topic = unique_name("groups"), unique_name("orders")
-    create_topics(source_cluster, {topic: PARTITIONS, f"{topic}-other": 1, f"other-{topic}": 1})
+    topics = {topic: PARTITIONS, f"{topic}-load": PARTITIONS, f"{topic}-other": 1}
+    create_topics(source_cluster, {**topics, f"other-{topic}": 1})
     produce(source_cluster, topic, numbered(RECORDS, PARTITIONS))
     produce(source_cluster, f"other-{topic}", numbered(10))
     file = mirror_file(
@@ -160,3 +165,74 @@ def test_offsets_are_translated_by_the_command(flow: Flow) -> None:
         assert there.at(found["offset"]) == here.at(offset)
         assert sparkmirror(*words, str(found["offset"]), "--back") == f"{offset}\texact\n"
     assert f"{flow.topic}-0" in sparkmirror("offsets", str(flow.file))
+
+
+def process(cluster: LocalCluster, group: str, topic: str, at_least: int) -> list[bytes]:
+    """The keys of what a group's only member processes, in that order; all of it is committed."""
+    keys: list[bytes] = []
+    with closing(consumer(cluster, group)) as member:
+        member.subscribe([topic])
+        deadline = time.monotonic() + START_SECONDS
+        while len(keys) < at_least and time.monotonic() < deadline:
+            for message in member.consume(200, timeout=1.0):
+                assert message.error() is None
+                keys.append(message.key())
+        # Nothing is in the way of what was not asked for either.
+        keys += [message.key() for message in member.consume(200, timeout=1.0)]
+        member.commit(asynchronous=False)
+    return keys
+
+
+def test_a_group_is_parked_under_load_without_processing_twice_or_skipping(flow: Flow) -> None:
+    """Its consumer stops in the middle, is parked, and goes on on the target."""
+    group, topic = f"{flow.alias}-parked", f"{flow.topic}-load"
+    with Load(flow.source, topic, per_second=500, partitions=PARTITIONS) as load:
+        first = process(flow.source, group, topic, 1_000)
+        said = sparkmirror("groups", "park", str(flow.file), "--group", group)
+        assert f"Group '{group}' is parked" in said
+    assert 1_000 <= len(first) < load.sent
+    second = process(flow.target, group, f"{flow.alias}.{topic}", load.sent - len(first))
+    assert sorted([*first, *second]) == sorted(b"%d" % n for n in range(load.sent))
+
+
+def test_a_group_that_still_consumes_is_not_parked(flow: Flow) -> None:
+    """The command waits, says why, and gives up."""
+    group = f"{flow.alias}-busy"
+    with closing(consumer(flow.source, group)) as member:
+        member.subscribe([flow.topic])
+        eventually(lambda: member.poll(0.5) is not None, ROUND_SECONDS, "the member consumes")
+        member.commit(asynchronous=False)
+        words = ["groups", "park", str(flow.file), "--group", group, "--timeout", "2"]
+        said = sparkmirror(*words, code=1)
+    assert "it has members on" in said
+    assert "stop its consumers" in said
+    assert "no such group" in sparkmirror(*words[:-3], "nobody", *words[-2:], code=1)
+
+
+def test_a_group_that_is_further_on_the_target_is_parked_only_if_asked_to(flow: Flow) -> None:
+    """Records would be processed again."""
+    group = f"{flow.alias}-further"
+    commit(flow.target, group, flow.remote, {0: 300, 1: 2})
+    commit(flow.source, group, flow.topic, {0: 100, 1: 50})
+    words = ["groups", "park", str(flow.file), "--group", group]
+    assert "--rewind" in sparkmirror(*words, code=1)
+    found = json.loads(sparkmirror(*words, "--rewind", "--json"))
+    assert [one["targetOffset"] for one in found["parked"]] == [100, 50]
+    assert committed(flow.target, group, flow.remote, 2) == {0: 100, 1: 50}
+
+
+def test_users_own_programs_translate_any_offset(flow: Flow) -> None:
+    """By the client library, without Spark."""
+    here = held(flow.source, (flow.topic, 1))[flow.topic, 1]
+    there = held(flow.target, (flow.remote, 1))[flow.remote, 1]
+    with MirrorClient.from_file(flow.file, "target") as client:
+        for offset in range(0, RECORDS // PARTITIONS, 37):
+            found = client.translate(flow.topic, 1, offset, flow.alias)
+            assert found is not None
+            assert found.fit is Fit.EXACT
+            assert there.at(found.offset) == here.at(offset)
+            back = client.translate_back(flow.topic, 1, found.offset, flow.alias)
+            assert back == (offset, Fit.EXACT)
+        assert client.translate("nothing-like-it", 0, 0, flow.alias) is None
+        with pytest.raises(ArgumentError, match="whole number"):
+            client.translate(flow.topic, 0, -1, flow.alias)

@@ -19,8 +19,8 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.policy.own_topics import ledger_topic
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
-from sparkmirror.topology.internal_topics import ledger_topic
 
 _HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
 

@@ -23,7 +23,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.topology.internal_topics import offset_map_topic
+from sparkmirror.policy.own_topics import offset_map_topic
 
 _HEADINGS = ("flow", "topic", "chunks", "from", "to", "on the target from", "to")
 

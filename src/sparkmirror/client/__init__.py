@@ -5,6 +5,7 @@
 
     with MirrorClient({"bootstrap.servers": "backup:9092"}) as client:
         offsets = client.remote_consumer_offsets("orders-app", "primary")
+        record = client.translate("orders", 3, 1200)
 
 This is the one package whose names are meant to be imported from its root.
 """
@@ -19,11 +20,14 @@ from sparkmirror.client.remote_clusters import (
     upstream_clusters,
 )
 from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.offset_map import Fit, Translation
 
 __all__ = [
+    "Fit",
     "MirrorClient",
     "OffsetAndMetadata",
     "TopicPartition",
+    "Translation",
     "checkpoint_topics",
     "heartbeat_topics",
     "replication_hops",

@@ -21,8 +21,13 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MirrorClientSettings
 from sparkmirror.errors import ArgumentError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.map_topic import MapTopic
+from sparkmirror.offsets.offset_map import Translation
 from sparkmirror.policy.loading import load_replication_policy
+from sparkmirror.policy.own_topics import OFFSET_MAP, offset_map_topic
 from sparkmirror.policy.replication import ReplicationPolicy
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,9 @@ class MirrorClient:
         naming = properties.naming
         self._policy = load_replication_policy(naming, naming.options)
         self._consumer = properties.consumer
-        self._admin = ClusterAdmin(properties.admin)
+        self._client = ClusterClient(properties.admin)
+        self._admin = ClusterAdmin(properties.admin, self._client)
+        self._maps: dict[str, MapTopic] = {}
 
     @classmethod
     def from_file(cls, path: str | Path, alias: str) -> Self:
@@ -126,6 +133,43 @@ class MirrorClient:
             )
         return found.offsets
 
+    def translate(
+        self, topic: str, partition: int, offset: int, remote_alias: str | None = None
+    ) -> Translation | None:
+        """Where a record of a cluster upstream lies here: for any offset, not only committed ones.
+
+        `topic` is the upstream cluster's name for it. Its `fit` says how good the answer is: exact,
+        before (the copy began later), after (not copied yet), near. None if nothing of the topic
+        partition was mirrored. `remote_alias` may be left out if one cluster only is mirrored here.
+        """
+        return self._map(remote_alias).to_target(_place(topic, partition), _offset(offset))
+
+    def translate_back(
+        self, topic: str, partition: int, offset: int, remote_alias: str | None = None
+    ) -> Translation | None:
+        """Where a record of a remote topic here lies upstream; `topic` is the name upstream."""
+        return self._map(remote_alias).to_source(_place(topic, partition), _offset(offset))
+
+    def _map(self, remote_alias: str | None) -> MapTopic:
+        """The offset map, read as far as it goes now."""
+        topic = self._map_topic(remote_alias)
+        if topic not in self._maps:
+            self._maps[topic] = MapTopic(self._client, topic)
+        self._maps[topic].refresh()
+        return self._maps[topic]
+
+    def _map_topic(self, remote_alias: str | None) -> str:
+        if remote_alias is not None:
+            _require_text("remote_alias", remote_alias)
+            return offset_map_topic(self._policy, remote_alias)
+        found = sorted(name for name in self._topics() if name.startswith(OFFSET_MAP))
+        if len(found) != 1:
+            raise ArgumentError(
+                f"remote_alias must be given: this cluster has {len(found)} offset maps"
+                f"{' (' + ', '.join(found) + ')' if found else ''}."
+            )
+        return found[0]
+
     def _topics(self) -> set[str]:
         """All topics that we may see, without Kafka's own; one with a problem is there as well."""
         answers = self._admin.topics()
@@ -149,3 +193,14 @@ def _require_text(name: str, value: object) -> None:
 def _require_seconds(name: str, value: object) -> None:
     if not isinstance(value, int | float) or value < 0:
         raise ArgumentError(f"{name} must be a number of seconds from 0 on, and is {value!r}.")
+
+
+def _place(topic: str, partition: int) -> TopicPartition:
+    _require_text("topic", topic)
+    return TopicPartition(topic, _offset(partition, "partition"))
+
+
+def _offset(number: int, name: str = "offset") -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ArgumentError(f"{name} must be a whole number, 0 or more, not {number!r}.")
+    return number

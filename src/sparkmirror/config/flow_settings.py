@@ -63,6 +63,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
             epoch_seconds=float(connector.integer("epoch.seconds")),
             task_buffer_bytes=connector.integer("task.buffer.bytes"),
             admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
+            initial_offsets_group=connector.string("initial.offsets.group"),
         ),
         source_admin=clients.source_admin,
         target_admin=clients.target_admin,

@@ -256,6 +256,15 @@ OWN_KEYS = (
         doc="The most record data that one task holds in memory.",
         checks=(at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),),
     ),
+    Key(
+        name="initial.offsets.group",
+        type=Type.STRING,
+        default="",
+        doc="A consumer group on the source whose committed offsets are where partitions without "
+        "a stored position begin, such as that of an old MirrorMaker 1; the others begin as "
+        "auto.offset.reset says.",
+        importance=Importance.LOW,
+    ),
 )
 
 # Read by a flow, but lost when set globally: MM2's definitions lack them, and so do ours.

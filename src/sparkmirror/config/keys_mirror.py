@@ -144,7 +144,6 @@ SOURCE_KEYS = (
         default="100",
         doc="How far a translated offset may lag before an offset sync is due.",
         importance=Importance.LOW,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="emit.offset-syncs.enabled",
@@ -187,7 +186,6 @@ CHECKPOINT_KEYS = (
         type=Type.BOOLEAN,
         default="true",
         doc="Whether to look for new groups while running.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="refresh.groups.interval.seconds",
@@ -197,14 +195,12 @@ CHECKPOINT_KEYS = (
         checks=(not_zero,),
         mm2_default="600",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="emit.checkpoints.enabled",
         type=Type.BOOLEAN,
         default="true",
         doc="Whether translated group positions are written to the checkpoints topic.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="emit.checkpoints.interval.seconds",
@@ -214,14 +210,12 @@ CHECKPOINT_KEYS = (
         checks=(not_zero,),
         mm2_default="60",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.group.offsets.enabled",
         type=Type.BOOLEAN,
         default="false",
         doc="Whether translated positions are also committed for idle groups on the target.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.group.offsets.interval.seconds",
@@ -231,7 +225,6 @@ CHECKPOINT_KEYS = (
         checks=(not_zero,),
         mm2_default="60",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="checkpoints.topic.replication.factor",

@@ -183,6 +183,7 @@ class PipelineSettings:
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
     admin_timeout_seconds: float
+    initial_offsets_group: str = ""  # whose positions new partitions begin at; empty: nobody's
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,23 +88,26 @@ class MirrorCheckpointConnector:
     def _watch(self, rounds: GroupRounds, keeper: MapKeeper) -> None:
         settings, now = self._settings.checkpoint, time.monotonic()
         emits = settings.enabled and self._settings.source.offset_syncs_enabled
-        # As in MM2 the first checkpoints come after one interval, the groups are known at once.
+        sync_seconds = settings.sync_group_offsets_seconds
+        # As in MM2 everything comes after one interval first: a start has enough to do.
         emit = _Job(settings.emit_seconds if emits else None, now + (settings.emit_seconds or 0))
-        refresh = _Job(settings.refresh_groups_seconds, now)
-        sync_seconds = settings.sync_group_offsets_seconds if emits else None
-        sync = _Job(sync_seconds, now + (sync_seconds or 0))
+        sync = _Job(sync_seconds if emits else None, now + (sync_seconds or 0))
+        rounds_due = [job.due for job in (emit, sync) if job.interval is not None]
+        refresh = _Job(
+            settings.refresh_groups_seconds if emits else None, min(rounds_due, default=now)
+        )
         keep = _Job(_KEEP_SECONDS, now + _FIRST_KEEP_SECONDS)
-        jobs = [emit, refresh, sync, keep] if emits else [keep]
         backoff = Backoff()
         is_first = True
         while not self._stop.is_set():
             now = time.monotonic()
             try:
-                if emits and (is_first or refresh.is_due(now)):
+                is_round_due = emit.is_due(now) or sync.is_due(now)
+                if refresh.is_due(now) or (is_round_due and is_first):
                     self._find_groups(rounds, is_first=is_first)
                     is_first = False
                     refresh.done(now)
-                if emit.is_due(now) or sync.is_due(now):
+                if is_round_due:
                     self._round(rounds, emits=emit.is_due(now), syncs=sync.is_due(now))
                     for job in (emit, sync):
                         if job.is_due(now):
@@ -118,6 +121,7 @@ class MirrorCheckpointConnector:
                 continue
             backoff.reset()
             self._say("checkpoints", "")
+            jobs = (emit, sync, refresh, keep)
             next_due = min(job.due for job in jobs if job.interval is not None)
             self._stop.wait(max(next_due - time.monotonic(), 0.0))
 

@@ -34,7 +34,8 @@ from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
 from sparkmirror.offsets.sync_log import SyncLog
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.topology.internal_topics import offset_map_topic, offset_syncs_topic
+from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.topology.internal_topics import offset_syncs_topic
 
 _UNKNOWN_TOPIC = 3
 _UNKNOWN_MEMBER = 25

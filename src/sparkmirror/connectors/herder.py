@@ -19,13 +19,13 @@ from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import (
     InternalTopic,
     Side,
     ensure_internal_topics,
     internal_topics,
-    offset_map_topic,
     offset_syncs_topic,
 )
 from sparkmirror.wire.backoff import Backoff

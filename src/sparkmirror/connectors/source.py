@@ -27,8 +27,8 @@ from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits, task_settings
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic
 from sparkmirror.topology.factors import ReplicationFactors
-from sparkmirror.topology.internal_topics import dead_letters_topic, ledger_topic
 from sparkmirror.wire.backoff import Backoff
 
 _DELIVERY = {  # said where it is not the default

@@ -22,6 +22,7 @@ from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import Answers
+from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.model import NO_PRODUCER, TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, Split
 from sparkmirror.pipeline.epochs import EpochResult
@@ -236,6 +237,28 @@ class StartingPoints:
 
     def _reset_positions(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions begin that have no stored position."""
+        known = self._initial_offsets(wanted)
+        wanted = [tp for tp in wanted if tp not in known]
+        return known | self._by_reset(wanted)
+
+    def _initial_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """What another mirror's consumer group had read before this flow began."""
+        group = self._settings.pipeline.initial_offsets_group
+        if not group or not wanted:
+            return {}
+        with GroupAdmin(self._settings.source_admin) as admin:
+            answer = admin.committed([group])
+        for error in answer.failed.values():
+            raise error
+        offsets = answer.found.get(group, {})
+        found = {tp: offsets[tp].offset for tp in wanted if tp in offsets}
+        _log.info(
+            f"{self._flow}: {len(found)} of {len(wanted)} new topic partitions begin where group "
+            f"'{group}' stands on '{self._flow.source}'"
+        )
+        return found
+
+    def _by_reset(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
         reset = self._settings.fetch.auto_offset_reset

@@ -132,8 +132,10 @@ class Comparison:
             written, wanted = self._written[0], self._wanted[0]
             if not self._written_at and not self._wanted_at and _same_payload(written, wanted):
                 self._match(written, written.count, _source_offset(wanted, wanted.count - 1) + 1)
-                for run in wanted.mapped(written.base_offset):
-                    self._note(*run)
+                target = written.base_offset
+                for run in wanted.runs:
+                    self._note(run.first, target, run.length)
+                    target += run.length
                 self._written.popleft()
                 done.append(self._wanted.popleft())
             else:

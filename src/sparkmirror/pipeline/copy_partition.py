@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sparkmirror.formats.map_chunk import MapChunk
+from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapMark
@@ -72,6 +72,7 @@ class CopyPartition:
         "target",
         "trouble",
         "trouble_code",
+        "unsynced",
     )
 
     def __init__(self, start: PartitionStart) -> None:
@@ -104,6 +105,7 @@ class CopyPartition:
             if start.map_chunk
             else MapBuilder(start.position, start.downstream + 1)
         )
+        self.unsynced: list[MappedRun] = []  # not said yet in an offset sync
         self.stored = self.stored_position()  # what the offsets topic has
         self.saved: Savepoint | None = None  # in transactions only: elsewhere all that is
         # acknowledged counts
@@ -152,6 +154,7 @@ class CopyPartition:
             self.downstream = moved.downstream
             self.next_sequence = moved.producer.next_sequence
             self.target.next_sequence = self.next_sequence
+            self.account()
             self.map.begin(moved.position, moved.downstream + 1)
 
     def introduce(self, *, is_known: bool) -> None:
@@ -171,6 +174,7 @@ class CopyPartition:
         self.moved_back = None
         for run in comparison.matched:
             self.map.add(*run)
+        self.unsynced += comparison.matched
         self.move_to(comparison.position)
         self.downstream = comparison.downstream
         self.next_sequence = comparison.next_sequence
@@ -208,11 +212,24 @@ class CopyPartition:
         self.source.last_epoch = saved.leader_epoch
         self.runs.return_to(saved.runs)
         self.map.return_to(saved.map)
+        self.unsynced.clear()
         self.is_dirty = False
         self.notable = True
 
+    def account(self) -> None:
+        """Enter what was copied since the last time into the offset map."""
+        for run in self.runs.settle():
+            self.map.add(*run)
+            self.unsynced.append(run)
+
+    def take_unsynced(self) -> list[MappedRun]:
+        """What was copied since this was last asked."""
+        taken, self.unsynced = self.unsynced, []
+        return taken
+
     def new_chunks(self) -> list[MapChunk]:
         """What the offset map is to say before the position is stored."""
+        self.account()
         return self.map.take(self.position)
 
     def stored_position(self) -> StoredPosition:
@@ -251,6 +268,7 @@ class CopyPartition:
 
     def receipts(self, split: int) -> Iterator[Receipt]:
         """A row per run that was copied, and one for where the partition stands."""
+        self.account()
         tp, target = self.source.tp, self.target
         for run in self.runs.rows:
             yield Receipt(

@@ -108,11 +108,8 @@ class PeriodicDelivery:
     def begin(self, part: CopyPartition) -> None:
         """Nothing to prepare."""
 
-    def acked(self, part: CopyPartition, out: Outgoing) -> None:
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all count alike
         """It counts at once."""
-        if self._syncs is not None and out.base_offset >= 0:
-            for run in out.mapped():
-                self._syncs.see(part.source.tp, *run)
         self._unflushed_bytes += out.size
         if out.is_fresh:  # of a backlog, the age says nothing about the copy
             age = time.time() * 1000 - out.max_timestamp
@@ -128,6 +125,7 @@ class PeriodicDelivery:
                 part.stored = stored
                 part.notable = True
             self._storing = []
+            self._say()
             if self._syncs is not None:
                 self._syncs.promote()
         if self._wants_to_finish and self._is_idle:
@@ -139,11 +137,20 @@ class PeriodicDelivery:
         return False
 
     def tick(self, now: float) -> None:
-        """Store positions when it is time."""
+        """Say what was copied; store positions when it is time."""
+        self._say()
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
         if is_due and self._is_idle:
             self._next_flush = now + self._flush_seconds
             self._flush()
+
+    def _say(self) -> None:
+        for part in self._parts:
+            if part.runs.fresh or part.unsynced:
+                part.account()
+                runs = part.take_unsynced()
+                if self._syncs is not None:
+                    self._syncs.see(part.source.tp, runs)
 
     def finish(self) -> None:
         """Store positions as soon as those before are stored."""
@@ -159,5 +166,5 @@ class PeriodicDelivery:
         for part in dirty:
             part.is_dirty = False
         self._mapped = [(part, part.stored_position()) for part in dirty]
-        self._map.write((part.source.tp, chunk) for part in dirty for chunk in part.new_chunks())
+        self._map.write([(part.source.tp, chunk) for part in dirty for chunk in part.new_chunks()])
         self.answered()  # without a map there is nothing to wait for

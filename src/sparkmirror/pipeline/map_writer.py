@@ -6,7 +6,7 @@ Through the task's producer and without a producer id: a chunk written twice doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk
 from sparkmirror.model import TopicPartition
@@ -43,7 +43,7 @@ class MapWriter:
         """Forget what is not on the target; nothing is unanswered."""
         self._producer.discard(self._line)
 
-    def write(self, chunks: Iterable[tuple[TopicPartition, MapChunk]]) -> None:
+    def write(self, chunks: Sequence[tuple[TopicPartition, MapChunk]]) -> None:
         """Send chunks; the caller has made sure that the writer is idle."""
         if not self.topic:
             return

@@ -289,8 +289,6 @@ class Relay:
                 self.take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
-            for run in out.mapped():
-                mine.map.add(*run)
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)

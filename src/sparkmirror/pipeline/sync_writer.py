@@ -8,8 +8,9 @@ waits, and the status says why. Owned by the task's thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from sparkmirror.formats.map_chunk import MappedRun
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.sync_rule import SyncQueue
 from sparkmirror.wire import error_codes
@@ -50,9 +51,10 @@ class SyncWriter:
         """Find the leader."""
         self._producer.start([self._line.tp.topic])
 
-    def see(self, tp: TopicPartition, source: int, target: int, length: int) -> None:
-        """So many records count as copied."""
-        self._queue.see(tp, source, target, length)
+    def see(self, tp: TopicPartition, runs: Iterable[MappedRun]) -> None:
+        """These count as copied."""
+        for run in runs:
+            self._queue.see(tp, *run)
         if self._timer is None and self._queue.is_due:
             self._timer = self._loop.call_later(_GATHER_SECONDS, self._send)
 

@@ -92,7 +92,6 @@ class TransactionalDelivery:
         self._positions = positions
         self._map = offset_map
         self._syncs = syncs
-        self._copied: list[tuple[TopicPartition, int, int, int]] = []  # for the syncs
         self._parts = parts
         self._sources: Mapping[TopicPartition, TopicPartition] = {
             part.target.tp: part.source.tp for part in parts
@@ -152,10 +151,8 @@ class TransactionalDelivery:
         """Whatever is thrown away, nothing before this point is."""
         part.save()
 
-    def acked(self, part: CopyPartition, out: Outgoing) -> None:
+    def acked(self, part: CopyPartition, out: Outgoing) -> None:  # noqa: ARG002 - all wait alike
         """It counts with the next commit, which is now due some time."""
-        if self._syncs is not None and out.base_offset >= 0:
-            self._copied += [(part.source.tp, *run) for run in out.mapped()]
         if out.is_fresh:
             self._fresh.append(out.max_timestamp)
         if self._commit_timer is None and self._state is _State.WRITING:
@@ -301,21 +298,20 @@ class TransactionalDelivery:
         for part in self._stored:
             if part.target.tp in touched:
                 part.downstream += 1  # the marker: our next record is expected behind it
+            runs = part.take_unsynced()
+            if self._syncs is not None:
+                self._syncs.see(part.source.tp, runs)
             part.save()
         self._stored = []
         self._backoff.reset()
         if self._syncs is not None:
-            for copied in self._copied:
-                self._syncs.see(*copied)
             self._syncs.promote()
-        self._copied.clear()
         now_ms = time.time() * 1000
         for timestamp in self._fresh:
             self.latency[latency.bucket(now_ms - timestamp)] += 1
 
     def _throw_away(self) -> None:
         self._stored = []
-        self._copied.clear()
         pause = self._backoff.next_pause()
         self._map.discard()
         self._positions.discard()  # also what was never sent: the next transaction has its own
@@ -374,7 +370,7 @@ class TransactionalDelivery:
         for part in self._stored:
             part.is_dirty = False
         self._map.write(
-            (part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks()
+            [(part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks()]
         )
         # A transactional producer is of no use to whoever writes without transactions.
         self._positions.write(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from sparkmirror.topology.factors import ReplicationFactors
 
-_OFFSET_SYNCS = "mm2-offset-syncs"
 _TOPIC_ALREADY_EXISTS = 36
 _NEW_TOPIC_SECONDS = 30.0
 _DEAD_LETTER_CONFIGS = {
@@ -186,32 +186,6 @@ def offset_syncs_topic(settings: FlowSettings, names: InternalNames) -> str:
     """MM2's offset-syncs topic, on the side that `offset-syncs.topic.location` says."""
     on_source = settings.source.offset_syncs_location == "source"
     return names.offset_syncs_topic(settings.flow.target if on_source else settings.flow.source)
-
-
-def offset_map_topic(names: InternalNames, source_alias: str) -> str:
-    """The topic on the target that knows which source offset became which target offset."""
-    return _own_topic("mm2-offset-map", names, source_alias)
-
-
-def ledger_topic(names: InternalNames, source_alias: str) -> str:
-    """The topic on the target that lists records which are not as they were on the source."""
-    return _own_topic("mm2-ledger", names, source_alias)
-
-
-def dead_letters_topic(names: InternalNames, source_alias: str) -> str:
-    """The topic on the target that keeps the records which the target refused."""
-    return _own_topic("mm2-dead-letters", names, source_alias)
-
-
-def _own_topic(what: str, names: InternalNames, source_alias: str) -> str:
-    """Named like the offset-syncs topic, so that every policy knows it as internal.
-
-    Otherwise the flow in the other direction, or Java MM2, would mirror it.
-    """
-    syncs = names.offset_syncs_topic(source_alias)
-    if syncs.startswith(_OFFSET_SYNCS):
-        return what + syncs.removeprefix(_OFFSET_SYNCS)
-    return f"{what}.{source_alias}.internal"
 
 
 def side_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:

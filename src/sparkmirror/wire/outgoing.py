@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,13 +62,6 @@ class Outgoing:
         self.is_acked = False
         self.is_doubtful = False  # sent, and nobody knows whether it is on the target
         self.is_fresh = False  # arrived while everything before it had been read
-
-    def mapped(self, base_offset: int | None = None) -> Iterator[tuple[int, int, int]]:
-        """Each run as source offset, target offset and length; it lies at its base offset."""
-        target = self.base_offset if base_offset is None else base_offset
-        for run in self.runs:
-            yield run.first, target, run.length
-            target += run.length
 
     def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:
         """Pin the buffer that holds the bytes: the response's, or one of its own size."""

@@ -136,6 +136,7 @@ def test_the_position_moves_with_acknowledgements_only(bench: Bench) -> None:
 
     assert (bench.part.position, bench.part.downstream) == (15, 904)
     assert bench.part.source.queued_bytes == 0
+    bench.part.account()
     (run,) = bench.part.runs.rows
     assert (run.source_first, run.source_last, run.target_first) == (10, 14, 900)
 

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thousands of groups in one round, and positions taken over from an old mirror's group."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connectors.group_rounds import GroupRounds
+from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.kafka.groups import GroupAdmin
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.offsets.group_positions import State
+from sparkmirror.policy.loading import load_policy
+from support.groups import commit
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.witness import create_topics, numbered, produce, read_topic
+
+RUN_SECONDS = 60.0
+GROUPS, PARTITIONS = 2_000, 10
+ROUND_SECONDS = 5.0
+
+
+@pytest.mark.alone
+def test_two_thousand_groups_are_moved_in_one_round(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Read, translated, checkpointed and set on the target, in less than five seconds."""
+    alias, topic = unique_name("many"), unique_name("wide")
+    create_topics(source_cluster, {topic: PARTITIONS})
+    produce(source_cluster, topic, numbered(1_000, PARTITIONS))
+    file = mirror_file(
+        tmp_path,
+        {alias: source_cluster, "target": target_cluster},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {topic}",
+        f"{alias}->target.groups = {alias}-.*",
+    )
+    with MirrorProcess(file, "--once") as mirror:
+        assert mirror.wait(RUN_SECONDS) == 0
+    settings = MirrorConfig.load(file).flow_settings(Flow(alias, "target"))
+    names = [f"{alias}-{number}" for number in range(GROUPS)]
+    with GroupAdmin(settings.source_admin) as admin:
+        refused = admin.commit(
+            {
+                name: {TopicPartition(topic, n): Committed(number % 100) for n in range(PARTITIONS)}
+                for number, name in enumerate(names)
+            }
+        )
+        assert not any(refused.values())
+    with GroupRounds(settings, load_policy(settings.policy, settings.flow)) as rounds:
+        rounds.checkpoints.refresh()
+        began = time.monotonic()
+        groups = rounds.wanted_groups()
+        found = rounds.look(groups, syncs_groups=True)
+        looked = time.monotonic()
+        rounds.emit(found.checkpoints)
+        done = rounds.sync(found)
+        took = time.monotonic() - began
+        print(f"\n{len(groups)} groups: looked {looked - began:.2f} s, in all {took:.2f} s")
+        assert sorted(groups) == sorted(names)
+        assert len(found.checkpoints) == GROUPS * PARTITIONS
+        assert {one.state for one in done.positions} == {State.SYNCED}
+        assert took < ROUND_SECONDS
+        again = rounds.look(groups, syncs_groups=True)
+        assert (again.checkpoints, again.writes) == ([], {})
+    with GroupAdmin(settings.target_admin) as admin:
+        there = admin.committed([names[0], names[123]]).found
+    assert {one.offset for one in there[names[123]].values()} == {23}
+
+
+def test_an_old_mirrors_group_says_where_to_begin(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """What MirrorMaker 1 had copied is not copied again; a partition it never read is whole."""
+    alias, topic, group = unique_name("old"), unique_name("moved"), unique_name("mm1")
+    create_topics(source_cluster, {topic: 3})
+    produce(source_cluster, topic, numbered(300, 3))
+    commit(source_cluster, group, topic, {0: 60, 1: 100})
+    file = mirror_file(
+        tmp_path,
+        {alias: source_cluster, "target": target_cluster},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {topic}",
+        f"{alias}->target.initial.offsets.group = {group}",
+    )
+    with MirrorProcess(file, "--once") as mirror:
+        assert mirror.wait(RUN_SECONDS) == 0
+    original, copy = (
+        read_topic(source_cluster, topic),
+        read_topic(target_cluster, f"{alias}.{topic}"),
+    )
+    assert {n: len(records) for n, records in copy.items()} == {0: 40, 1: 0, 2: 100}
+    assert copy[0] == original[0][60:]
+    assert copy[2] == original[2]
