@@ -15,6 +15,7 @@ from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.formats.heartbeat import Heartbeat
 from sparkmirror.formats.offset_sync import OffsetSync
 from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.model import Flow
 from support.figures import measured
 from support.groups import consumer
 from support.hand_over import (
@@ -38,6 +39,7 @@ from support.witness import (
     Cluster,
     Record,
     create_topics,
+    end_offsets,
     numbered,
     produce,
     read_topic,
@@ -111,7 +113,14 @@ def test_java_goes_on_where_sparkmirror_stopped(
     create_topics(source, {limited: 1})
     create_topics(target, {f"{one.alias}.{limited}": 1}, LIMITED)
     produce(source, limited, [*numbered(3), (0, LARGE), *numbered(3, first=3)], linger_ms=0)
-    found = sparkmirror_hands_over(one)
+    found = sparkmirror_hands_over(
+        one,
+        lambda: eventually(
+            lambda: end_offsets(target, f"{one.alias}.{limited}") == {0: 6},
+            ROUND_SECONDS,
+            "all but the large record are copied",
+        ),
+    )
     check_records(found)
     again = check_no_skip(one, "inside", found.inside)
     check_no_skip(one, "further", found.further)
@@ -133,6 +142,11 @@ def commit_with_note(cluster: Cluster, group: str, offsets: list[TopicPartition]
 def read_records(cluster: Cluster, topic: str) -> list[tuple[bytes, bytes]]:
     """Key and value of all that a small topic holds."""
     return [(one.key or b"", one.value or b"") for one in read_topic(cluster, topic)[0]]
+
+
+def heartbeats(cluster: Cluster) -> list[Heartbeat]:
+    """All heartbeats on a cluster, of whichever flow."""
+    return [Heartbeat.from_record(*r) for r in read_records(cluster, "heartbeats")]
 
 
 def check_formatter(
@@ -173,8 +187,9 @@ def test_java_reads_what_a_running_mirror_wrote(
         java = offsets_in(answer)
         says = {g: {tp.partition: at.offset for tp, at in all_.items()} for g, all_ in java.items()}
         assert says == wanted
+        flow = Flow(one.alias, one.target_alias)
         eventually(
-            lambda: (one.source, "heartbeats") and read_records(target, "heartbeats"),
+            lambda: flow in {beat.flow for beat in heartbeats(target)},
             ROUND_SECONDS,
             "there are heartbeats",
         )
@@ -189,7 +204,7 @@ def test_java_reads_what_a_running_mirror_wrote(
     } == {(g, tuple(tp)): (c.downstream_offset, c.metadata) for (g, tp), c in last.items()}
     syncs_topic = f"mm2-offset-syncs.{one.alias}.internal"
     syncs = [OffsetSync.from_record(*r) for r in read_records(target, syncs_topic)]
-    beats = [Heartbeat.from_record(*r) for r in read_records(target, "heartbeats")]
+    beats = heartbeats(target)
     check_formatter(
         one,
         tmp_path,

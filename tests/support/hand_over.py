@@ -8,7 +8,7 @@ record is compared, and where groups were taken is judged by the records themsel
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ _ONE_BROKER = tuple(
     )
 )
 Offsets = dict[int, int]  # by partition
+Program = JavaMirror | MirrorProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +186,32 @@ def relay(
 
 def java_hands_over(one: Relay) -> HandOver:
     """Java begins, sparkmirror goes on."""
+    return _hand_over(one, JavaMirror, MirrorProcess)
+
+
+def sparkmirror_hands_over(one: Relay, before_stop: Callable[[], object]) -> HandOver:
+    """Sparkmirror begins, Java goes on."""
+    return _hand_over(one, MirrorProcess, JavaMirror, before_stop)
+
+
+def _hand_over(
+    one: Relay,
+    first: type[Program],
+    second: type[Program],
+    before_stop: Callable[[], object] = lambda: None,
+) -> HandOver:
     with ExitStack() as stack:
         with one.load() as load:
-            with JavaMirror(one.file) as java:
+            one.commit("moves", {0: 20, 1: 30})
+            with first(one.file) as mirror:
                 one.await_copied(dict.fromkeys(range(PARTITIONS), BEFORE_THE_END), START_SECONDS)
-                one.commit("moves", {0: 20, 1: 30})
-                one.await_synced("moves", START_SECONDS)
-                java.stop()
+                before = one.await_synced("moves", START_SECONDS)
+                before_stop()
+                stop(mirror)
             handed, stopped = one.copied(), time.monotonic()
             inside = {n: offset // 2 for n, offset in handed.items()}
             one.commit("inside", inside)
-            mirror = stack.enter_context(MirrorProcess(one.file))
+            mirror = stack.enter_context(second(one.file))
             one.await_copied({n: offset + 1 for n, offset in handed.items()}, START_SECONDS)
             pause_seconds = time.monotonic() - stopped
             enough = {n: offset + BEFORE_THE_END for n, offset in handed.items()}
@@ -203,56 +219,27 @@ def java_hands_over(one: Relay) -> HandOver:
             one.commit("further", further)
             one.commit("moves", further)
             one.await_synced("inside", ROUND_SECONDS)
-            # Both sides count alike: the copy began at the source's beginning.
-            one.await_at("further", further, ROUND_SECONDS)
-            one.await_at("moves", further, ROUND_SECONDS)
+            if second is MirrorProcess:
+                # Both sides count alike: the copy began at the source's beginning.
+                one.await_at("further", further, ROUND_SECONDS)
+                one.await_at("moves", further, ROUND_SECONDS)
+            else:
+                one.await_synced("further", ROUND_SECONDS)
+                one.await_moved("moves", before, ROUND_SECONDS)
         await_copy(one.source, one.topic, one.target, one.remote, ROUND_SECONDS)
-        code, _ = mirror.terminate()
-        assert code == 0
-        mirror.await_end_of_all()
-    return _compared(one, load.sent, handed, inside, further, pause_seconds)
-
-
-def sparkmirror_hands_over(one: Relay) -> HandOver:
-    """Sparkmirror begins, Java goes on."""
-    with ExitStack() as stack:
-        with one.load() as load:
-            with MirrorProcess(one.file) as mirror:
-                one.await_copied(dict.fromkeys(range(PARTITIONS), BEFORE_THE_END), START_SECONDS)
-                one.commit("moves", {0: 20, 1: 30})
-                first = one.await_synced("moves", START_SECONDS)
-                code, _ = mirror.terminate()
-                assert code == 0
-                mirror.await_end_of_all()
-            handed, stopped = one.copied(), time.monotonic()
-            inside = {n: offset // 2 for n, offset in handed.items()}
-            one.commit("inside", inside)
-            java = stack.enter_context(JavaMirror(one.file))
-            one.await_copied({n: offset + 1 for n, offset in handed.items()}, START_SECONDS)
-            pause_seconds = time.monotonic() - stopped
-            enough = {n: offset + BEFORE_THE_END for n, offset in handed.items()}
-            further = {n: offset - 7 for n, offset in one.await_copied(enough, 30.0).items()}
-            one.commit("further", further)
-            one.commit("moves", further)
-            one.await_synced("inside", START_SECONDS)
-            one.await_synced("further", START_SECONDS)
-            one.await_moved("moves", first, START_SECONDS)
-        await_copy(one.source, one.topic, one.target, one.remote, ROUND_SECONDS)
-        java.stop()
-    return _compared(one, load.sent, handed, inside, further, pause_seconds)
-
-
-def _compared(
-    one: Relay,
-    sent: int,
-    handed: Offsets,
-    inside: Offsets,
-    further: Offsets,
-    pause_seconds: float,
-) -> HandOver:
-    """Compare every record: key, value, headers, timestamp, order."""
+        stop(mirror)
     compared = compare_topics(one.source, one.topic, one.target, one.remote)
-    return HandOver(sent, compared, handed, one.copied(), inside, further, pause_seconds)
+    return HandOver(load.sent, compared, handed, one.copied(), inside, further, pause_seconds)
+
+
+def stop(mirror: Program) -> None:
+    """SIGTERM, and wait for its end."""
+    if isinstance(mirror, JavaMirror):
+        mirror.stop()
+        return
+    code, _ = mirror.terminate()
+    assert code == 0
+    mirror.await_end_of_all()
 
 
 def check_records(found: HandOver) -> None:
