@@ -36,7 +36,7 @@ ROUND_SECONDS = 30.0
 PARTITIONS = 2
 BEFORE_THE_END = 100  # records of each partition that every program is left to copy
 _RATE = 300
-_ONE_BROKER = tuple(
+ONE_BROKER = tuple(
     f"{name}.replication.factor = 1"
     for name in (
         "offset-syncs.topic",
@@ -178,7 +178,7 @@ def relay(
         f"{flow}.sync.group.offsets.interval.seconds = 1",
         f"{target_alias}.offset.flush.interval.ms = 1000",
         "replication.factor = 1",
-        *_ONE_BROKER,
+        *ONE_BROKER,
         *(line.replace("FLOW", flow).replace("ALIAS", alias) for line in lines),
     )
     return Relay(source, target, alias, target_alias, topic, file)
