@@ -31,13 +31,16 @@ from support.hand_over import (
     mirrored_internals,
     relay,
     sparkmirror_hands_over,
+    stop,
 )
 from support.java_client import ask_java, formatted, offsets_in
+from support.java_mirror import JavaMirror
 from support.mirror_process import MirrorProcess
 from support.waiting import eventually
 from support.witness import (
     Cluster,
     Record,
+    compare_topics,
     create_topics,
     end_offsets,
     numbered,
@@ -131,6 +134,37 @@ def test_java_goes_on_where_sparkmirror_stopped(
     copies = [record.value for record in read_topic(target, f"{one.alias}.{limited}")[0]]
     assert copies == [record.value for _, record in numbered(6)]
     tell("to Java", found, again)
+
+
+def test_groups_are_placed_wherever_they_stand_after_three_legs(
+    clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
+) -> None:
+    """Sparkmirror, Java, sparkmirror: exact in its own parts, MM2's offset syncs in Java's."""
+    one = relay(tmp_path, *clusters)
+    ends: list[dict[int, int]] = []
+    # The last leg is short: MM2 forgets syncs the sooner the more comes after them.
+    legs = ((MirrorProcess, 1_500), (JavaMirror, 1_500), (MirrorProcess, 200))
+    for leg, (start, count) in enumerate(legs):
+        produce(one.source, one.topic, numbered(count, PARTITIONS, first=1_500 * leg))
+        ends.append(end_offsets(one.source, one.topic))
+        with start(one.file) as mirror:
+            one.await_copied(ends[leg], START_SECONDS)
+            if leg == 2:
+                stands = {
+                    name: {n: offset - 90 for n, offset in ends[number].items()}
+                    for number, name in enumerate(("first", "second", "third"))
+                }
+                for name, offsets in stands.items():
+                    one.commit(name, offsets)
+                one.await_at("first", stands["first"], ROUND_SECONDS)
+                one.await_moved("second", ends[0], ROUND_SECONDS)
+                one.await_at("third", stands["third"], ROUND_SECONDS)
+            stop(mirror)
+    assert compare_topics(one.source, one.topic, one.target, one.remote) == 3_200
+    check_exact(one, "first", stands["first"])
+    check_exact(one, "third", stands["third"])
+    again = check_no_skip(one, "second", stands["second"])
+    measured(f"three legs: a group in Java's part reads {again} records again")
 
 
 def commit_with_note(cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:

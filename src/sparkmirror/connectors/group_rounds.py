@@ -145,6 +145,9 @@ class GroupRounds:
         found = self.map.to_target(tp, offset)
         if found is None or found.fit is Fit.BEFORE:
             return self._syncs.to_target(tp, offset) or found
+        if found.fit is Fit.NEAR:  # somebody else copied in between: its syncs are nearer
+            near = self._syncs.to_target(tp, offset, since=self.map.covered(tp, offset))
+            return max(found, near, key=_offset) if near is not None else found
         return found
 
     def _log_starts(
@@ -176,6 +179,10 @@ class GroupRounds:
         if not refused:
             return found
         return replace(found, positions=[*_with_refusals(found.positions, refused)])
+
+
+def _offset(translation: Translation) -> int:
+    return translation.offset
 
 
 def _with_refusals(

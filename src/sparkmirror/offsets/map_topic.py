@@ -76,6 +76,10 @@ class MapTopic:
         load = partial(self._load, tp)
         return known.to_target(offset, load) if known is not None else None
 
+    def covered(self, tp: TopicPartition, offset: int) -> int:
+        """Where the hole begins that an offset lies in (`Fit.NEAR`)."""
+        return self.maps[tp].covered(offset, partial(self._load, tp))
+
     def to_source(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the target lies on the source; None: nothing was mirrored."""
         known = self.maps.get(tp)

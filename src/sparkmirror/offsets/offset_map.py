@@ -131,6 +131,11 @@ class OffsetMap:
                 return self._bounded(at, max(offset, run.source), run, load)
         return self._behind(at, chunk, offset, load)
 
+    def covered(self, offset: int, load: Load) -> int:
+        """Up to where the source is known in the chunk that an offset belongs to; -1: in none."""
+        at = bisect_right(self._firsts, offset) - 1
+        return self._chunk(at, load).covered if at >= 0 else -1
+
     def _bounded(self, at: int, offset: int, run: MappedRun, load: Load) -> Translation:
         """A record of a chunk, unless the next chunk knows better (invariant D)."""
         if at + 1 < len(self._firsts) and offset >= self._firsts[at + 1]:

@@ -244,6 +244,8 @@ def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
     assert bench.to_target(15) == Translation(10, Fit.NEAR)
     assert bench.to_target(25) == Translation(25, Fit.EXACT)
     assert bench.to_source(15) == Translation(10, Fit.NEAR)
+    assert [bench.map.covered(offset, bench.load) for offset in (5, 15, 25)] == [10, 10, 30]
+    assert OffsetMap().covered(5, bench.load) == -1
 
 
 def test_chunks_the_source_has_outlived_and_the_oldest_above_a_cap_are_named() -> None:
