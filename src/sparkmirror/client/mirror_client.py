@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sparkmirror.client import topic_names
@@ -21,6 +20,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MirrorClientSettings
 from sparkmirror.errors import ArgumentError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _CHECKPOINTS_PARTITION = 0
 
 
-class MirrorClient:
+class MirrorClient(Closable):
     """Connects at the first question; a context manager that closes what it opened.
 
     `properties` are those of Java's MirrorClientConfig: `bootstrap.servers`, the replication
@@ -59,17 +59,6 @@ class MirrorClient:
         _require_text("path", str(path or ""))
         _require_text("alias", alias)
         return cls(MirrorConfig.load(Path(path)).client_settings(alias))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connections; a later question would open them again."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.group_rounds import GroupRounds, Round
+from sparkmirror.connectors.group_rounds import GroupRounds
 from sparkmirror.connectors.map_keeper import MapKeeper
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -59,7 +60,8 @@ class MirrorCheckpointConnector:
         )
         self._groups: list[str] = []
         self._failures: dict[str, str] = {}
-        self.last_round = Round()  # replaced as a whole: any thread may read it
+        # Replaced as a whole: any thread may read it.
+        self.counts: Mapping[str, int] = {}  # positions of groups by state
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -152,7 +154,15 @@ class MirrorCheckpointConnector:
             rounds.emit(found.checkpoints)
         if syncs:
             found = rounds.sync(found)
-        self.last_round = found
+        self.counts = Counter(one.state.value for one in found.positions)
+        unreadable = rounds.unreadable
+        self._say(
+            "offset map",
+            f"{unreadable} records of the offset map or the offset syncs cannot be read, so some "
+            "groups may not be translated exactly"
+            if unreadable
+            else "",
+        )
         failed = sorted(found.failures)
         self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import Committed
 from sparkmirror.kafka.groups import GroupAdmin
@@ -52,7 +51,7 @@ class Round:
     failures: dict[str, str] = field(default_factory=dict)  # by group
 
 
-class GroupRounds:
+class GroupRounds(Closable):
     """The groups of one flow; a context manager that hangs up at its end."""
 
     def __init__(self, settings: FlowSettings, policy: FlowPolicy) -> None:
@@ -65,36 +64,37 @@ class GroupRounds:
         self.target_groups = GroupAdmin(settings.target_admin, self._target_client)
         self._source_admin = ClusterAdmin(settings.source_admin, self._source_client)
         self.map = MapTopic(self._target_client, offset_map_topic(names, flow.source))
+        # Of the flow in the other direction: how groups come back to topics of the target's own.
+        self._way_back = MapTopic(self._source_client, offset_map_topic(names, flow.target))
         on_source = settings.source.offset_syncs_location == "source"
         self._syncs = SyncLog(
             self._source_client if on_source else self._target_client,
             offset_syncs_topic(settings, names),
         )
         self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
-        self._rules = GroupRules(policy.topic_filter.should_replicate_topic, self._remote_name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._rules = GroupRules(self._replicates, self._remote_name)
 
     def close(self) -> None:
         """Hang up; a later question connects again."""
         self._source_client.close()
         self._target_client.close()
 
+    def _comes_from_target(self, topic: str) -> bool:
+        return self._policy.replication.topic_source(topic) == self._settings.flow.target
+
+    def _replicates(self, topic: str) -> bool:
+        """A copy of a topic of the target counts as that topic."""
+        wanted = self._policy.topic_filter.should_replicate_topic
+        if wanted(topic):
+            return True
+        return self._comes_from_target(topic) and wanted(self._remote_name(topic))
+
     def _remote_name(self, topic: str) -> str:
         """MM2's rule: what came from the target has its own name there."""
-        names, flow = self._policy.replication, self._settings.flow
-        if names.topic_source(topic) == flow.target:
+        names = self._policy.replication
+        if self._comes_from_target(topic):
             return names.original_topic(topic)
-        return names.format_remote_topic(flow.source, topic)
+        return names.format_remote_topic(self._settings.flow.source, topic)
 
     # --- looking
 
@@ -128,20 +128,19 @@ class GroupRounds:
         return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
 
     def refresh(self) -> None:
-        """Read on in the offset map and the offset syncs."""
-        try:
-            self.map.refresh()
-        except BrokerError as error:
-            if error.code != _UNKNOWN_TOPIC:
-                raise  # without a map there are MM2's offset syncs
-        try:
-            self._syncs.refresh()
-        except BrokerError as error:
-            if error.code != _UNKNOWN_TOPIC:
-                raise
+        """Read on in the offset maps and the offset syncs; any of them may not be there."""
+        for log in (self.map, self._way_back, self._syncs):
+            try:
+                log.refresh()
+            except BrokerError as error:
+                if error.code != _UNKNOWN_TOPIC:
+                    raise
 
     def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Exactly by the map; what it does not know, as well as MM2 would."""
+        if self._comes_from_target(tp.topic):
+            original = TopicPartition(self._remote_name(tp.topic), tp.partition)
+            return self._way_back.to_source(original, offset)
         found = self.map.to_target(tp, offset)
         if found is None or found.fit is Fit.BEFORE:
             return self._syncs.to_target(tp, offset) or found
@@ -149,6 +148,11 @@ class GroupRounds:
             near = self._syncs.to_target(tp, offset, since=self.map.covered(tp, offset))
             return max(found, near, key=_offset) if near is not None else found
         return found
+
+    @property
+    def unreadable(self) -> int:
+        """How many records of our own topics are not what they should be."""
+        return self.map.unreadable + self._way_back.unreadable + self._syncs.unreadable
 
     def _log_starts(
         self, committed: Mapping[str, Mapping[TopicPartition, Committed]]

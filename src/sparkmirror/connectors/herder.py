@@ -94,6 +94,8 @@ class Herder:
     def snapshot(self) -> FlowSnapshot:
         """The pair as it stands now; heartbeats that fail are a trouble like any other."""
         now = self.status.snapshot()
+        if self.checkpoint is not None:
+            now = replace(now, group_positions=self.checkpoint.counts)
         error = self._heartbeat.status.error if self._heartbeat is not None else None
         return replace(now, troubles=(*now.troubles, f"heartbeats: {error}")) if error else now
 

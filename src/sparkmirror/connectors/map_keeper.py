@@ -41,7 +41,8 @@ class MapKeeper:
         above = {tp for tp in several if len(self._map.maps[tp]) > self._most}
         found = surplus({tp: self._map.maps[tp] for tp in several}, log_starts, self._most)
         invalid, self._map.invalid = self._map.invalid, []
-        keys = [*invalid, *found]
+        alive = {tp: set(self._map.maps[tp].firsts) for tp, _first in invalid}
+        keys = [*(key for key in invalid if key.first not in alive[key.topic_partition]), *found]
         for at in range(0, len(keys), _A_REQUEST):
             self._map.delete(keys[at : at + _A_REQUEST])
         for tp in above:

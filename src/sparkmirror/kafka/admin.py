@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import kafka.errors
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
@@ -55,7 +55,7 @@ _NEW_PARTITIONS_A_REQUEST = 4000
 _LEADER_SECONDS = 5.0
 
 
-class ClusterAdmin:
+class ClusterAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
     def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
@@ -65,17 +65,6 @@ class ClusterAdmin:
     def alias(self) -> str:
         """The cluster's alias."""
         return self._client.connection.alias
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connections; a later call would open them again."""

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.descriptions import Answers, Committed, Group
 from sparkmirror.kafka.group_requests import (
@@ -60,7 +60,7 @@ _GROUPS_A_LINE = 100
 _LINES = 8
 
 
-class GroupAdmin:
+class GroupAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
     def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
@@ -70,17 +70,6 @@ class GroupAdmin:
     def alias(self) -> str:
         """The cluster's alias."""
         return self._client.connection.alias
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connections; a later call would open them again."""

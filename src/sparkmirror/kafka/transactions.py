@@ -12,8 +12,7 @@ import re
 import time
 from collections.abc import Iterable
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kafka.protocol.admin import ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -21,6 +20,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.failures import code_error
 from sparkmirror.wire import error_codes
@@ -32,21 +32,14 @@ _RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_ELSEWHERE
 _BUSY_SECONDS = 0.01
 
 
-class TransactionalIds:
+class TransactionalIds(Closable):
     """The transactional ids on one cluster; belongs to one thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._client = ClusterClient(connection)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the connections."""
         self._client.close()
 
     def list_ids(self, prefix: str) -> list[str]:

@@ -53,6 +53,7 @@ class FlowCollector(Collector):
             yield _filled(GaugeMetricFamily(name, doc, labels=["flow"]), flows, figure)
         yield _states(flows)
         yield _incidents(flows)
+        yield _groups(flows)
 
 
 def _filled(
@@ -72,6 +73,18 @@ def _states(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for state in FlowState:
             family.add_metric([one.flow, state.value], float(one.state is state))
+    return family
+
+
+def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = GaugeMetricFamily(
+        "sparkmirror_group_positions",
+        "Offsets that consumer groups committed, by what has become of them; see `groups`.",
+        labels=["flow", "state"],
+    )
+    for one in flows:
+        for state, count in sorted(one.group_positions.items()):
+            family.add_metric([one.flow, state], count)
     return family
 
 

@@ -63,6 +63,14 @@ class MapBuilder:
         self._first, self._target_first = source, target
         self._runs = []
 
+    def interrupt(self, source: int, next_source: int) -> None:
+        """Nobody knows where these offsets lie on the target: leave a hole, and say so by it."""
+        end = self._runs[-1].target_end if self._runs else self._target_first
+        if source > self._first:
+            self._closed.append(self.open_chunk(source))
+        self._first, self._target_first = next_source, end
+        self._runs = []
+
     def open_chunk(self, covered: int) -> MapChunk:
         """The newest chunk; the source has been read up to `covered`."""
         end = self._runs[-1].source_end if self._runs else self._first

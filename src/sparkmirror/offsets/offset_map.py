@@ -186,8 +186,21 @@ class OffsetMap:
                 source = run.source + max(offset - run.target, 0)
                 if limit is not None and source >= limit:
                     break  # the next chunk knows better (invariant D)
-                return Translation(source, Fit.EXACT)
+                is_before_first = offset < chunk.runs[0].target
+                return (
+                    self._hole_before(at, chunk, load)
+                    if is_before_first
+                    else Translation(source, Fit.EXACT)
+                )
         return self._source_behind(at, chunk, offset, load)
+
+    def _hole_before(self, at: int, chunk: MapChunk, load: Load) -> Translation:
+        """Before the first record of a chunk: the chunk before may end earlier than this begins."""
+        if at:
+            covered = self._chunk(at - 1, load).covered
+            if covered < chunk.first:
+                return Translation(covered, Fit.NEAR)
+        return Translation(chunk.runs[0].source, Fit.EXACT)
 
     def _source_behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
         if at + 1 == len(self._firsts):

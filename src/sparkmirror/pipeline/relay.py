@@ -289,6 +289,9 @@ class Relay:
                 self.take_over.look(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
+        elif out.runs:
+            mine.account()
+            mine.map.interrupt(out.runs[0].first, out.next_position)
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -61,6 +61,7 @@ class FlowSnapshot:
     quarantined: int = 0  # topic partitions that will not move by themselves
     incidents: Tally = field(default_factory=dict)  # such as gaps, since the process started
     recent_incidents: tuple[str, ...] = ()
+    group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
 
 
 @dataclass(slots=True)

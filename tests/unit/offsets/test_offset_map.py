@@ -248,6 +248,21 @@ def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
     assert OffsetMap().covered(5, bench.load) == -1
 
 
+def test_records_whose_place_is_unknown_leave_a_hole() -> None:
+    """A broker that recognises a record batch may not say where it lies."""
+    bench = Bench()
+    bench.copy(10, 0, 0)
+    bench.builder.interrupt(10, 15)
+    bench.position = bench.downstream = 15
+    bench.copy(5, 0, 0)
+    bench.flush()
+    assert bench.to_target(9) == Translation(9, Fit.EXACT)
+    assert bench.to_target(12) == Translation(10, Fit.NEAR)
+    assert bench.to_target(15) == Translation(15, Fit.EXACT)
+    assert bench.to_source(12) == Translation(10, Fit.NEAR)
+    assert bench.to_source(15) == Translation(15, Fit.EXACT)
+
+
 def test_chunks_the_source_has_outlived_and_the_oldest_above_a_cap_are_named() -> None:
     """So that they can be deleted."""
     offsets = OffsetMap()
