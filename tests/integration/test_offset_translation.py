@@ -89,16 +89,13 @@ def mirrored(
     write_compacted(source, names["compacted"], ["lz4", "none"], tombstones=range(0))
     produce(source, names["expired"], numbered(1_000))
     delete_before(source, names["expired"], 1, EXPIRED)
+    is_exact = request.param == "exactly-once"
     file = mirror_file(
         tmp_path_factory.mktemp("translation"),
         {alias: source, "target": target},
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {prefix}-.*",
-        *(
-            ["target.exactly.once.source.support = enabled"]
-            if request.param == "exactly-once"
-            else []
-        ),
+        f"target.exactly.once.source.support = {'enabled' if is_exact else 'disabled'}",
     )
     for turn in range(2):
         produce(source, names["plain"], numbered(2_000, first=2_000 * turn))

@@ -43,7 +43,12 @@ def delete_before(cluster: Cluster, topic: str, partitions: int, offset: int) ->
 
 
 def write_compacted(
-    cluster: LocalCluster, topic: str, codecs: Sequence[str], *, tombstones: range
+    cluster: LocalCluster,
+    topic: str,
+    codecs: Sequence[str],
+    *,
+    tombstones: range,
+    count: int = 300,
 ) -> None:
     """A partition for each codec: holes, tombstones and an empty record batch.
 
@@ -55,12 +60,12 @@ def write_compacted(
             key=record.key if number % 3 == 0 or number < 40 else b"%d" % (number % 7),
             value=None if number in tombstones else record.value,
         )
-        for number, (_, record) in enumerate(numbered(300))
+        for number, (_, record) in enumerate(numbered(count))
     ]
     first = records[:40]
     again = [record._replace(value=b"again") for record in first]
     for index, codec in enumerate(codecs):
-        for chunk in (first, records[40:170], records[170:], again):
+        for chunk in (first, records[40 : count // 2], records[count // 2 :], again):
             produce(
                 cluster,
                 topic,

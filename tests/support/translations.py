@@ -21,6 +21,10 @@ class Held:
         index = bisect_left(self.offsets, position)
         return self.values[index] if index < len(self.values) else None
 
+    def rank(self, position: int) -> int:
+        """How many records lie before a position."""
+        return bisect_left(self.offsets, position)
+
     def between(self, first: int, end: int) -> int:
         """How many records lie from one position to another."""
         return bisect_left(self.offsets, end) - bisect_left(self.offsets, first)

@@ -151,9 +151,14 @@ class GroupRounds(Closable):
             original = TopicPartition(self._remote_name(tp.topic), tp.partition)
             return self._way_back.to_source(original, offset)
         by_map = self.map.to_target(tp, offset)
-        if by_map is not None and by_map.fit is not Fit.BEFORE:
-            return by_map
-        return rougher(by_map, self._syncs.to_target(tp, offset))
+        if by_map is None or by_map.fit is Fit.BEFORE:
+            return rougher(by_map, self._syncs.to_target(tp, offset))
+        if by_map.fit is Fit.NEAR:  # somebody else copied in between: its syncs are nearer
+            since, until = self.map.hole(tp, offset)
+            near = self._syncs.to_target(tp, offset, since)
+            if near is not None:
+                return Translation(max(by_map.offset, min(near.offset, until)), Fit.NEAR)
+        return by_map
 
     def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Those source partitions that hold nothing."""

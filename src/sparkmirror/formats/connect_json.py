@@ -2,22 +2,40 @@
 """JSON as Connect's schemaless converter writes it.
 
 UTF-8, no white space, nothing escaped beyond what JSON demands, fields in the order in which they
-were put in. Connect finds an offset by the raw bytes of its key, so the text must be exact.
+were put in. Two habits of Java's library: the digits of an escape are upper case, and a character
+beyond the first 65,536 (an emoji in a group's name) is a pair of escapes. Connect finds an offset
+by the raw bytes of its key, so the text must be exact.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TypeAlias
 
 from sparkmirror.errors import WireError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+_SPECIAL = re.compile(r"\\(?:u[0-9a-f]{4}|.)|[^\u0000-\uffff]")
+
 
 def encode(value: Json) -> bytes:
     """The bytes that Java would write."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if not text.isascii() or "\\u" in text:
+        text = _SPECIAL.sub(_as_java, text)
+    return text.encode()
+
+
+def _as_java(found: re.Match[str]) -> str:
+    special = found[0]
+    if special.startswith("\\u"):
+        return f"\\u{special[2:].upper()}"
+    if special.startswith("\\"):
+        return special
+    high, low = divmod(ord(special) - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
 
 
 def decode(data: bytes, what: str) -> Json:

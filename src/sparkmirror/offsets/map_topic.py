@@ -86,6 +86,10 @@ class MapTopic:
         """Where a position on the source lies on the target; None: nothing was mirrored."""
         return self._ask(tp, lambda known, load: known.to_target(offset, load))
 
+    def hole(self, tp: TopicPartition, offset: int) -> tuple[int, int]:
+        """Where the hole that an offset lies in (`Fit.NEAR`) begins there, and ends here."""
+        return self.maps[tp].hole(offset, partial(self._load, tp))
+
     def to_source(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the target lies on the source; None: nothing was mirrored."""
         return self._ask(tp, lambda known, load: known.to_source(offset, load))

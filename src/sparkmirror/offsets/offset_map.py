@@ -131,6 +131,11 @@ class OffsetMap:
                 return self._bounded(at, max(offset, run.source), run, load)
         return self._behind(at, chunk, offset, load)
 
+    def hole(self, offset: int, load: Load) -> tuple[int, int]:
+        """Where the hole that an offset lies in begins on the source, and ends on the target."""
+        at = bisect_right(self._firsts, offset) - 1
+        return self._chunk(at, load).covered, self._targets[at + 1]
+
     def _bounded(self, at: int, offset: int, run: MappedRun, load: Load) -> Translation:
         """A record of a chunk, unless the next chunk knows better (invariant D)."""
         target = run.target + offset - run.source

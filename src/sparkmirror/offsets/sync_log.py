@@ -40,8 +40,14 @@ class SyncLog:
                     self.unreadable += 1
         self._store.done()
 
-    def to_target(self, tp: TopicPartition, offset: int) -> Translation | None:
-        """A position at or before the true one; None: nothing is known."""
+    def to_target(self, tp: TopicPartition, offset: int, since: int = 0) -> Translation | None:
+        """A position at or before the true one; None: nothing is known.
+
+        Syncs of source offsets before `since` do not count.
+        """
+        sync = self._store.nearest(tp, offset)
+        if sync is None or sync.upstream_offset < since:
+            return None
         found = self._store.translate(tp, offset)
         return Translation(found, Fit.NEAR) if found is not None and found >= 0 else None
 

@@ -63,15 +63,17 @@ class OffsetSyncStore:
         None: nothing is known (yet). -1: the offset is older than anything usable. Between two
         syncs records may be missing on the target, so the answer is never more than one past one.
         """
-        slots = self._slots.get(topic_partition)
-        if slots is None or not self._is_done:
+        if topic_partition not in self._slots or not self._is_done:
             return None
-        for sync in slots:
-            if sync.upstream_offset == upstream:
-                return sync.downstream_offset
-            if sync.upstream_offset < upstream:
-                return sync.downstream_offset + 1
-        return TOO_OLD
+        sync = self.nearest(topic_partition, upstream)
+        if sync is None:
+            return TOO_OLD
+        return sync.downstream_offset + (sync.upstream_offset < upstream)
+
+    def nearest(self, topic_partition: TopicPartition, upstream: int) -> OffsetSync | None:
+        """The newest sync at or before an offset; None: it is older than anything usable."""
+        slots = self._slots.get(topic_partition, ())
+        return next((sync for sync in slots if sync.upstream_offset <= upstream), None)
 
 
 def _with_newest(old: tuple[OffsetSync, ...], newest: OffsetSync) -> tuple[OffsetSync, ...]:

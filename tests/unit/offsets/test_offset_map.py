@@ -270,6 +270,7 @@ def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
     assert bench.to_target(15) == Translation(10, Fit.NEAR)
     assert bench.to_target(25) == Translation(25, Fit.EXACT)
     assert bench.to_source(15) == Translation(10, Fit.NEAR)
+    assert bench.map.hole(15, bench.load) == (10, 20)
 
 
 def test_records_whose_place_is_unknown_leave_a_hole() -> None:

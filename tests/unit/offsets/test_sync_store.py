@@ -229,6 +229,17 @@ def test_a_sync_too_far_back_for_the_last_slot_is_forgotten() -> None:
     assert farther.runs() == [(0, (1 << 62) + 1)]
 
 
+def test_the_nearest_sync_is_the_one_that_a_translation_stands_on() -> None:
+    """So that whoever knows better may refuse it."""
+    found = Recorder(must_read_to_end=False, is_done=True)
+    assert found.store.nearest(TP, 100) is None
+    found.see_all([100, 200, 300])
+    assert found.store.nearest(TP, 99) is None
+    assert found.store.nearest(TP, 100) == OffsetSync(TP, 100, 100)
+    assert found.store.nearest(TP, 299) == OffsetSync(TP, 200, 200)
+    assert found.translate(299) == 201
+
+
 def test_a_repeated_sync_replaces_only_the_newest() -> None:
     """A record that was copied twice is translated to its later copy; the slots behind stay."""
     recorder = Recorder(must_read_to_end=False, is_done=True)
