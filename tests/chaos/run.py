@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from chaos.inflict import inflict, is_possible
 from chaos.observer import Observer, source_and_number
 from chaos.plan import Fault, Kind, draw_plan
 from chaos.scenario import TOPIC, Scenario
+from chaos.translation import WRONG, translations
 from chaos.verdict import Seen, Stream, StreamVerdict, compare
 from support.load import Load
 from support.waiting import eventually
@@ -54,6 +56,7 @@ class Report:
     pauses: list[tuple[float, float]] = field(default_factory=list)  # when it began, seconds
     streams: list[StreamVerdict] = field(default_factory=list)
     times: dict[tuple[Stream, int], float] = field(default_factory=dict)  # of anomalies
+    translated: Counter[str] = field(default_factory=Counter)  # offsets, by how exactly
     complaints: list[str] = field(default_factory=list)
 
     @property
@@ -222,6 +225,10 @@ class Run:
         self._report.streams = [
             compare(stream, originals[stream], copies[stream]) for stream in streams
         ]
+        translated = translations(arena.target, TOPIC, originals, copies)
+        self._report.translated = translated
+        if translated[WRONG]:
+            self._complain(f"{translated[WRONG]} offsets were translated wrongly")
         self._report.pauses = [
             (pause.began - self._report.began, pause.seconds) for pause in observer.pauses
         ]

@@ -34,6 +34,8 @@ def verdict_lines(report: Report) -> list[str]:
     records = sum(one.records for one in report.streams)
     lines.append("")
     lines.append(f"{records:,} records in {len(report.streams)} streams; " + _summary(total))
+    translated = (f"{how} {count:,}" for how, count in sorted(report.translated.items()))
+    lines.append("offsets translated: " + ", ".join(translated))
     lines += [f"left out, not possible on this machine: {fault}" for fault in report.skipped]
     lines += [f"complaint: {text}" for text in report.complaints]
     lines += _anomaly_lines(report)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sparkmirror.formats.offset_sync import OffsetSync
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.sync_rule import Due, SyncQueue, SyncRule
+from sparkmirror.offsets.sync_rule import SyncQueue, SyncRule
 
 TP = TopicPartition("t", 0)
 
@@ -40,15 +40,16 @@ def test_the_sequence_of_mm2s_own_test() -> None:
     rule = SyncRule(50)
     pairs = [(0, 100), (2, 102), (3, 152), (4, 153), (5, 154), (6, 203), (7, 204), (2, 206)]
     pairs += [(3, 207), (4, 3), (5, 4)]
-    due = [rule.see(*pair, 1).latest is not None for pair in pairs]
+    due = [bool(rule.see(*pair, 1)) for pair in pairs]
     assert due == [True, True, False, True, False, False, True, True, False, True, False]
 
 
-def test_with_a_lag_of_nothing_every_record_is_due() -> None:
-    """Of a run, the last."""
-    rule = SyncRule(0)
-    assert rule.see(0, 0, 1) == Due((0, 0), (0, 0))
-    assert rule.see(1, 1, 500) == Due(None, (500, 500))
+@pytest.mark.parametrize("most", [0, -1])
+def test_with_a_lag_of_nothing_every_record_is_due(most: int) -> None:
+    """Of a long run, the last few."""
+    rule = SyncRule(most)
+    assert rule.see(0, 0, 1) == [(0, 0)]
+    assert rule.see(1, 1, 500) == [(1, 1), *((n, n) for n in range(485, 501))]
 
 
 @given(
@@ -56,19 +57,14 @@ def test_with_a_lag_of_nothing_every_record_is_due() -> None:
     st.lists(st.tuples(st.integers(-30, 3), st.integers(-30, 3), st.integers(1, 60)), max_size=30),
 )
 def test_runs_are_decided_as_record_by_record(most: int, steps: list[tuple[int, int, int]]) -> None:
-    """The last due pair of a run, and what is remembered of it, are the same."""
+    """The same pairs, of a long run its beginning and the last of them."""
     rule, model = SyncRule(most), RecordByRecord(most)
     source = target = 100
     for source_gap, target_gap, length in steps:
         source, target = max(source + source_gap, 0), max(target + target_gap, 0)
-        begins = model.last_synced == -1
-        goes_back = source <= model.previous_source or target < model.previous_target
-        expected = None
-        for n in range(length):
-            if model.see(source + n, target + n):
-                expected = source + n, target + n
-        anchor = (source, target) if begins or goes_back else None
-        assert rule.see(source, target, length) == Due(anchor, expected)
+        due = [n for n in range(length) if model.see(source + n, target + n)]
+        expected = [n for n in due if n == 0] + [n for n in due if n][-16:]
+        assert rule.see(source, target, length) == [(source + n, target + n) for n in expected]
         source, target = source + length, target + length
 
 
@@ -86,38 +82,28 @@ def test_what_is_not_due_waits_for_the_next_flush() -> None:
     assert queue.take() == []
 
 
-def test_a_newer_sync_takes_the_place_of_one_that_waits() -> None:
-    """And what was delayed before it is forgotten."""
-    queue = SyncQueue(10)
-    queue.see(TP, 0, 0, 1)
-    assert queue.take() == [OffsetSync(TP, 0, 0)]
-    queue.see(TP, 1, 1, 1)
-    queue.see(TP, 5, 2, 1)
-    queue.see(TP, 9, 3, 1)
-    queue.promote()
-    assert queue.take() == [OffsetSync(TP, 9, 3)]
-
-
-def test_where_a_task_begins_is_written_however_much_follows_at_once() -> None:
-    """Java has no answer for a group that stands before the first sync."""
+def test_while_syncs_cannot_be_written_the_first_and_the_newest_are_kept() -> None:
+    """Java has no answer for a group that stands before the first sync; memory is bounded."""
     queue = SyncQueue(100)
-    queue.see(TP, 0, 0, 1_000)
-    queue.see(TP, 1_000, 1_000, 500)
+    for n in range(100):
+        queue.see(TP, n * 1_000, n * 1_000, 1_000)
     queue.promote()
-    assert queue.take() == [OffsetSync(TP, 0, 0), OffsetSync(TP, 1_499, 1_499)]
+    found = [sync.upstream_offset for sync in queue.take()]
+    assert found[0] == 0
+    assert found[-1] == 99_999
+    assert len(found) == 65
+    assert found == sorted(found)
 
 
 def test_going_back_makes_earlier_syncs_worthless() -> None:
     """Java must see the lower offset first, else it would keep what it knows of the past."""
     queue = SyncQueue(100)
-    queue.see(TP, 5_000, 5_000, 1_000)
-    queue.take()
-    queue.see(TP, 6_000, 6_000, 500)
-    queue.see(TP, 0, 6_500, 10_000)
-    found = queue.take()
-    assert found == [OffsetSync(TP, 0, 6_500), OffsetSync(TP, 9_999, 16_499)]
-    queue.see(TP, 10_000, 3, 1)
-    assert queue.take() == [OffsetSync(TP, 10_000, 3)]
+    queue.see(TP, 5_000, 5_000, 10)
+    queue.see(TP, 0, 5_010, 1)
+    assert queue.take() == [OffsetSync(TP, 0, 5_010)]
+    queue.see(TP, 1, 5_011, 1)
+    queue.see(TP, 2, 3, 1)
+    assert queue.take() == [OffsetSync(TP, 2, 3)]
 
 
 @pytest.mark.parametrize("length", [1, 3])

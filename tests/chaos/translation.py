@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After a run every offset is translated by the offset map, and compared with the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from chaos.verdict import Seen, Stream
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.map_topic import MapTopic
+from sparkmirror.offsets.offset_map import Fit
+from support.witness import Cluster
+
+EXACT, ROUGH, WRONG = "exactly", "at or before", "wrongly"
+
+
+def translations(
+    target: Cluster,
+    topic: str,
+    originals: Mapping[Stream, Sequence[Seen]],
+    copies: Mapping[Stream, Sequence[Seen]],
+) -> Counter[str]:
+    """How many records were translated how; one that never arrived is not asked for."""
+    counts: Counter[str] = Counter()
+    settings = ConnectionSettings("target", tuple(target.bootstrap_servers.split(",")), "chaos")
+    with closing(ClusterClient(settings)) as client:
+        for source in {source for source, _ in originals}:
+            offsets = MapTopic(client, f"mm2-offset-map.{source}.internal")
+            offsets.refresh()
+            for stream in originals:
+                if stream[0] == source:
+                    counts += _translate(offsets, topic, stream, originals[stream], copies[stream])
+    return counts
+
+
+def _translate(
+    offsets: MapTopic,
+    topic: str,
+    stream: Stream,
+    originals: Sequence[Seen],
+    copies: Sequence[Seen],
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    truth = {copy.number: copy.offset for copy in reversed(copies)}  # the first one counts
+    tp = TopicPartition(topic, stream[1])
+    for one in originals:
+        if one.number not in truth:
+            continue
+        found = offsets.to_target(tp, one.offset)
+        if found is None or found.offset > truth[one.number]:
+            counts[WRONG] += 1
+        elif found.fit is Fit.EXACT:
+            counts[EXACT if found.offset == truth[one.number] else WRONG] += 1
+        else:
+            counts[ROUGH] += 1
+    return counts
