@@ -73,6 +73,7 @@ class GroupRounds(Closable):
             offset_syncs_topic(settings, names),
         )
         self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
+        self._last_there: dict[str, Mapping[TopicPartition, Committed]] = {}
         self.complaints: list[str] = []  # what could not be read in the last round
         self._rules = GroupRules(self._replicates, self._remote_name)
 
@@ -126,10 +127,26 @@ class GroupRounds(Closable):
         idle = [group for group in placed if group not in states or not states[group].is_active]
         there = self.target_groups.committed(idle)
         failures |= {group: str(error) for group, error in there.failed.items()}
-        known = [one for one in positions if one.group not in there.failed]
-        plan = plan_sync(known, states, there.found)
-        rest = [one for one in positions if one.group in there.failed]
+        unsure = {*there.failed, *self._outdated(there.found)}
+        plan = plan_sync([one for one in positions if one.group not in unsure], states, there.found)
+        rest = [one for one in positions if one.group in unsure]
         return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
+
+    def _outdated(self, found: Mapping[str, Mapping[TopicPartition, Committed]]) -> list[str]:
+        """Groups that seem to have gone back on the target since the last look.
+
+        A coordinator that has just taken over answers before it knows all, and to believe it would
+        move an idle group back. One that really went back is seen so again in the next round.
+        """
+        before, self._last_there = self._last_there, dict(found)
+        return [
+            group
+            for group, offsets in found.items()
+            if any(
+                tp not in offsets or offsets[tp].offset < one.offset
+                for tp, one in before.get(group, {}).items()
+            )
+        ]
 
     def refresh(self) -> None:
         """Read on in the offset maps and the offset syncs; any of them may be out of reach."""
