@@ -151,10 +151,8 @@ class OffsetMap:
         if is_last:
             fit = Fit.EXACT if offset <= chunk.covered else Fit.AFTER
             return Translation(chunk.target_end, fit)
-        if chunk.covered < self._firsts[at + 1] and offset > chunk.covered:
+        if chunk.covered < self._firsts[at + 1]:  # nobody knows what comes next
             return Translation(chunk.target_end, Fit.NEAR)
-        if chunk.covered < self._firsts[at + 1]:
-            return Translation(chunk.target_end, Fit.EXACT)
         return self._first_from(at + 1, load)
 
     def _first_from(self, at: int, load: Load) -> Translation:

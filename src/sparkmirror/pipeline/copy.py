@@ -2,8 +2,10 @@
 """The life of one task: it copies, lets the target acknowledge, stores positions and ends.
 
 Runs on an executor, on one thread, without Spark. It ends at its deadline, when the driver says
-so, when everything wanted has been copied, or when the driver has gone silent; each time it lets
-the target acknowledge what was sent, writes its positions and says where it stands.
+so, or when everything wanted has been copied; each time it lets the target acknowledge what was
+sent, writes its positions and says where it stands. If the driver has gone silent, or if the task
+itself has stood still for so long that another one may have its place, it ends at once: what it
+would write now could be older than what its successor has written.
 """
 
 from __future__ import annotations
@@ -66,9 +68,13 @@ class CopyTask:
         next_tick = time.monotonic() + TICK_SECONDS
         try:
             while self._phase is not _Phase.DONE:
+                before = time.monotonic()
+                wait = max(0.0, min(next_tick, self._phase_deadline) - before)
+                self._loop.turn(wait)
                 now = time.monotonic()
-                self._loop.turn(max(0.0, min(next_tick, self._phase_deadline) - now))
-                now = time.monotonic()
+                if now - before > wait + self._settings.lease_seconds:
+                    self._lose_lease()
+                    break
                 if now >= next_tick:
                     next_tick = now + TICK_SECONDS
                     relay.tick(now)
@@ -82,7 +88,7 @@ class CopyTask:
         if self._is_lease_lost:
             raise LeaseLostError(
                 f"{self._settings.flow}: the driver has been silent for "
-                f"{self._settings.lease_seconds:g} s; the task stopped and wrote its positions"
+                f"{self._settings.lease_seconds:g} s, or the task stood still; it stopped"
             )
         return [receipt for part in relay.parts for receipt in part.receipts(self._split.index)]
 
@@ -91,15 +97,11 @@ class CopyTask:
         relay = self._relay
         if relay.delivery.is_over:
             self._end()
+        if self._control.silence_seconds > self._settings.lease_seconds:
+            self._lose_lease()
         if self._phase is _Phase.COPYING:
-            self._is_lease_lost = self._control.silence_seconds > self._settings.lease_seconds
             finished = all(part.is_finished for part in relay.parts)
-            if (
-                finished
-                or self._is_lease_lost
-                or self._control.end_requested
-                or now >= self._phase_deadline
-            ):
+            if finished or self._control.end_requested or now >= self._phase_deadline:
                 relay.stop_reading()
                 self._enter(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
@@ -114,6 +116,10 @@ class CopyTask:
     def _enter(self, phase: _Phase, deadline: float) -> None:
         self._phase = phase
         self._phase_deadline = deadline
+
+    def _lose_lease(self) -> None:
+        self._is_lease_lost = True
+        self._end()
 
     def _end(self) -> None:
         self._relay.producer.close()
