@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -139,6 +140,17 @@ def test_the_position_moves_with_acknowledgements_only(bench: Bench) -> None:
     bench.part.account()
     (run,) = bench.part.runs.rows
     assert (run.source_first, run.source_last, run.target_first) == (10, 14, 900)
+
+
+def test_a_task_that_lost_its_lease_writes_nothing_more(bench: Bench) -> None:
+    """Its successor may have written newer positions, and a newer map."""
+    bench.read(encode(numbered(10, 3)))
+    bench.written().produced({TARGET: (0, 900)})
+    assert bench.part.is_dirty
+    bench.control.silence_seconds = 5.5
+    bench.task._advance(time.monotonic())
+    assert bench.task._phase is copy._Phase.DONE
+    assert not bench.target.connection(1).waiting
 
 
 def test_markers_count_once_everything_before_them_is_acknowledged(bench: Bench) -> None:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a group may be parked, decided on what a look at both clusters shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from sparkmirror.connectors.group_rounds import Round
+from sparkmirror.connectors.parking import Parked, park
+from sparkmirror.errors import BrokerError, ParkingError
+from sparkmirror.kafka.descriptions import Answers, Committed, Group
+from sparkmirror.model import TopicPartition
+from sparkmirror.offsets.group_positions import GroupPosition, State
+from sparkmirror.offsets.offset_map import Fit, Translation
+
+HERE, THERE = TopicPartition("t", 0), TopicPartition("a.t", 0)
+OTHER = TopicPartition("t", 1)
+EXACT = GroupPosition("g", HERE, Committed(5), State.TRANSLATED, THERE, Translation(7, Fit.EXACT))
+UNKNOWN = GroupPosition("g", OTHER, Committed(3), State.NOT_MIRRORED, TopicPartition("a.t", 1))
+BEHIND = GroupPosition(
+    "g", HERE, Committed(9), State.CATCHING_UP, THERE, Translation(7, Fit.AFTER), "not there yet"
+)
+FILTERED = GroupPosition("g", OTHER, Committed(3), State.FILTERED)
+
+
+@dataclass
+class Side:
+    """The groups of one cluster."""
+
+    alias: str
+    state: str | None = "Empty"
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    keeps: bool = True  # what is set
+
+    def states(self, groups: Sequence[str]) -> Answers[str, Group]:
+        """Of the one group."""
+        named = {g: Group(g, self.state, "classic", "consumer") for g in groups if self.state}
+        return Answers(named, {})
+
+    def committed(self, groups: Sequence[str]) -> Answers[str, Mapping[TopicPartition, Committed]]:
+        """Of the one group."""
+        return Answers(dict.fromkeys(groups, self.offsets), {})
+
+    def commit(
+        self, offsets: Mapping[str, Mapping[TopicPartition, Committed]]
+    ) -> dict[str, BrokerError | None]:
+        """Set them."""
+        if self.keeps:
+            self.offsets = dict(offsets["g"])
+        return dict.fromkeys(offsets)
+
+
+class Rounds:
+    """Looks that were thought up, the last one again and again."""
+
+    def __init__(self, *looks: list[GroupPosition], empty: set[TopicPartition]) -> None:
+        self._looks = [*looks]
+        self._empty = empty
+        self.source_groups, self.target_groups = Side("a"), Side("b", None)
+
+    def look(self, _groups: Sequence[str], *, syncs_groups: bool) -> Round:
+        """The next one."""
+        assert not syncs_groups
+        return Round(self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
+
+    def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """Those that were named."""
+        return {*partitions} & self._empty
+
+
+def rounds(*looks: list[GroupPosition], empty: set[TopicPartition] | None = None) -> Rounds:
+    """Looks at a group that nobody uses."""
+    return Rounds(*looks, empty=empty or set())
+
+
+def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> Parked:
+    """Park the group, without waiting."""
+    said: list[str] = []
+    return park(seen, "g", timeout_seconds=timeout, rewind=rewind, say=said.append)  # type: ignore[arg-type]
+
+
+def test_an_exact_group_is_set_and_read_back() -> None:
+    """Where it stands is what is printed."""
+    seen = rounds([EXACT, FILTERED])
+    assert parked(seen) == Parked((EXACT,), (FILTERED,))
+    assert seen.target_groups.offsets == {THERE: Committed(7)}
+
+
+def test_a_partition_of_which_nothing_was_mirrored_is_waited_for() -> None:
+    """It has records: a consumer on the target would begin anywhere."""
+    with pytest.raises(ParkingError, match="t-1 at 3: not mirrored"):
+        parked(rounds([EXACT, UNKNOWN]))
+    assert parked(rounds([EXACT, UNKNOWN], empty={OTHER})).left_alone == (UNKNOWN,)
+
+
+def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:
+    """And gives up in the end."""
+    with pytest.raises(ParkingError, match="not there yet"):
+        parked(rounds([BEHIND]))
+    assert parked(rounds([BEHIND], [EXACT]), timeout=5).positions == (EXACT,)
+
+
+@pytest.mark.parametrize("positions", [[], [FILTERED]])
+def test_a_group_with_nothing_to_park_is_not_parked(positions: list[GroupPosition]) -> None:
+    """Success would be a lie."""
+    with pytest.raises(ParkingError, match=r"none of its offsets|committed no offset"):
+        parked(rounds(positions))
+
+
+def test_members_on_either_side_are_in_the_way() -> None:
+    """Both would go on processing."""
+    seen = rounds([EXACT])
+    seen.source_groups.state = "Stable"
+    with pytest.raises(ParkingError, match="members on 'a'"):
+        parked(seen)
+    seen.source_groups.state, seen.target_groups.state = "Empty", "Reconciling"
+    with pytest.raises(ParkingError, match="members on 'b'"):
+        parked(seen)
+
+
+def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
+    """On either side."""
+    moved = GroupPosition("g", HERE, Committed(6), State.TRANSLATED, THERE, EXACT.translation)
+    with pytest.raises(ParkingError, match="went on consuming"):
+        parked(rounds([EXACT], [moved]))
+    seen = rounds([EXACT])
+    seen.target_groups.keeps = False
+    with pytest.raises(ParkingError, match="somebody else moves it"):
+        parked(seen)
+
+
+def test_a_group_is_moved_back_only_if_asked_to() -> None:
+    """Records would be processed again."""
+    seen = rounds([EXACT])
+    seen.target_groups.offsets = {THERE: Committed(8)}
+    with pytest.raises(ParkingError, match="--rewind"):
+        parked(seen)
+    assert parked(seen, rewind=True).positions == (EXACT,)
