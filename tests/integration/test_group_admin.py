@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups of real brokers, with confluent-kafka as the member and the witness."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -297,6 +298,7 @@ def test_a_quota_slows_but_does_not_break(
     }
     unused = unique_name("client")  # what a client did before counts
     connection = ConnectionSettings("b", (cluster.bootstrap_servers,), unused)
+    caplog.set_level(logging.INFO, "kafka")  # a command that was tried before made it silent
     set_quota(cluster.bootstrap_servers, "request_percentage", 0.5)
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
@@ -350,6 +352,7 @@ def test_a_forbidden_group_does_not_hide_the_others(tmp_path: Path, kafka_versio
             assert (refused.code, refused.retriable) == (GROUP_AUTHORIZATION_FAILED, False)
 
 
+@pytest.mark.thorough
 def test_groups_outlive_their_coordinator(tmp_path: Path, kafka_version: str) -> None:
     """A broker dies: its groups are found where they have moved, in the same call."""
     with LocalCluster("trio", tmp_path, brokers=3, version=kafka_version) as cluster:

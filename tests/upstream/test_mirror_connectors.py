@@ -79,6 +79,7 @@ class Scenarios:
 
     # --- with a mirror of their own
 
+    @pytest.mark.thorough
     def test_one_way_replication_with_auto_offset_sync(self, pair: Pair) -> None:
         """A group finds itself on the backup where it was, also in a topic that comes later."""
         self.follow_group(pair, lag=LAG)
