@@ -136,12 +136,16 @@ class MirrorProcess:
         eventually(lambda: not self.processes(), STOP_SECONDS, "no process is left")
 
     def python_workers(self) -> list[psutil.Process]:
-        """The processes that Spark's tasks run in: children of Spark's daemon."""
+        """The processes that tasks run in: children of Spark's daemon that talk to somebody.
+
+        One that started the daemon before the first task may wait there for a minute, unused.
+        """
         found = []
         for one in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 parent = one.parent()
-                if parent is not None and "sparkmirror.pipeline.worker_daemon" in parent.cmdline():
+                is_forked = parent and "sparkmirror.pipeline.worker_daemon" in parent.cmdline()
+                if is_forked and one.net_connections("tcp"):
                     found.append(one)
         return found
 
