@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.config.settings import ConnectionSettings, TopicFactor
 from sparkmirror.errors import ReplicationFactorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
@@ -150,3 +150,23 @@ def test_a_set_factor_that_cannot_be_met_fails_its_own_topic_only(admin: Cluster
     assert isinstance(failed.error, ReplicationFactorError)
     assert "status.storage.replication.factor" in str(failed.error)
     assert {result.error for result in results.values()} == {None}
+
+
+@pytest.mark.parametrize("needs_configs", [True, False])
+def test_a_refused_config_is_left_out_only_where_we_chose_it_ourselves(
+    admin: ClusterAdmin, needs_configs: bool
+) -> None:
+    """What the user wants set is set, or the topic fails with the broker's words."""
+    topic = InternalTopic(
+        Side.TARGET,
+        f"mm2-refused.{needs_configs}.internal",
+        1,
+        TopicFactor("replication.factor", None, 1),
+        extra_configs={"segment.bytes": "-5"},
+        needs_configs=needs_configs,
+    )
+    (result,) = ensure_internal_topics([topic], admin, ReplicationFactors())
+    if needs_configs:
+        assert "segment.bytes" in str(result.error)
+    else:
+        assert (result.state, result.error) == (InternalState.CREATED, None)

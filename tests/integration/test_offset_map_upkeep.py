@@ -171,3 +171,33 @@ def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
     again = MapTopic(client, topic)
     again.refresh()
     assert again.maps[tp].firsts == [50, 60, 65]
+
+
+def test_the_keeper_outlives_a_map_that_was_made_anew(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, client: ClusterClient
+) -> None:
+    """What it remembers of the old one is of no partition that the new one knows."""
+    topic = unique_name("mm2-offset-map.anew")
+    tp = TopicPartition(unique_name("renewed"), 0)
+    create_topics(target_cluster, {topic: 1}, COMPACTED)
+    write(target_cluster, topic, tp, *(chunk(n * 10, n * 10) for n in range(10)))
+    write(target_cluster, topic, tp, chunk(65, 65))
+    offsets = MapTopic(client, topic)
+    settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
+    with ClusterAdmin(settings) as source:
+        keeper = MapKeeper(offsets, source, lambda *_: None, most_chunks=4)
+        offsets.refresh()
+        assert keeper.keep() > 0
+        delete_topic(target_cluster, topic)
+        create_topics(target_cluster, {topic: 1}, COMPACTED)
+        eventually(lambda: _is_empty(offsets), SECONDS, "a new map")
+        keeper.keep()
+        write(target_cluster, topic, tp, chunk(5, 5))
+        offsets.refresh()
+        keeper.keep()
+        assert offsets.maps[tp].firsts == [5]
+
+
+def _is_empty(offsets: MapTopic) -> bool:
+    offsets.refresh()
+    return not offsets.maps

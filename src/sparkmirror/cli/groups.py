@@ -68,6 +68,9 @@ def show(
             failed = True
             complain(f"{settings.flow}: {error}")
             continue
+        for complaint in rounds.complaints:
+            failed = True
+            complain(f"{settings.flow}: {complaint}")
         for name, reason in sorted(seen.failures.items()):
             failed = True
             complain(f"{settings.flow}: group '{name}': {reason}")

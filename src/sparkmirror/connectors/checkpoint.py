@@ -20,14 +20,12 @@ from functools import partial
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.group_rounds import GroupRounds
 from sparkmirror.connectors.map_keeper import MapKeeper
-from sparkmirror.errors import BrokerError, SparkmirrorError
-from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.errors import SparkmirrorError
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 
 _KEEP_SECONDS = 60.0
 _FIRST_KEEP_SECONDS = 10.0  # not while everything starts
-_UNKNOWN_TOPIC = 3
 _log = logging.getLogger(__name__)
 
 
@@ -72,11 +70,9 @@ class MirrorCheckpointConnector:
 
     def _run(self) -> None:
         try:
-            with (
-                GroupRounds(self._settings, self._policy) as rounds,
-                ClusterAdmin(self._settings.source_admin) as source,
-            ):
-                self._watch(rounds, MapKeeper(rounds.map, source, self._status.note))
+            with GroupRounds(self._settings, self._policy) as rounds:
+                keeper = MapKeeper(rounds.map, rounds.source_admin, self._status.note)
+                self._watch(rounds, keeper)
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the checkpoint connector failed", self._flow)
             self._status.note("checkpoints", f"ended: {type(error).__name__}: {error}")
@@ -152,23 +148,12 @@ class MirrorCheckpointConnector:
         if syncs:
             found = rounds.sync(found)
         self.counts = Counter(one.state.value for one in found.positions)
-        complaints = [*rounds.complaints]
-        if rounds.unreadable:
-            complaints.append(
-                f"{rounds.unreadable} records of the offset map or the offset syncs are damaged, "
-                "so some groups may not be translated exactly"
-            )
-        self._say("offset map", "; ".join(complaints))
+        self._say("offset map", "; ".join(rounds.complaints))
         failed = sorted(found.failures)
         self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 
     def _keep(self, rounds: GroupRounds, keeper: MapKeeper) -> None:
-        try:
-            rounds.map.refresh()
-        except BrokerError as error:
-            if error.code != _UNKNOWN_TOPIC:
-                raise
-            return  # there is no map: said when its topic could not be made
+        rounds.refresh()
         deleted = keeper.keep()
         if deleted:
             _log.debug("%s: %d chunks of the offset map deleted", self._flow, deleted)

@@ -7,7 +7,6 @@ every few seconds; a command that only tells how things stand looks once. Belong
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,7 +38,6 @@ from sparkmirror.topology.internal_topics import offset_syncs_topic
 
 _OUT_OF_REACH = frozenset({3, 29})  # not there, not for us
 _UNKNOWN_MEMBER = 25
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class GroupRounds(Closable):
         self._target_client = ClusterClient(settings.target_admin)
         self.source_groups = GroupAdmin(settings.source_admin, self._source_client)
         self.target_groups = GroupAdmin(settings.target_admin, self._target_client)
-        self._source_admin = ClusterAdmin(settings.source_admin, self._source_client)
+        self.source_admin = ClusterAdmin(settings.source_admin, self._source_client)
         self.map = MapTopic(self._target_client, offset_map_topic(names, flow.source))
         # Of the flow in the other direction: how groups come back to topics of the target's own.
         self._way_back = MapTopic(self._source_client, offset_map_topic(names, flow.target))
@@ -74,7 +72,7 @@ class GroupRounds(Closable):
         )
         self.checkpoints = CheckpointLog(self._target_client, names.checkpoints_topic(flow.source))
         self._last_there: dict[str, Mapping[TopicPartition, Committed]] = {}
-        self.complaints: list[str] = []  # what could not be read in the last round
+        self._complaints: list[str] = []  # what could not be read in the last round
         self._rules = GroupRules(self._replicates, self._remote_name)
 
     def close(self) -> None:
@@ -107,7 +105,7 @@ class GroupRounds(Closable):
         return sorted(group for group in self.source_groups.groups() if wanted(group))
 
     def look(self, groups: Sequence[str], *, syncs_groups: bool) -> Round:
-        """Where groups stand, and what would be written; `refresh` has been called before."""
+        """Where groups stand, and what would be written."""
         answer = self.source_groups.committed(groups)
         failures = {group: str(error) for group, error in answer.failed.items()}
         self.refresh()
@@ -117,7 +115,7 @@ class GroupRounds(Closable):
             for position in locate(group, committed, self._rules, self.translate)
         ]
         old = sorted({one.source for one in located if one.state is State.TOO_OLD})
-        log_starts = self._source_admin.earliest_offsets(old).found if old else {}
+        log_starts = self.source_admin.earliest_offsets(old).found if old else {}
         positions = [with_log_start(one, log_starts.get(one.source)) for one in located]
         checkpoints = new_checkpoints(positions, self.checkpoints.last)
         if not syncs_groups:
@@ -129,7 +127,7 @@ class GroupRounds(Closable):
         failures |= {group: str(error) for group, error in there.failed.items()}
         unsure = {*there.failed, *self._outdated(there.found)}
         plan = plan_sync([one for one in positions if one.group not in unsure], states, there.found)
-        rest = [one for one in positions if one.group in unsure]
+        rest = [_unsure(one) for one in positions if one.group in unsure]
         return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
 
     def _outdated(self, found: Mapping[str, Mapping[TopicPartition, Committed]]) -> list[str]:
@@ -150,8 +148,9 @@ class GroupRounds(Closable):
 
     def refresh(self) -> None:
         """Read on in the offset maps and the offset syncs; any of them may be out of reach."""
-        self.complaints.clear()
-        for log, is_needed in ((self.map, True), (self._way_back, False), (self._syncs, False)):
+        self._complaints.clear()
+        has_syncs = self._settings.source.offset_syncs_enabled
+        for log, is_needed in ((self.map, True), (self._way_back, False), (self._syncs, has_syncs)):
             try:
                 log.refresh()
             except BrokerError as error:
@@ -159,7 +158,7 @@ class GroupRounds(Closable):
                     raise
                 # Brokers forbid what is not there, too: said only where it must be there.
                 if is_needed:
-                    self.complaints.append(str(error))
+                    self._complaints.append(str(error))
         self._way_back.invalid.clear()  # its own keeper sees to those
 
     def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
@@ -179,14 +178,21 @@ class GroupRounds(Closable):
 
     def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Those source partitions that hold nothing."""
-        first = self._source_admin.earliest_offsets(partitions).found
-        end = self._source_admin.end_offsets(partitions, "read_uncommitted").found
+        first = self.source_admin.earliest_offsets(partitions).found
+        end = self.source_admin.end_offsets(partitions, "read_uncommitted").found
         return {tp for tp in partitions if tp in first and first[tp] == end.get(tp)}
 
     @property
-    def unreadable(self) -> int:
-        """How many records of our own topics are not what they should be."""
-        return self.map.unreadable + self._way_back.unreadable + self._syncs.unreadable
+    def complaints(self) -> list[str]:
+        """Why translations may not be as good as they could be."""
+        damaged = self.map.unreadable + self._way_back.unreadable + self._syncs.unreadable
+        if not damaged:
+            return [*self._complaints]
+        sentence = (
+            f"{damaged} records of the offset map or the offset syncs are damaged, so some groups "
+            "may not be translated exactly"
+        )
+        return [*self._complaints, sentence]
 
     # --- doing
 
@@ -199,6 +205,14 @@ class GroupRounds(Closable):
         """Set the groups' offsets on the target; the round with what became of them."""
         answers = self.target_groups.commit(found.writes)
         return replace(found, positions=[_answered(one, answers) for one in found.positions])
+
+
+def _unsure(one: GroupPosition) -> GroupPosition:
+    """A position of a group that is left alone in this round."""
+    if one.state is not State.TRANSLATED:
+        return one
+    reason = "what the target says of the group is not sure; it is asked again"
+    return replace(one, reason=reason)
 
 
 def _answered(one: GroupPosition, answers: Mapping[str, BrokerError | None]) -> GroupPosition:

@@ -55,11 +55,12 @@ class MapKeeper:
         """Those that were invalid the last time, and are still: a task may write one anew."""
         before, self._invalid = self._invalid, self._map.invalid
         self._map.invalid = []
-        alive = {tp: set(self._map.maps[tp].firsts) for tp, _first in before}
-        return [key for key in before if key.first not in alive[key.topic_partition]]
+        # A map that was made anew may not know a partition any more.
+        alive = {tp: set(self._map.maps[tp].firsts) for tp, _ in before if tp in self._map.maps}
+        return [key for key in before if key.first not in alive.get(key.topic_partition, ())]
 
     def _report(self, tp: TopicPartition, log_start: int | None) -> None:
-        firsts = self._map.maps[tp].firsts
+        firsts = self._map.maps[tp].firsts if tp in self._map.maps else []
         first = firsts[0] if firsts else 0
         if log_start is None or log_start >= first:
             self._cut.discard(tp)

@@ -78,7 +78,8 @@ class MapTopic:
             return
         self._log.append({0: [(key.pack(), None) for key in wanted]})
         for key in wanted:
-            self.maps[key.topic_partition].forget(key.first)
+            if (known := self.maps.get(key.topic_partition)) is not None:
+                known.forget(key.first)
 
     # --- translation
 

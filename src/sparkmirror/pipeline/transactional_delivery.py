@@ -374,7 +374,11 @@ class TransactionalDelivery:
         for part in self._stored:
             part.is_dirty = False
         self._map.write(
-            [(part.source.tp, chunk) for part in self._stored for chunk in part.new_chunks(1)]
+            [
+                (part.source.tp, chunk)
+                for part in self._stored
+                for chunk in part.new_chunks(markers=int(part.target.tp in self._touched))
+            ]
         )
         # A transactional producer is of no use to whoever writes without transactions.
         self._positions.write(

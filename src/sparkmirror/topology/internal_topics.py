@@ -60,6 +60,7 @@ class InternalTopic:
     storage_key: str | None = None  # the key that names it, for Connect's three storage topics
     single_partition: bool = False  # the config topic's order is its meaning
     extra_configs: Mapping[str, str] = field(default_factory=dict)
+    needs_configs: bool = True  # False: it works without the extra ones where they are refused
     cleanup_policy: str = "compact"
 
 
@@ -145,6 +146,7 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
                 1,
                 factor,
                 extra_configs=_OFFSET_MAP_CONFIGS,
+                needs_configs=False,
             )
         )
     if settings.enabled and source.offset_syncs_enabled:
@@ -283,9 +285,11 @@ def _create(
     again = [
         replace(one, configs={"cleanup.policy": by_name[one.name].cleanup_policy})
         for one in creations
-        if (refusal := results.get(one.name)) is not None and refusal.code in _CONFIG_CODES
+        if not by_name[one.name].needs_configs
+        and (refusal := results.get(one.name)) is not None
+        and refusal.code in _CONFIG_CODES
     ]
-    if again:  # a target that does not let us choose; without these configs it works as well
+    if again:
         results |= admin.create_topics(again)
     for name, refusal in results.items():
         if refusal is None:
