@@ -173,7 +173,7 @@ class FakeConnection:
     """Keeps requests in order until the test answers them."""
 
     def __init__(self, fetch_version: int) -> None:
-        self.api_versions = {1: (4, fetch_version)}
+        self.api_versions = {0: (3, 9), 1: (4, fetch_version)}
         self.closed = False
         self.is_far = False
         self.waiting: deque[Request] = deque()
@@ -183,7 +183,7 @@ class FakeConnection:
         send()
 
     def version(self, api_key: int, newest: int) -> int:
-        """As a broker that knows one range of fetch versions."""
+        """As a broker that knows one range of versions."""
         low, high = self.api_versions[api_key]
         if newest < low:
             raise WireError("too old")

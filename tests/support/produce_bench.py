@@ -123,6 +123,7 @@ class Bench:
         max_request_bytes: int = 1 << 20,
         is_known: bool = True,
         merged_bytes: int = 0,
+        is_size_final: bool = False,
     ) -> None:
         self.loop = FakeLoop()
         self.cluster = FakeCluster({TP: 1, OTHER: 1})
@@ -131,7 +132,7 @@ class Bench:
         self.producer = Producer(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
-            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes),
+            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes, is_size_final),
             self.budget,
             self.sink,
             "test",

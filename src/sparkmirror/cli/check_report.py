@@ -104,6 +104,7 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
 def _plain_value(value: Effective) -> str:
     over = "".join(f", over {origin}" for origin in value.overrode)
     remark = f" (no effect: {value.remark})" if value.remark else ""
+    remark = remark or (f" ({value.origin.reason})" if value.origin.reason else "")
     return f"{value.key} = {value.text}   from {value.origin}{over}{remark}"
 
 
@@ -132,7 +133,7 @@ def print_tables(report: CheckReport, console: Console) -> None:
             table.add_section()
             table.add_row(f"[bold]{section}[/bold]")
             for value in values:
-                table.add_row(*_cells(value), style="" if value.origin.line else "dim")
+                table.add_row(*_cells(value), style="" if _is_chosen(value) else "dim")
         console.print(table)
     if report.spark:
         table = Table("key", "value", title="spark", title_justify="left", title_style="bold")
@@ -148,10 +149,16 @@ def print_tables(report: CheckReport, console: Console) -> None:
     console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
 
 
+def _is_chosen(value: Effective) -> bool:
+    """Whether a line or a profile gave it."""
+    return bool(value.origin.line or value.origin.profile)
+
+
 def _cells(value: Effective) -> tuple[str, str, str, str]:
     over = "\n".join(str(origin) for origin in value.overrode)
     text = f"{value.text} (no effect)" if value.remark else str(value.text)
-    return escape(value.key), escape(text), escape(str(value.origin)), escape(over)
+    reason = f": {value.origin.reason}" if value.origin.reason else ""
+    return escape(value.key), escape(text), escape(f"{value.origin}{reason}"), escape(over)
 
 
 def _summary(report: CheckReport) -> str:
@@ -204,6 +211,8 @@ def _json_value(value: Effective) -> dict[str, object]:
 
 
 def _json_origin(origin: Origin) -> dict[str, object] | None:
+    if origin.profile:
+        return {"profile": origin.profile, "reason": origin.reason}
     return {"line": origin.line, "key": origin.key} if origin.line else None
 
 

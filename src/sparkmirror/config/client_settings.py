@@ -6,7 +6,7 @@ Keys of Java's clients without a meaning here are named in the report with the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkmirror.config.keys import CLIENT
 from sparkmirror.config.keys_client import KEPT_COMPRESSION, MOST_IN_FLIGHT
@@ -68,13 +68,16 @@ def read_clients(
         (target_admin, client_config(connector, "target", "admin")),
     ):
         read[client.section] = _read(client, values, resolver, report)
+    produce = _produce(read["target producer"], report)
+    most = produce.max_request_bytes if produce.is_size_final else None
+    to_target = _connection(target_admin, read["target admin"], report)
     return Clients(
         source_admin=_connection(source_admin, read["source admin"], report),
-        target_admin=_connection(target_admin, read["target admin"], report),
+        target_admin=replace(to_target, max_request_bytes=most),
         consumer=_connection(consumer, read["source consumer"], report),
         producer=_connection(producer, read["target producer"], report),
         fetch=_fetch(read["source consumer"]),
-        produce=_produce(read["target producer"], report),
+        produce=produce,
         transaction_timeout_ms=read["target producer"].integer("transaction.timeout.ms"),
     )
 
@@ -113,7 +116,13 @@ def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSe
         connect_timeout_seconds=reader.integer("socket.connection.setup.timeout.ms") / 1000,
         send_buffer_bytes=reader.integer("send.buffer.bytes"),
         receive_buffer_bytes=reader.integer("receive.buffer.bytes"),
+        max_idle_seconds=_max_idle(reader),
     )
+
+
+def _max_idle(reader: Reader) -> float | None:
+    milliseconds = reader.integer("connections.max.idle.ms")
+    return None if milliseconds < 0 else milliseconds / 1000
 
 
 def _client_id(client: _Client, own_id: str) -> str:
@@ -158,6 +167,7 @@ def _produce(reader: Reader, report: Report) -> ProduceSettings:
         max_request_bytes=reader.integer("max.request.size"),
         max_in_flight=min(in_flight, MOST_IN_FLIGHT),
         compression=None if compression == KEPT_COMPRESSION else compression,
+        is_size_final=reader.is_given("max.request.size"),
     )
 
 

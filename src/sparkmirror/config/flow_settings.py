@@ -9,7 +9,8 @@ from sparkmirror.config import client_settings
 from sparkmirror.config.flow_rules import check_flow
 from sparkmirror.config.keys import CONNECTOR, WORKER
 from sparkmirror.config.keys_worker import STORAGE_OWN, STORAGES
-from sparkmirror.config.layering import Raw, connector_config, worker_config
+from sparkmirror.config.layering import Raw, connector_config, profile_names, worker_config
+from sparkmirror.config.profile_rules import check_profiles
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.settings import (
@@ -75,6 +76,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
         policies=_policies(connector),
     )
     check_flow(settings, connector, worker, report)
+    check_profiles(profile_names(raw, flow), connector, report)
     return FlowReading(settings, report)
 
 
@@ -91,6 +93,7 @@ def _policy(connector: Reader) -> PolicySettings:
         topics_exclude=connector.strings("topics.exclude"),
         config_property_filter_class=connector.string("config.property.filter.class"),
         config_properties_exclude=connector.strings("config.properties.exclude"),
+        config_properties_include=connector.strings("config.properties.include"),
         use_defaults_from=connector.string("use.defaults.from"),
         heartbeats_replication_enabled=connector.boolean("heartbeats.replication.enabled"),
         group_filter_class=connector.string("group.filter.class"),
@@ -125,6 +128,7 @@ def _source(connector: Reader) -> SourceSettings:
         sync_configs_seconds=_interval(connector, "sync.topic.configs"),
         sync_acls_seconds=_interval(connector, "sync.topic.acls"),
         offset_lag_max=connector.integer("offset.lag.max"),
+        topic_creation_enabled=connector.boolean("topic.creation.enabled"),
     )
 
 
@@ -181,10 +185,10 @@ def _internal_topics(worker: Reader) -> InternalTopics:
         configs = worker.below(f"{storage}.", without=STORAGE_OWN)
         if configs:
             extra[worker.string(f"{storage}.topic")] = configs
+    wished: dict[str, dict[str, str]] = {}
     if worker.string("exactly.once.source.support").lower() == ExactlyOnce.ENABLED.value:
         # Several positions a second: only closed segments are compacted, and all is read at starts.
-        offsets = extra.setdefault(worker.string("offset.storage.topic"), {})
-        offsets.setdefault("segment.bytes", _SMALL_SEGMENT)
+        wished[worker.string("offset.storage.topic")] = {"segment.bytes": _SMALL_SEGMENT}
     return InternalTopics(
         offsets=worker.string("offset.storage.topic"),
         offsets_partitions=worker.integer("offset.storage.partitions"),
@@ -195,4 +199,5 @@ def _internal_topics(worker: Reader) -> InternalTopics:
         configs=worker.string("config.storage.topic"),
         configs_factor=_factor(worker, "config.storage.replication.factor"),
         extra_configs=extra,
+        wished_configs=wished,
     )

@@ -182,10 +182,24 @@ _CONNECTION_KEYS = (
     ),
 )
 
-ADMIN_KEYS = _CONNECTION_KEYS
+
+def _idle_key(default: str) -> Key:
+    return Key(
+        name="connections.max.idle.ms",
+        type=Type.LONG,
+        default=default,
+        doc="Connections that nobody has used for so long are closed, and opened when they are "
+        "needed again; -1 for never.",
+        importance=Importance.LOW,
+        checks=(at_least(-1),),
+    )
+
+
+ADMIN_KEYS = (*_CONNECTION_KEYS, _idle_key("300000"))
 
 CONSUMER_KEYS = (
     *_CONNECTION_KEYS,
+    _idle_key("540000"),
     Key(
         name="isolation.level",
         type=Type.STRING,
@@ -252,6 +266,7 @@ KEPT_COMPRESSION = "producer"  # the word of a topic's compression.type
 
 PRODUCER_KEYS = (
     *_CONNECTION_KEYS,
+    _idle_key("540000"),
     Key(
         name="acks",
         type=Type.STRING,
@@ -265,7 +280,9 @@ PRODUCER_KEYS = (
         name="max.request.size",
         type=Type.INT,
         default="8388608",
-        doc="The most data that one produce request should hold.",
+        doc="The most data that one produce request holds. Where a line or a profile sets it, "
+        "larger record batches are cut into pieces, and a record that does not fit goes the way of "
+        "refused.record.policy; otherwise one that is larger travels alone.",
         checks=(at_least(1),),
         mm2_default="1048576",
         reason="record batches of several partitions travel in one request",
@@ -312,7 +329,6 @@ _NO_METRICS = "Java client metrics do not exist here"
 
 _IGNORED_EVERYWHERE = {
     "client.dns.lookup": "every address a name resolves to is tried",
-    "connections.max.idle.ms": "idle connections are reopened when needed",
     "reconnect.backoff.ms": _OWN_RETRIES,
     "reconnect.backoff.max.ms": _OWN_RETRIES,
     "retry.backoff.ms": _OWN_RETRIES,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys_policies import POLICY_KEYS
+from sparkmirror.config.profiles import NO_PROFILE, PROFILE_NAMES, SOURCE_KEY, TARGET_KEY
 from sparkmirror.config.value_types import (
     Type,
     at_least,
@@ -264,6 +265,35 @@ OWN_KEYS = (
         "a stored position begin, such as that of an old MirrorMaker 1; the others begin as "
         "auto.offset.reset says.",
         importance=Importance.LOW,
+    ),
+    Key(
+        name=TARGET_KEY,
+        type=Type.STRING,
+        default=NO_PROFILE,
+        doc="What the target is, if it is a service that refuses some things: a set of values, "
+        "weaker than any line, that it takes (see profiles.md).",
+        checks=(one_of(*PROFILE_NAMES),),
+    ),
+    Key(
+        name=SOURCE_KEY,
+        type=Type.STRING,
+        default=NO_PROFILE,
+        doc="The same about the source.",
+        checks=(one_of(*PROFILE_NAMES),),
+    ),
+    Key(
+        name="config.properties.include",
+        type=Type.LIST,
+        default=".*",
+        doc="Topic configs (names or regexes) that the remote topic may take over; "
+        "config.properties.exclude wins over this.",
+    ),
+    Key(
+        name="topic.creation.enabled",
+        type=Type.BOOLEAN,
+        default="true",
+        doc="Whether topics are created and grown, remote and internal ones. If not, each missing "
+        "one is named in the status with the shape to create it in, and what is there flows.",
     ),
 )
 

@@ -3,7 +3,8 @@
 
 Three maps are derived from the file for a pair A->B: the properties of a cluster, the connector
 configuration and the worker configuration; from the connector's those of the clients. Every
-value remembers the line it came from and the lines it won against.
+value remembers the line it came from and the lines it won against. A profile's values are below
+all of them (`config/profiles.py`).
 """
 
 from __future__ import annotations
@@ -15,19 +16,34 @@ from dataclasses import dataclass, replace
 from sparkmirror.config.keys import DEPRECATED, GLOBAL_CONNECTOR_NAMES
 from sparkmirror.config.keys_client import CLIENT_NAMES
 from sparkmirror.config.keys_worker import GLOBAL_WORKER_PREFIXES
+from sparkmirror.config.profiles import (
+    FACTOR,
+    SOURCE_KEY,
+    SYNCS_FACTOR,
+    SYNCS_LOCATION,
+    TARGET_KEY,
+    settings_of,
+)
 from sparkmirror.config.properties import Entry
 from sparkmirror.model import Flow
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a text stands: the key as written and its line; line 0 means nobody wrote it."""
+    """Where a text stands: the key as written and its line; line 0 means nobody wrote it.
+
+    Then a profile may have given it, for a reason.
+    """
 
     key: str
     line: int = 0
+    profile: str = ""
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"line {self.line} '{self.key}'" if self.line else "default"
+        if self.line:
+            return f"line {self.line} '{self.key}'"
+        return f"profile {self.profile}" if self.profile else "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +57,12 @@ class Value:
     def over(self, loser: Value) -> Value:
         """This value, remembering that it beat `loser`."""
         beaten = (*self.overrode, loser.origin, *loser.overrode)
-        lines = dict.fromkeys(o for o in beaten if o != self.origin and o.line)
-        return replace(self, overrode=tuple(lines))
+        given = dict.fromkeys(o for o in beaten if o != self.origin and (o.line or o.profile))
+        return replace(self, overrode=tuple(given))
+
+    def yields_to(self, other: Value) -> bool:
+        """Whether `other` wins wherever it stands: a profile is weaker than any line."""
+        return bool(self.origin.profile and other.origin.line)
 
 
 class Layered(dict[str, Value]):
@@ -51,12 +71,18 @@ class Layered(dict[str, Value]):
     def put(self, key: str, value: Value) -> None:
         """Set the key; what was there is remembered as overridden."""
         present = self.get(key)
-        self[key] = value if present is None else value.over(present)
+        if present is None:
+            self[key] = value
+        else:
+            self[key] = present.over(value) if value.yields_to(present) else value.over(present)
 
     def put_if_absent(self, key: str, value: Value) -> None:
         """Set the key unless it is there; then the present value has won against this one."""
         present = self.get(key)
-        self[key] = value if present is None else present.over(value)
+        if present is None:
+            self[key] = value
+        else:
+            self[key] = value.over(present) if present.yields_to(value) else present.over(value)
 
     def put_all(self, layer: Mapping[str, Value], prefix: str = "") -> None:
         """Put a whole layer, each key behind `prefix`."""
@@ -107,9 +133,27 @@ def cluster_properties(raw: Raw, alias: str) -> Layered:
     return properties
 
 
+def profile_names(raw: Raw, flow: Flow) -> tuple[str, str]:
+    """The profiles of target and source, as the file names them; references are not resolved."""
+    target, source = (
+        next((raw[name].text.strip() for name in (f"{flow}.{key}", key) if name in raw), "")
+        for key in (TARGET_KEY, SOURCE_KEY)
+    )
+    return target, source
+
+
+def _profile_layer(raw: Raw, flow: Flow, *, is_workers: bool) -> Layered:
+    """What the flow's profiles say, about the worker or about the rest."""
+    return Layered(
+        (key, Value(setting.value, Origin(key, 0, name, setting.reason)))
+        for key, (name, setting) in settings_of(*profile_names(raw, flow)).items()
+        if setting.is_workers is is_workers
+    )
+
+
 def connector_config(raw: Raw, flow: Flow, connector: str = "MirrorSourceConnector") -> Layered:
     """The configuration MM2 stores for a connector of the pair, variables not resolved."""
-    config = Layered()
+    config = _profile_layer(raw, flow, is_workers=False)
     for key, entry in raw.items():
         if key in GLOBAL_CONNECTOR_NAMES or key.startswith(
             ("config.providers", "replication.policy")
@@ -133,12 +177,22 @@ def connector_config(raw: Raw, flow: Flow, connector: str = "MirrorSourceConnect
     for old, new in DEPRECATED.items():
         if old in config:
             config.put_if_absent(new, config.pop(old))
+    _place_syncs(config, raw, flow)
     return config
+
+
+def _place_syncs(config: Layered, raw: Raw, flow: Flow) -> None:
+    """An offset-syncs topic on the target has the replicas that the target's profile wants."""
+    location = config.get(SYNCS_LOCATION)
+    factor = _profile_layer(raw, flow, is_workers=False).get(FACTOR)
+    if factor is not None and location is not None and location.text.strip() == "target":
+        config.put_if_absent(SYNCS_FACTOR, factor)
 
 
 def worker_config(raw: Raw, flow: Flow) -> Layered:
     """The configuration of the pair's Connect worker, variables not resolved."""
-    config = cluster_properties(raw, flow.target)
+    config = _profile_layer(raw, flow, is_workers=True)
+    config.put_all(cluster_properties(raw, flow.target))
     for key, entry in raw.items():
         if key.startswith(GLOBAL_WORKER_PREFIXES):
             config.put(key, _written(entry))

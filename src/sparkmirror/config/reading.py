@@ -68,6 +68,11 @@ class Reader:
         value = self._values.get(name)
         return value is not None and value.origin.line > 0
 
+    def is_given(self, name: str) -> bool:
+        """Whether a line of the file or a profile gave the key."""
+        origin = self.origin(name)
+        return bool(origin.line or origin.profile)
+
     def is_hidden(self, name: str) -> bool:
         """Whether a message may not show the key's value."""
         return name in self._hidden

@@ -25,6 +25,8 @@ class ConnectionSettings:
     connect_timeout_seconds: float = 10.0
     send_buffer_bytes: int = -1  # -1: the operating system's default
     receive_buffer_bytes: int = -1
+    max_idle_seconds: float | None = None  # connections unused for so long are closed; None: never
+    max_request_bytes: int | None = None  # the target takes no larger request; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class ProduceSettings:
     max_request_bytes: int = 8_388_608
     max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
     compression: str | None = None  # a codec's name; None: as on the source
+    is_size_final: bool = False  # whether even a single record batch may not be larger
 
 
 class ExactlyOnce(Enum):
@@ -92,6 +95,7 @@ class PolicySettings:
     group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
     groups: tuple[str, ...] = (".*",)
     groups_exclude: tuple[str, ...] = ()
+    config_properties_include: tuple[str, ...] = (".*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class InternalTopics:
     configs: str
     configs_factor: TopicFactor
     extra_configs: Mapping[str, Mapping[str, str]]  # topic name -> topic configs beside compact
+    wished_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # not insisted on
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,7 @@ class SourceSettings:
     sync_configs_seconds: float | None = None  # None: never
     sync_acls_seconds: float | None = None
     offset_lag_max: int = 100
+    topic_creation_enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

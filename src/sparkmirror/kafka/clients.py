@@ -20,6 +20,8 @@ from sparkmirror.kafka.failures import cluster_error, no_answer
 
 T = TypeVar("T")
 
+_NEVER_MS = 10 * 365 * 24 * 3600 * 1000  # kafka-python has no word for it
+
 
 class Connection(Protocol):
     """How to reach a cluster; `config.settings.ConnectionSettings` is one."""
@@ -38,6 +40,10 @@ class Connection(Protocol):
     def send_buffer_bytes(self) -> int: ...  # noqa: D102
     @property
     def receive_buffer_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def max_idle_seconds(self) -> float | None: ...  # noqa: D102
+    @property
+    def max_request_bytes(self) -> int | None: ...  # noqa: D102
 
 
 class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
@@ -68,6 +74,7 @@ def open_client(kind: type[T], connection: Connection, **options: object) -> T:
         "reconnect_backoff_max_ms": 1000,
         "send_buffer_bytes": _buffer(connection.send_buffer_bytes),
         "receive_buffer_bytes": _buffer(connection.receive_buffer_bytes),
+        "connections_max_idle_ms": _idle_ms(connection.max_idle_seconds),
         "proxy_url": "direct://",
         "kafka_client": partial(_open_network, networks, connect_timeout_ms),
     }
@@ -102,6 +109,10 @@ def _open_network(opened: list[Any], connect_timeout_ms: int, **configs: object)
     )
     opened.append(network)
     return network
+
+
+def _idle_ms(seconds: float | None) -> int:
+    return _NEVER_MS if seconds is None else round(seconds * 1000)
 
 
 def _buffer(size: int) -> int | None:

@@ -63,6 +63,8 @@ class _Reach:
     connect_timeout_seconds: float
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    max_idle_seconds: float | None = None
+    max_request_bytes: int | None = None
 
 
 class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types

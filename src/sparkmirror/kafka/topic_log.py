@@ -22,9 +22,14 @@ from sparkmirror.kafka.records import Fetched, LogRecord, decode_fetched
 from sparkmirror.kafka.requests import append_request, fetch_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.record_batch import build, stamp
+from sparkmirror.wire.record_batch import HEADER_SIZE, build, stamp
 
 KeyValue = tuple[bytes | None, bytes | None]
+
+# What a request needs at most beside its records, client id and topic name included, and what a
+# record needs beside key and value.
+_REQUEST_BYTES = 1024
+_RECORD_BYTES = 32
 
 
 class TopicLog:
@@ -115,8 +120,14 @@ class TopicLog:
     def append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
         """Write records to some partitions, each partition's at once, and wait for all replicas.
 
-        Written again if an answer is lost: meant for compacted topics.
+        Written again if an answer is lost: meant for compacted topics. What would be larger than
+        the cluster takes goes in several requests.
         """
+        most = self._client.connection.max_request_bytes
+        for some in [records] if most is None else _portions(records, most):
+            self._append(some)
+
+    def _append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
         left = dict(records)
         deadline = time.monotonic() + self._client.connection.request_timeout_seconds
         while left:
@@ -184,6 +195,26 @@ class TopicLog:
             f"its brokers are up and that every partition has a leader.",
             cluster=alias,
         )
+
+
+def _portions(
+    records: Mapping[int, Sequence[KeyValue]], most: int
+) -> Iterator[dict[int, list[KeyValue]]]:
+    """The records in their order, in portions that fit into requests of `most` bytes."""
+    portion: dict[int, list[KeyValue]] = {}
+    size = _REQUEST_BYTES
+    for index, some in records.items():
+        for record in some:
+            added = sum(len(part or b"") for part in record) + _RECORD_BYTES
+            added += 0 if index in portion else HEADER_SIZE + _RECORD_BYTES
+            if portion and size + added > most:
+                yield portion
+                portion, size = {}, _REQUEST_BYTES
+                added += HEADER_SIZE
+            portion.setdefault(index, []).append(record)
+            size += added
+    if portion:
+        yield portion
 
 
 def _sealed(records: Sequence[KeyValue]) -> bytes:

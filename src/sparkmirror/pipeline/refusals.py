@@ -40,6 +40,7 @@ class Refusals:
         desk: IncidentDesk,
         letters: DeadLetterWriter,
         read_again: Callable[[CopyPartition], None],
+        largest: Callable[[TopicPartition], int | None] = lambda _tp: None,
     ) -> None:
         self._flow = settings.flow
         self._policy = settings.policies.refused_record
@@ -47,6 +48,7 @@ class Refusals:
         self._desk = desk
         self._letters = letters
         self._read_again = read_again
+        self._largest = largest  # record batch that can be sent to a remote partition
         self._busy: set[TopicPartition] = set()
         self._aside: dict[TopicPartition, set[int]] = {}  # source offsets that are passed by
         self._refused_size: dict[TopicPartition, int] = {}
@@ -120,7 +122,8 @@ class Refusals:
         def recorded() -> None:
             if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
                 self._refused_size.pop(tp, None)
-                part.target.most_joined = MERGED_BYTES
+                largest = self._largest(part.target.tp)
+                part.target.most_joined = min(MERGED_BYTES, largest or MERGED_BYTES)
             self._aside.setdefault(tp, set()).update(chosen)
             self._busy.discard(tp)
             self._read_again(part)
@@ -149,14 +152,23 @@ class Refusals:
     def pass_by(self, part: CopyPartition, batches: list[Outgoing]) -> list[Outgoing]:
         """What is left to be sent of record batches that were read."""
         tp = part.source.tp
-        if tp not in self._aside and tp not in self._refused_size:
+        size = self._bound(part)
+        if tp not in self._aside and size is None:
             return batches
         aside = {offset for offset in self._aside.get(tp, ()) if offset >= part.position}
         self._aside[tp] = aside
         left: list[Outgoing] = []
         for out in batches:
-            left += self._fit(tp, self._without(out, aside))
+            left += self._fit(size, self._without(out, aside))
         return left
+
+    def _bound(self, part: CopyPartition) -> int | None:
+        """What every record batch must be smaller than."""
+        largest = self._largest(part.target.tp)
+        refused = self._refused_size.get(part.source.tp)
+        if largest is None:
+            return refused
+        return largest + 1 if refused is None else min(refused, largest + 1)
 
     def _without(self, out: Outgoing, aside: set[int]) -> list[Outgoing]:
         if not any(
@@ -174,9 +186,8 @@ class Refusals:
                 kept.append(piece)
         return kept
 
-    def _fit(self, tp: TopicPartition, batches: list[Outgoing]) -> list[Outgoing]:
-        """None as large as one that was refused."""
-        size = self._refused_size.get(tp)
+    def _fit(self, size: int | None, batches: list[Outgoing]) -> list[Outgoing]:
+        """None as large as one that was refused, or would be."""
         if size is None:
             return batches
         fitting: list[Outgoing] = []
@@ -185,12 +196,18 @@ class Refusals:
                 fitting.append(out)
                 continue
             try:
-                halves = split_outgoing(out, self._budget)
+                pieces = split_outgoing(out, self._budget, _even_cuts(out, size))
             except CorruptRecordBatchError:
                 fitting.append(out)  # it cannot be taken apart: the target decides about it
             else:
-                fitting += self._fit(tp, halves)
+                fitting += self._fit(size, pieces)
         return fitting
+
+
+def _even_cuts(out: Outgoing, size: int) -> list[int]:
+    """Where to cut a record batch so that its pieces are probably smaller than `size`."""
+    pieces = min(out.count, out.size // size + 1) if out.size > size else 2
+    return [out.count * number // pieces for number in range(1, pieces)]
 
 
 def _cause(code: int, text: str) -> str:

@@ -33,6 +33,7 @@ from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.merge import MERGED_BYTES
 from sparkmirror.wire.outgoing import AbortedTransaction, Admitted, Outgoing, admit
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
@@ -71,6 +72,7 @@ class Relay:
                 timeout_ms=produce.request_timeout_ms,
                 max_request_bytes=produce.max_request_bytes,
                 max_in_flight=produce.max_in_flight,
+                is_size_final=produce.is_size_final,
             ),
             self.budget,
             self,
@@ -86,6 +88,9 @@ class Relay:
         self._map = MapWriter(self.producer, settings.map_topic)
         self.syncs = self._new_syncs()
         self.parts = [CopyPartition(start) for start in split.partitions]
+        for part in self.parts:
+            most = self.producer.largest(part.target.tp)
+            part.target.most_joined = min(part.target.most_joined, most or MERGED_BYTES)
         self._by_source: dict[TopicPartition, CopyPartition] = {
             part.source.tp: part for part in self.parts
         }
@@ -114,8 +119,15 @@ class Relay:
             return None
         side = settings.consumer if settings.syncs_on_source else settings.producer
         cluster = _cluster(self._loop, side)
+        produce = settings.produce
+        is_bound = produce.is_size_final and not settings.syncs_on_source
         return SyncWriter(
-            self._loop, cluster, settings.syncs_topic, settings.offset_lag_max, side.client_id
+            self._loop,
+            cluster,
+            settings.syncs_topic,
+            settings.offset_lag_max,
+            side.client_id,
+            max_request_bytes=produce.max_request_bytes if is_bound else None,
         )
 
     def _new_delivery(self) -> Delivery:
@@ -475,6 +487,7 @@ def _cluster(loop: Loop, settings: ConnectionSettings) -> Cluster:
         request_timeout_seconds=settings.request_timeout_seconds,
         send_buffer_bytes=settings.send_buffer_bytes,
         receive_buffer_bytes=settings.receive_buffer_bytes,
+        max_idle_seconds=settings.max_idle_seconds,
     )
     return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
 

@@ -27,7 +27,7 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.outgoing import Outgoing, halve_own
 from sparkmirror.wire.producer import Producer, TargetPartition
 
 _NOT_THERE_YET = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_LEADER)
@@ -77,7 +77,10 @@ class Safeguards:
         self._letters = DeadLetterWriter(SideTopic(producer, settings.dead_letters_topic))
         self._side_topics = {side.line.tp: side for side in (ledger, self._letters.topic)}
         self._desk = IncidentDesk(settings.flow, ledger)
-        self._refusals = Refusals(settings, budget, self._desk, self._letters, task.read_again)
+        self._budget = budget
+        self._refusals = Refusals(
+            settings, budget, self._desk, self._letters, task.read_again, producer.largest
+        )
         self.source_log = SourceLog(loop, source, fetcher, settings, self._desk, task, by_source)
         self._target_log = TargetLog(
             source, self._target.alias, policies.target_truncated, self._desk, task
@@ -139,8 +142,9 @@ class Safeguards:
         mine = self._by_target.get(part.tp)
         if mine is not None:
             return self._refusals.refused(mine, out, code, text, record_errors)
-        is_letter = part is self._letters.topic.line
-        return [] if is_letter and self._letters.refused() else None
+        if part is self._letters.topic.line:
+            return [] if self._letters.refused() else None
+        return halve_own(out, self._budget) if code == error_codes.MESSAGE_TOO_LARGE else None
 
     def is_busy_with(self, part: CopyPartition) -> bool:
         """Whether a partition waits for its refused records to be recorded."""

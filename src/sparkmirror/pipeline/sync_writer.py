@@ -9,6 +9,7 @@ waits, and the status says why. Owned by the task's thread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sparkmirror.formats.map_chunk import MappedRun
 from sparkmirror.model import TopicPartition
@@ -17,7 +18,7 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Budget
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.loop import Loop, Timer
-from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.outgoing import Outgoing, halve_own
 from sparkmirror.wire.producer import ProduceLimits, Producer, TargetPartition
 from sparkmirror.wire.record_batch import build
 
@@ -32,11 +33,21 @@ class SyncWriter:
     """Partition 0 of the offset-syncs topic."""
 
     def __init__(
-        self, loop: Loop, cluster: Cluster, topic: str, offset_lag_max: int, client_id: str
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        topic: str,
+        offset_lag_max: int,
+        client_id: str,
+        max_request_bytes: int | None = None,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._producer = Producer(loop, cluster, _LIMITS, Budget(1 << 20), self, client_id)
+        self._budget = Budget(1 << 20)
+        limits = _LIMITS
+        if max_request_bytes is not None:
+            limits = replace(_LIMITS, max_request_bytes=max_request_bytes, is_size_final=True)
+        self._producer = Producer(loop, cluster, limits, self._budget, self, client_id)
         self._line = TargetPartition(TopicPartition(topic, 0))
         self._queue = SyncQueue(offset_lag_max)
         self._timer: Timer | None = None
@@ -116,13 +127,13 @@ class SyncWriter:
     def refused(
         self,
         part: TargetPartition,  # noqa: ARG002 - there is one only
-        out: Outgoing,  # noqa: ARG002 - it stays as it is
-        code: int,  # noqa: ARG002 - `produce_trouble` hears of it
-        text: str,  # noqa: ARG002 - as above
+        out: Outgoing,
+        code: int,
+        text: str,  # noqa: ARG002 - `produce_trouble` hears of it
         record_errors: Mapping[int, str],  # noqa: ARG002 - as above
     ) -> list[Outgoing] | None:
-        """There is no other form to send them in."""
-        return None
+        """There is no other form to send them in, but they need not go together."""
+        return halve_own(out, self._budget) if code == error_codes.MESSAGE_TOO_LARGE else None
 
     def sequence_lost(self, part: TargetPartition, pause: float) -> None:
         """Cannot happen without a producer id."""

@@ -78,6 +78,9 @@ class NamePattern:
         return self.pattern is not None and self.pattern.fullmatch(name) is not None
 
 
+ANY_NAME = NamePattern.compile((".*",), "")
+
+
 def _culprit(items: Sequence[str], whole: ValueError) -> tuple[str, str]:
     for item in items:
         try:
@@ -119,14 +122,15 @@ class DefaultGroupFilter:
 
 @dataclass(frozen=True, slots=True)
 class DefaultConfigPropertyFilter:
-    """Everything that is not excluded; defaults stay the target's unless told otherwise."""
+    """Included and not excluded; defaults stay the target's unless told otherwise."""
 
     exclude: NamePattern
     use_defaults_from: str = "target"
+    include: NamePattern = ANY_NAME
 
     def should_replicate_config_property(self, name: str) -> bool:
-        """Whether the config is not excluded."""
-        return not self.exclude.matches(name)
+        """Whether the config is included and not excluded."""
+        return self.include.matches(name) and not self.exclude.matches(name)
 
     def should_replicate_source_default(self, name: str) -> bool:  # noqa: ARG002 - custom filters decide by name
         """Whether the source's defaults count."""

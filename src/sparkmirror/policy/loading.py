@@ -94,6 +94,8 @@ class PolicyChoice(NamingChoice, Protocol):
     @property
     def config_properties_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
+    def config_properties_include(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
     def use_defaults_from(self) -> str: ...  # noqa: D102
     @property
     def heartbeats_replication_enabled(self) -> bool: ...  # noqa: D102
@@ -135,6 +137,7 @@ def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
         ("groups", settings.groups),
         ("groups.exclude", settings.groups_exclude),
         ("config.properties.exclude", settings.config_properties_exclude),
+        ("config.properties.include", settings.config_properties_include),
     )
     attempts: list[Callable[[], object]] = [
         *(partial(NamePattern.compile, items, key) for key, items in lists),
@@ -205,6 +208,7 @@ def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> Config
         return DefaultConfigPropertyFilter(
             NamePattern.compile(settings.config_properties_exclude, "config.properties.exclude"),
             settings.use_defaults_from,
+            NamePattern.compile(settings.config_properties_include, "config.properties.include"),
         )
     methods = ("should_replicate_config_property", "should_replicate_source_default")
     return cast(

@@ -169,6 +169,7 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
 def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
     storage = settings.internal_topics
     extra = storage.extra_configs
+    wished = storage.wished_configs.get(storage.offsets, {})
     return (
         InternalTopic(
             Side.TARGET,
@@ -176,7 +177,8 @@ def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
             storage.offsets_partitions,
             storage.offsets_factor,
             storage_key="offset.storage.topic",
-            extra_configs=extra.get(storage.offsets, {}),
+            extra_configs={**wished, **extra.get(storage.offsets, {})},
+            needs_configs=bool(extra.get(storage.offsets)),
         ),
         InternalTopic(
             Side.TARGET,

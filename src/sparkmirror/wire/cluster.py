@@ -200,12 +200,14 @@ class Cluster:
         return self.topic_errors.get(tp.topic, error_codes.UNKNOWN_LEADER)
 
     def check_deadlines(self) -> None:
-        """Close connections whose requests have waited too long; called about once a second."""
+        """Close connections whose requests have waited too long, and those that nobody uses.
+
+        Called about once a second.
+        """
         now = time.monotonic()
-        for connection in [*self._connections.values()]:
+        for connection in [*self._connections.values(), *([self._seed] if self._seed else [])]:
             connection.check_deadlines(now)
-        if self._seed is not None:
-            self._seed.check_deadlines(now)
+            connection.check_idle(now)
 
     def close(self) -> None:
         """Close every connection."""

@@ -50,6 +50,7 @@ class Dialer(NamedTuple):
     request_timeout_seconds: float
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    max_idle_seconds: float | None = None  # None: an unused connection stays
 
 
 class _Waiting(NamedTuple):
@@ -72,6 +73,7 @@ class Connection:
         self._is_open = False
         self._asked_at = 0.0
         self._heard_at = 0.0
+        self._used_at = time.monotonic()
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._waiting: deque[_Waiting] = deque()
@@ -225,7 +227,8 @@ class Connection:
         if self.closed:
             failure(self._unreachable("the connection is closed"))
             return
-        deadline = time.monotonic() + self._dialer.request_timeout_seconds
+        self._used_at = time.monotonic()
+        deadline = self._used_at + self._dialer.request_timeout_seconds
         self._waiting.append(_Waiting(self._correlation, reply, failure, deadline))
         self._outgoing.extend(buffers)
         if self._is_open:
@@ -244,6 +247,18 @@ class Connection:
         patience = self._dialer.request_timeout_seconds
         if self._waiting and now > max(self._waiting[0].deadline, self._heard_at + patience):
             self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
+
+    def check_idle(self, now: float) -> None:
+        """Close when nobody has used it for long; the owner calls this at times.
+
+        Networks forget silent connections without a word, and a request on such a one would wait
+        for its whole time-out.
+        """
+        longest = self._dialer.max_idle_seconds
+        is_busy = self._waiting or self._before_ready
+        if longest is None or is_busy or now - max(self._used_at, self._heard_at) < longest:
+            return
+        self.close(f"nobody has used it for {longest:g} s")
 
     # --- the socket
 

@@ -22,6 +22,7 @@ class Remedy(Enum):
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
+MESSAGE_TOO_LARGE = 10
 UNSUPPORTED_VERSION = 35
 NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
 DUPLICATE_SEQUENCE_NUMBER = 46
@@ -119,7 +120,10 @@ _ADVICE = {
     OFFSET_OUT_OF_RANGE: "the position is outside the log",
     3: "the topic or partition does not exist; was it deleted?",
     7: "the brokers did not replicate the records in time",
-    10: "a record batch is larger than the topic's max.message.bytes; raise it on the target",
+    10: (
+        "a record batch is larger than the topic's max.message.bytes, or than "
+        "producer.max.request.size; raise it if the target takes more"
+    ),
     19: "fewer replicas are in sync than min.insync.replicas asks for",
     29: "the principal may not use this topic; grant READ on the source, WRITE on the target",
     31: "the principal lacks a right on the cluster",

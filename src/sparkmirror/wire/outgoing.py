@@ -298,6 +298,25 @@ def split_outgoing(
     return pieces
 
 
+def halve_own(out: Outgoing, budget: Budget) -> list[Outgoing] | None:
+    """The halves of a record batch of our own making, such as positions; None: it has one record.
+
+    They replace it: it lets go of its buffer, they lie in their own.
+    """
+    if out.count <= 1:
+        return None
+    middle = out.count // 2
+    views = cut(out.view, (middle,))
+    out.let_go()
+    halves = [
+        Outgoing(view, count, 0, 0, ())
+        for view, count in zip(views, (middle, out.count - middle), strict=True)
+    ]
+    for half in halves:
+        half.lie_in(None, budget)
+    return halves
+
+
 def _part(runs: tuple[Run, ...], first: int, last: int) -> tuple[Run, ...]:
     """The runs of the records of these numbers."""
     found: list[Run] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Produce requests, version 9, as a list of buffers: the payload is never joined into a frame.
+"""Produce requests as a list of buffers: the payload is never joined into a frame.
 
     frame       size i32
     header      api key i16 (0), version i16, correlation id i32, client id, tags
@@ -7,7 +7,8 @@
     topic       name, partitions[], tags
     partition   index i32, records (one record batch), tags
 
-Version 9 is the first with varint lengths and known to every broker since 2.4.
+Version 9 is the first with varint lengths and known to every broker since 2.4. A service that only
+resembles Kafka may know no more than version 7: the same without tags, lengths being i16 and i32.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from sparkmirror.model import TopicPartition
 
 PRODUCE_KEY = 0
 VERSION = 9
+OLDEST_VERSION = 3  # the first that takes record batches as we have them
+# What a request needs at most beside client id, transactional id, names and record batches.
+REQUEST_BYTES = 48
+PARTITION_BYTES = 32
 _ACKS = struct.Struct(">hi")
 _INDEX = struct.Struct(">i")
 _HEADER = struct.Struct(">ihhi")
-_NO_TAGS = b"\x00"
+_SHORT = struct.Struct(">h")
 
 
 def uvarint(value: int) -> bytes:
@@ -37,6 +42,36 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+class _Flexible:
+    """Lengths as varints, one more than they are; every structure ends with its tags."""
+
+    tags = b"\x00"
+    no_name = b"\x00"
+
+    @staticmethod
+    def name(text: bytes) -> bytes:
+        return uvarint(len(text) + 1) + text
+
+    @staticmethod
+    def count(items: int) -> bytes:
+        return uvarint(items + 1)
+
+
+class _Fixed:
+    """Lengths as integers, no tags."""
+
+    tags = b""
+    no_name = _SHORT.pack(-1)
+
+    @staticmethod
+    def name(text: bytes) -> bytes:
+        return _SHORT.pack(len(text)) + text
+
+    @staticmethod
+    def count(items: int) -> bytes:
+        return _INDEX.pack(items)
+
+
 def produce_request(
     parts: Iterable[tuple[TopicPartition, memoryview]],
     *,
@@ -44,33 +79,32 @@ def produce_request(
     acks: int,
     timeout_ms: int,
     transactional_id: bytes | None = None,
+    version: int = VERSION,
 ) -> tuple[Callable[[int], bytes], list[bytes | memoryview]]:
     """The frame header (given a correlation id) and the body of a produce request."""
+    form = _Flexible if version >= VERSION else _Fixed
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for tp, view in parts:
         by_topic.setdefault(tp.topic, []).append((tp.partition, view))
     body: list[bytes | memoryview] = []
-    small = b"\x00"
-    if transactional_id is not None:
-        small = uvarint(len(transactional_id) + 1) + transactional_id
-    small += _ACKS.pack(acks, timeout_ms) + uvarint(len(by_topic) + 1)
+    small = form.no_name if transactional_id is None else form.name(transactional_id)
+    small += _ACKS.pack(acks, timeout_ms) + form.count(len(by_topic))
     size = 0
     for topic, partitions in by_topic.items():
-        name = topic.encode()
-        small += uvarint(len(name) + 1) + name + uvarint(len(partitions) + 1)
+        small += form.name(topic.encode()) + form.count(len(partitions))
         for index, view in partitions:
-            small += _INDEX.pack(index) + uvarint(len(view) + 1)
+            small += _INDEX.pack(index) + form.count(len(view))
             body += (small, view)
             size += len(small) + len(view)
-            small = _NO_TAGS
-        small += _NO_TAGS
-    small += _NO_TAGS
+            small = form.tags
+        small += form.tags
+    small += form.tags
     body.append(small)
     size += len(small)
-    client = struct.pack(">h", len(client_id)) + client_id + _NO_TAGS
+    client = _SHORT.pack(len(client_id)) + client_id + form.tags
 
     def header(correlation_id: int) -> bytes:
         total = _HEADER.size - 4 + len(client) + size
-        return _HEADER.pack(total, PRODUCE_KEY, VERSION, correlation_id) + client
+        return _HEADER.pack(total, PRODUCE_KEY, version, correlation_id) + client
 
     return header, body

@@ -29,7 +29,14 @@ from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.loop import Loop, Timer
 from sparkmirror.wire.merge import MERGED_BYTES
 from sparkmirror.wire.outgoing import Outgoing, join
-from sparkmirror.wire.produce_protocol import VERSION, produce_request
+from sparkmirror.wire.produce_protocol import (
+    OLDEST_VERSION,
+    PARTITION_BYTES,
+    PRODUCE_KEY,
+    REQUEST_BYTES,
+    VERSION,
+    produce_request,
+)
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 
 NO_PRODUCER = -1
@@ -44,6 +51,7 @@ class ProduceLimits:
     max_request_bytes: int
     max_in_flight: int
     merged_bytes: int = MERGED_BYTES  # tiny record batches that wait become one of this size; 0: no
+    is_size_final: bool = False  # whether even one record batch may not make a request larger
 
 
 class TargetPartition:
@@ -176,6 +184,7 @@ class Producer:
         self._budget = budget
         self._sink = sink
         self._client_id = client_id.encode()
+        self._overhead = REQUEST_BYTES + len(self._client_id)
         self._ready: dict[int, deque[TargetPartition]] = {}
         self._in_flight: dict[int, int] = {}
         self._opening: set[int] = set()
@@ -184,6 +193,14 @@ class Producer:
         self._closing = False
         self.gate: WriteGate | None = None  # none: no transactions
         cluster.on_metadata.append(self._settle)
+
+    def largest(self, tp: TopicPartition) -> int | None:
+        """The largest record batch that can be sent to a partition; None: it depends on it."""
+        if not self._limits.is_size_final:
+            return None
+        names = len(tp.topic) + (0 if self.gate is None else len(self.gate.transactional_id))
+        room = self._limits.max_request_bytes - self._overhead - PARTITION_BYTES - names
+        return max(room, 1)
 
     def start(self, topics: Iterable[str]) -> None:
         """Find the leaders of these topics."""
@@ -304,8 +321,13 @@ class Producer:
                 lambda: self._opened(node), lambda error: self._cannot_reach(node, error)
             )
             return
+        version = min(VERSION, connection.api_versions.get(PRODUCE_KEY, (0, -1))[1])
+        if version < OLDEST_VERSION:
+            why = f"cluster {self._cluster.alias!r}: broker {node} is too old for record batches"
+            self._cannot_reach(node, UnreachableError(why, cluster=self._cluster.alias))
+            return
         while queue and self._in_flight.get(node, 0) < self._limits.max_in_flight:
-            self._send(node, connection, queue)
+            self._send(node, connection, queue, version)
 
     def _opened(self, node: int) -> None:
         self._opening.discard(node)
@@ -320,26 +342,35 @@ class Producer:
             self._fail(part, error_codes.LOST_CONNECTION, str(error))
         self._sink.answered()
 
-    def _send(self, node: int, connection: Connection, queue: deque[TargetPartition]) -> None:
+    def _send(
+        self, node: int, connection: Connection, queue: deque[TargetPartition], version: int
+    ) -> None:
         """One request: the next record batch of every partition in line."""
         chosen: list[tuple[TargetPartition, Outgoing]] = []
-        size = 0
+        transactional_id = None if self.gate is None else self.gate.transactional_id
+        size = self._overhead + len(transactional_id or b"")
         for _ in range(len(queue)):
             part = queue[0]
             if self._limits.merged_bytes:
                 most = min(self._limits.merged_bytes, part.most_joined)
                 join(part.pending, most, self._budget)
             out = part.pending[0]
-            if chosen and size + out.size > self._limits.max_request_bytes:
+            added = out.size + PARTITION_BYTES + len(part.tp.topic)
+            if chosen and size + added > self._limits.max_request_bytes:
                 break
             queue.popleft()
+            if self._is_too_large(part, out):
+                part.line = None
+                if not part.unanswered:  # else it lines up again with the last answer
+                    self._refuse(part, out)
+                continue
             part.pending.popleft()
             self._seal(part, out)
             if not part.window:
                 part.waiting_since = time.monotonic()
             part.window.append(out)
             part.unanswered += 1
-            size += out.size
+            size += added
             chosen.append((part, out))
             if self.gate is None and part.pending and part.is_introduced:
                 queue.append(part)
@@ -347,20 +378,42 @@ class Producer:
             part.line = None
             if part.pending and part.is_introduced:
                 self._line_up(part)
+        if not chosen:
+            return
         header, body = produce_request(
             ((part.tp, out.view) for part, out in chosen),
             client_id=self._client_id,
             acks=self._limits.acks,
             timeout_ms=self._limits.timeout_ms,
-            transactional_id=None if self.gate is None else self.gate.transactional_id,
+            transactional_id=transactional_id,
+            version=version,
         )
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         connection.send(
             header,
             body,
-            lambda frame: self._answered(node, chosen, frame),
+            lambda frame: self._answered(node, chosen, frame, version),
             lambda error: self._lost(node, chosen, error),
         )
+
+    def _is_too_large(self, part: TargetPartition, out: Outgoing) -> bool:
+        """Whether the target would close the connection rather than answer."""
+        if out.sequence >= 0:
+            return False  # it was sent before, and keeps its cut
+        largest = self.largest(part.tp)
+        return largest is not None and out.size > largest
+
+    def _refuse(self, part: TargetPartition, out: Outgoing) -> None:
+        """As if the leader had said that a record batch is too large; nothing is unanswered."""
+        part.failure = error_codes.MESSAGE_TOO_LARGE
+        part.failure_text = (
+            f"a record batch of {out.size} bytes does not fit into a request of "
+            f"{self._limits.max_request_bytes} (producer.max.request.size)"
+        )
+        part.refused = out
+        part.record_errors = {}
+        # Not at once: a request is just being put together.
+        part.timer = self._loop.call_later(0.0, lambda: self._recover(part))
 
     def _seal(self, part: TargetPartition, out: Outgoing) -> None:
         if out.sequence >= 0:
@@ -381,10 +434,15 @@ class Producer:
     # --- answers
 
     def _answered(
-        self, node: int, sent: list[tuple[TargetPartition, Outgoing]], frame: memoryview
+        self,
+        node: int,
+        sent: list[tuple[TargetPartition, Outgoing]],
+        frame: memoryview,
+        version: int,
     ) -> None:
         self._in_flight[node] -= 1
-        answer = ProduceResponse.decode(frame[5:], version=VERSION)
+        tags = 1 if version >= VERSION else 0
+        answer = ProduceResponse.decode(frame[4 + tags :], version=version)
         results = {
             (topic.name, one.index): one
             for topic in answer.responses

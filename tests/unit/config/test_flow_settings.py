@@ -19,6 +19,8 @@ from sparkmirror.config.settings import (
 )
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
+from sparkmirror.policy.replication import DefaultReplicationPolicy
+from sparkmirror.topology.internal_topics import internal_topics
 
 FLOW = Flow("a", "b")
 BASE = (
@@ -221,6 +223,7 @@ def test_client_keys_with_a_meaning_are_mapped() -> None:
         max_request_bytes=77,
         max_in_flight=2,
         compression="zstd",
+        is_size_final=True,
     )
     assert found.producer.request_timeout_seconds == 9
     assert found.producer.send_buffer_bytes == 2000
@@ -389,10 +392,12 @@ def test_an_exactly_once_flow_has_mm2s_transactional_ids() -> None:
 def test_the_offsets_topic_of_an_exactly_once_flow_is_compacted_early() -> None:
     """It gets several records a second; whoever sets the size gets what they set."""
     topic = "mm2-offsets.a.internal"
-    assert settings().internal_topics.extra_configs == {}
-    assert settings(ENABLED).internal_topics.extra_configs == {topic: {"segment.bytes": "4194304"}}
-    own = settings(ENABLED, "offset.storage.segment.bytes=1048576").internal_topics.extra_configs
-    assert own == {topic: {"segment.bytes": "1048576"}}
+    assert settings().internal_topics.wished_configs == {}
+    assert settings(ENABLED).internal_topics.wished_configs == {topic: {"segment.bytes": "4194304"}}
+    own = settings(ENABLED, "offset.storage.segment.bytes=1048576")
+    names = DefaultReplicationPolicy()
+    offsets = [one for one in internal_topics(own, names) if one.name == topic]
+    assert [one.extra_configs for one in offsets] == [{"segment.bytes": "1048576"}]
 
 
 def test_flows_are_not_exactly_once_unless_it_is_enabled() -> None:
