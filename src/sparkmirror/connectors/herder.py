@@ -52,6 +52,7 @@ class Herder:
         self._names = policy.replication
         self._topics = internal_topics(settings, policy.replication)
         self._there: set[str] = set()  # internal topics that can be used
+        self._said: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
         interval = settings.heartbeat.interval_seconds
@@ -145,12 +146,28 @@ class Herder:
             self._settings.target_admin if side is Side.TARGET else self._settings.source_admin
         )
         with ClusterAdmin(connection) as admin:
-            ensured = ensure_internal_topics(wanted, admin, self._factors)
+            ensured = ensure_internal_topics(
+                wanted,
+                admin,
+                self._factors,
+                creates=self._settings.source.topic_creation_enabled,
+            )
+        fatal: list[ClusterError] = []
         for one in ensured:
+            name = one.topic.name
             if one.error is None:
-                self._there.add(one.topic.name)
-                continue
-            if one.topic.storage_key is not None:
-                raise one.error  # positions have nowhere to go
-            self.status.note(f"topic {one.topic.name}", str(one.error))
-            _log.warning("%s: %s", self._flow, one.error)
+                self._there.add(name)
+            elif one.topic.storage_key is not None:
+                fatal.append(one.error)
+            else:
+                self.status.note(f"topic {name}", str(one.error))
+                self._warn_once(str(one.error))
+        if fatal:  # positions have nowhere to go
+            error = ClusterError(" ".join(map(str, fatal)), cluster=connection.alias)
+            error.retriable = any(one.retriable for one in fatal)
+            raise fatal[0] if len(fatal) == 1 else error
+
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            _log.warning("%s: %s", self._flow, sentence)

@@ -48,6 +48,7 @@ class SideTopics:
         self._flow = settings.flow
         self._target = settings.target_admin
         self._factors = factors
+        self._creates = settings.source.topic_creation_enabled
         self._status = status
         topics = side_topics(settings, names)
         self._ledger = topics[0]
@@ -109,7 +110,7 @@ class SideTopics:
 
     def _ensured(self, wanted: list[InternalTopic], admin: ClusterAdmin) -> list[EnsuredTopic]:
         """As planned; a target that refuses our configs gets its own."""
-        ensured = ensure_internal_topics(wanted, admin, self._factors)
+        ensured = ensure_internal_topics(wanted, admin, self._factors, creates=self._creates)
         refused = [
             replace(one.topic, extra_configs={})
             for one in ensured

@@ -23,6 +23,8 @@ from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.topics import (
     Action,
+    MissingTopic,
+    TooFewPartitions,
     TopicRules,
     mirrored_topics,
     plan_topics,
@@ -70,6 +72,7 @@ class SourceTopics:
             ),
             copies_config=policy.config_filter.should_replicate_config_property,
             copies_default=policy.config_filter.should_replicate_source_default,
+            creates=settings.source.topic_creation_enabled,
         )
         self._stop = threading.Event()
         self._said: set[str] = set()
@@ -138,6 +141,8 @@ class SourceTopics:
         replicas = self._replicas(target) if names else 1  # nobody asks while a broker is down
         plan = plan_topics(found.found, there.found, configs, self._rules, replicas)
         for notice in plan.notices:
+            if isinstance(notice, MissingTopic | TooFewPartitions):
+                self._mark(notice.remote, str(notice))
             self._say(logging.WARNING, str(notice))
         remote = dict(there.found)
         if plan.actions:

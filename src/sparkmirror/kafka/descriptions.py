@@ -81,6 +81,15 @@ class NewTopic:
     replication_factor: int
     configs: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def shape(self) -> str:
+        """What somebody has to know who creates it by hand."""
+        partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        known = self.replication_factor > 0
+        factor = f"replication factor {self.replication_factor}" if known else ""
+        configs = (f"{name}={value}" for name, value in sorted(self.configs.items()))
+        return ", ".join(part for part in (partitions, factor, *configs) if part)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.topology.by_hand import creation_remedy, growth_remedy, with_remedy
 from sparkmirror.topology.topics import Action, CreateTopic, GrowTopic
 
 if TYPE_CHECKING:
@@ -130,11 +131,17 @@ def _create(actions: Sequence[CreateTopic], admin: TopicAdmin) -> list[Outcome]:
                 outcomes[attempt.action.remote] = attempt.outcome(interruption)
                 continue
             if better is None:
-                outcomes[attempt.action.remote] = attempt.outcome(failure)
+                outcomes[attempt.action.remote] = attempt.outcome(_explained(attempt, failure))
             else:
                 again.append(better if tries < _TRIES else better.bare(str(failure)))
         attempts = again
     return [outcomes[action.remote] for action in actions]
+
+
+def _explained(attempt: _Attempt, failure: ClusterError) -> ClusterError:
+    if not isinstance(failure, BrokerError):
+        return failure
+    return with_remedy(failure, creation_remedy(attempt.topic()))
 
 
 def _try_all(
@@ -215,5 +222,9 @@ def _grow(actions: Sequence[GrowTopic], admin: TopicAdmin) -> list[Outcome]:
         refusal = results.get(action.remote)
         # Somebody else has grown the topic meanwhile; the next refresh sees by how much.
         grown = refusal is None or refusal.code == _INVALID_PARTITIONS
-        outcomes.append(Outcome(action, None if grown else refusal))
+        outcomes.append(Outcome(action, None if grown else _may_not_grow(action, refusal)))
     return outcomes
+
+
+def _may_not_grow(action: GrowTopic, refusal: BrokerError | None) -> BrokerError | None:
+    return None if refusal is None else with_remedy(refusal, growth_remedy(action.to))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.topology.by_hand import creation_remedy, not_created, with_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -224,12 +225,17 @@ def side_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalT
 
 
 def ensure_internal_topics(
-    topics: Sequence[InternalTopic], admin: InternalAdmin, factors: ReplicationFactors
+    topics: Sequence[InternalTopic],
+    admin: InternalAdmin,
+    factors: ReplicationFactors,
+    *,
+    creates: bool = True,
 ) -> list[EnsuredTopic]:
     """Creates what is missing on one cluster; `topics` are those of its side.
 
-    Returns when the new topics can be used. What goes wrong with a single topic is in its own
-    result; raised are UnreachableError, and BrokerError if new topics are not served in time.
+    With `creates` off, what is missing fails with the shape in which to create it. Returns when
+    the new topics can be used. What goes wrong with a single topic is in its own result; raised
+    are UnreachableError, and BrokerError if new topics are not served in time.
     """
     existing = admin.topics([topic.name for topic in topics]).found
     ensured = {
@@ -240,7 +246,7 @@ def ensure_internal_topics(
     ensured |= _misshapen(topics, existing, admin)
     missing = [topic for topic in topics if topic.name not in existing]
     if missing:
-        ensured |= _create(missing, admin, factors)
+        ensured |= _create(missing, admin, factors, creates=creates)
     return [ensured[topic.name] for topic in topics]
 
 
@@ -269,7 +275,11 @@ def _misshapen(
 
 
 def _create(
-    missing: Sequence[InternalTopic], admin: InternalAdmin, factors: ReplicationFactors
+    missing: Sequence[InternalTopic],
+    admin: InternalAdmin,
+    factors: ReplicationFactors,
+    *,
+    creates: bool,
 ) -> dict[str, EnsuredTopic]:
     brokers = len(admin.cluster().brokers)
     ensured: dict[str, EnsuredTopic] = {}
@@ -283,6 +293,12 @@ def _create(
             configs = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
             creations.append(NewTopic(topic.name, topic.partitions, factor, configs))
     by_name = {topic.name: topic for topic in missing}
+    if not creates:
+        for one in creations:
+            missing_one = not_created(one, admin.alias)
+            ensured[one.name] = EnsuredTopic(by_name[one.name], InternalState.FAILED, missing_one)
+        return ensured
+    shapes = {one.name: one for one in creations}
     results = admin.create_topics(creations)
     again = [
         replace(one, configs={"cleanup.policy": by_name[one.name].cleanup_policy})
@@ -299,7 +315,8 @@ def _create(
         elif refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
             ensured[name] = EnsuredTopic(by_name[name], InternalState.EXISTED)
         else:
-            ensured[name] = EnsuredTopic(by_name[name], InternalState.FAILED, refusal)
+            explained = with_remedy(refusal, creation_remedy(shapes[name]))
+            ensured[name] = EnsuredTopic(by_name[name], InternalState.FAILED, explained)
     new = [name for name, result in ensured.items() if result.state is not InternalState.FAILED]
     admin.await_topics(new, _NEW_TOPIC_SECONDS)
     return ensured

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from sparkmirror.kafka.descriptions import ConfigSource
+from sparkmirror.kafka.descriptions import ConfigSource, NewTopic
+from sparkmirror.topology.by_hand import CREATION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,8 +89,42 @@ class NameCollision:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MissingTopic:
+    """A remote topic that somebody else has to create."""
+
+    source: str
+    remote: str
+    shape: str
+
+    def __str__(self) -> str:
+        return (
+            f"Topic '{self.source}' is not mirrored: '{self.remote}' does not exist, and "
+            f"{CREATION_KEY} is false. Create it with {self.shape}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewPartitions:
+    """A remote topic that somebody else has to grow."""
+
+    source: str
+    remote: str
+    source_partitions: int
+    remote_partitions: int
+
+    def __str__(self) -> str:
+        return (
+            f"Topic '{self.source}' is mirrored in part: '{self.remote}' has "
+            f"{self.remote_partitions} of its {self.source_partitions} partitions, and "
+            f"{CREATION_KEY} is false. Add the others."
+        )
+
+
 Action: TypeAlias = CreateTopic | GrowTopic
-Notice: TypeAlias = PartitionMismatch | ConfigsUnknown | NameCollision
+Notice: TypeAlias = (
+    PartitionMismatch | ConfigsUnknown | NameCollision | MissingTopic | TooFewPartitions
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +143,7 @@ class TopicRules:
     remote_name: Callable[[str], str]
     copies_config: Callable[[str], bool] = field(default=lambda _name: True)
     copies_default: Callable[[str], bool] = field(default=lambda _name: False)
+    creates: bool = True  # False: topics are created and grown by somebody else
 
 
 def mirrored_topics(
@@ -149,11 +185,18 @@ def plan_topics(
         existing = target.get(remote)
         if owner != name:
             notices.append(NameCollision(remote, owner, name))
+        elif existing is None and not rules.creates:
+            copied = copied_configs(configs.get(name, ()), rules)
+            new = NewTopic(remote, topic.partitions, replication_factor, copied)
+            notices.append(MissingTopic(name, remote, new.shape))
         elif existing is None and name in configs:
             copied = copied_configs(configs[name], rules)
             actions.append(CreateTopic(name, remote, topic.partitions, replication_factor, copied))
         elif existing is None:
             notices.append(ConfigsUnknown(name, remote))
+        elif existing.partitions < topic.partitions and not rules.creates:
+            few = TooFewPartitions(name, remote, topic.partitions, existing.partitions)
+            notices.append(few)
         elif existing.partitions < topic.partitions:
             actions.append(GrowTopic(name, remote, existing.partitions, topic.partitions))
         elif existing.partitions > topic.partitions:
