@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -83,6 +84,11 @@ class TaskFlow:
             transaction,
         )
 
+    @property
+    def changes(self) -> Mapping[str, object]:
+        """What a kind of flow has differently in its tasks' settings."""
+        return {}
+
     def copy(self, split: Split, driver: Driver) -> list[Receipt]:
         """One task, until it ends."""
         settings = TaskSettings(
@@ -102,6 +108,7 @@ class TaskFlow:
             ledger_topic=f"{self.offsets}-ledger",
             dead_letters_topic=f"{self.offsets}-dead-letters",
         )
+        settings = replace(settings, **self.changes)  # type: ignore[arg-type] # names of its fields
         loop = Loop()
         try:
             return CopyTask(split, settings, driver, loop).run()

@@ -128,8 +128,10 @@ class LocalBroker:
     def launch(self, jvm: KafkaJvm) -> None:
         """Start the process without waiting for it to be of use."""
         self._jvm = jvm
-        # One broker a cluster will do, and nobody is there to see a detached one end.
-        records = self.node_id == 1 and not self._detached and jvm.archive.wanted
+        # One broker a cluster will do, and nobody is there to see a detached one end. An archive
+        # holds Kafka's classes only.
+        is_plain = not self._detached and not jvm.plugins
+        records = self.node_id == 1 and is_plain and jvm.archive.wanted
         command = jvm.command(
             "kafka.Kafka",
             str(self.properties_file),

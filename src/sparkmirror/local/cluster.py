@@ -51,6 +51,7 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
+        plugins: Sequence[Path] = (),
         detached: bool = False,
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
@@ -69,6 +70,7 @@ class LocalCluster:
         self._config = dict(config or {})
         self._heap = heap
         self._jvm_options = tuple(jvm_options)
+        self._plugins = tuple(plugins)
         self._record: ClusterRecord | None = None
         self.brokers = [
             LocalBroker(
@@ -105,7 +107,9 @@ class LocalCluster:
             for broker in self.brokers:
                 broker.start()
             return self
-        jvm = KafkaJvm.of(self.version, heap=self._heap, options=self._jvm_options)
+        jvm = KafkaJvm.of(
+            self.version, heap=self._heap, options=self._jvm_options, plugins=self._plugins
+        )
         writable(self.directory, remedy=_DATA_REMEDY)
         self._record = ClusterRecord.open(
             self.directory, brokers=len(self.brokers), version=self.version

@@ -51,6 +51,7 @@ class KafkaJvm:
     version: str
     options: tuple[str, ...]
     archive: ClassArchive
+    plugins: tuple[Path, ...] = ()  # folders with further classes, such as a broker's policies
 
     @classmethod
     def of(
@@ -60,6 +61,7 @@ class KafkaJvm:
         heap: str,
         options: Sequence[str] = QUICK_START,
         artifacts: JarSet = JarSet.BROKER,
+        plugins: Sequence[Path] = (),
     ) -> Self:
         """Find Java and the jars, which are fetched if they are not in the cache yet."""
         java = java_binary()
@@ -70,6 +72,7 @@ class KafkaJvm:
             version=version,
             options=(f"-Xmx{heap}", *options),
             archive=ClassArchive.of(java, jars),
+            plugins=tuple(plugins),
         )
 
     def command(
@@ -82,7 +85,7 @@ class KafkaJvm:
             *(self.archive.record(recording) if recording else self.archive.use()),
             f"-D{self._logging_property}={logging.absolute().as_uri()}",
             "-cp",
-            os.pathsep.join(str(jar) for jar in self.jars),
+            os.pathsep.join(str(one) for one in (*self.jars, *self.plugins)),
             main_class,
             *arguments,
         ]

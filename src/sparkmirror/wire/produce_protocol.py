@@ -99,8 +99,9 @@ def produce_request(
             small = form.tags
         small += form.tags
     small += form.tags
-    body.append(small)
-    size += len(small)
+    if small:  # a buffer without bytes could never be sent
+        body.append(small)
+        size += len(small)
     client = _SHORT.pack(len(client_id)) + client_id + form.tags
 
     def header(correlation_id: int) -> bytes:
