@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/configuration.md from the key table, so that the page cannot disagree with it."""
+"""Writes docs/configuration.md and docs/profiles.md from the tables that they repeat."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys import SECTIONS, Section, differing_defaults
 from sparkmirror.config.keys_connector import DEPRECATED, REMOVED
+from sparkmirror.config.profiles import PROFILES, Setting
 
-PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "configuration.md"
+PROFILES_PAGE = DOCS / "profiles.md"
 
 _INTRODUCTION = """\
 # Configuration
@@ -43,6 +46,8 @@ For one flow `A->B`; the later in a row wins:
   `A.consumer.<key>`;
 - a worker key, such as `offset.flush.interval.ms`: the default, `B.<key>`;
 - a storage key, such as `offset.storage.topic`: the default, `B.<key>`, `<key>`.
+
+A [profile](profiles.md) stands between the default and all of these lines.
 
 These are MM2's rules, surprises included; `check` says where a line loses or does nothing.
 
@@ -136,7 +141,68 @@ def _meaning(key: Key) -> str:
     return (key.doc + effect).replace("|", "\\|")
 
 
+_PROFILES_INTRODUCTION = """\
+# Profiles
+
+<!-- Written by `make docs` from src/sparkmirror/config/profiles.py. Change it there. -->
+
+Managed services speak Kafka's protocol and refuse parts of it: topic configs, replication
+factors, large requests, codecs, ACLs. A profile is a set of values that a service takes:
+
+```properties
+source->target.profile = event-hubs
+```
+
+`profile` says what the target is, `source.profile` what the source is; written for a flow, or
+without it for all flows of the file.
+
+- Every line of the file, at whatever level, beats a profile; a profile beats our defaults.
+- `sparkmirror check FILE` says `from profile event-hubs` with the reason, and `over profile
+  event-hubs` behind a line that won.
+- A line that asks for what the service is known to refuse wins, with a warning.
+- `topic.creation.enabled = false` is for accounts that may not create topics, on any service:
+  each missing topic is named in the status with the partitions and configs to create it with, and
+  what is there flows. A creation that is refused for want of a right says the same.
+- `producer.max.request.size`, once set by a line or a profile, bounds the whole request: larger
+  record batches are cut into pieces, and a record that can never fit goes the way of
+  `refused.record.policy`.
+- `connections.max.idle.ms` closes connections that nobody uses, before a network forgets them.
+
+**None of this was tried on the real services**: the values come from their documentation, and the
+tests ([test_profiles.py](../tests/integration/test_profiles.py)) run against a local broker that
+refuses the same things. This version connects without TLS and SASL, which all four services ask
+for: the profiles are ready, the way in comes with a later version.
+"""
+
+
+def profiles_page() -> str:
+    """The page about profiles."""
+    return "\n".join([_PROFILES_INTRODUCTION, *_profile_lines()])
+
+
+def _profile_lines() -> Iterator[str]:
+    for profile in PROFILES.values():
+        yield f"## {profile.title}: `{profile.name}`"
+        yield ""
+        yield f"More on [its own page](profiles/{profile.name}.md)."
+        yield ""
+        yield from (f"- {fact}" for fact in profile.facts)
+        yield ""
+        for side, settings in (("target", profile.target), ("source", profile.source)):
+            yield f"As {side}:"
+            yield ""
+            yield "| key | value | why |"
+            yield "|---|---|---|"
+            yield from (f"| `{_written(one)}` | `{one.value}` | {one.reason} |" for one in settings)
+            yield ""
+
+
+def _written(setting: Setting) -> str:
+    return f"{'B' if setting.is_workers else 'A->B'}.{setting.key}"
+
+
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    DOCS.mkdir(exist_ok=True)
+    for file, text in ((PAGE, page()), (PROFILES_PAGE, profiles_page())):
+        file.write_text(text, encoding="utf-8")
+        print(f"wrote {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")

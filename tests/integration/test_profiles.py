@@ -24,6 +24,7 @@ from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.state.incidents import Kind
 from sparkmirror.topology.apply import Outcome, apply_plan
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, internal_topics
@@ -263,7 +264,8 @@ def test_no_request_is_larger_than_the_service_takes(
 ) -> None:
     """Batches of 3 MB are cut, codecs undone, a record of 2 MB becomes a dead letter.
 
-    A service that only resembles Kafka speaks old versions of the protocol.
+    A service that only resembles Kafka speaks old versions of the protocol, and cannot be read to
+    compare: that is said, and the copy goes on.
     """
     if is_old:
         speak_old_versions(monkeypatch)
@@ -278,6 +280,8 @@ def test_no_request_is_larger_than_the_service_takes(
     letters = read_topic(service, f"{flow.offsets}-dead-letters")[0]
     assert [letter.key for letter in letters] == [b"large"]
     assert troubles(driver) == {""}
+    kinds = {one.kind for report in driver.reports for one in report.incidents}
+    assert (Kind.NO_READ in kinds) is is_old
 
 
 def test_without_the_profile_the_service_closes_the_connection(
@@ -350,13 +354,14 @@ def connected_to(cluster: LocalCluster) -> list[int]:
 
 
 def speak_old_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our tasks hear of brokers what was reported of Event Hubs, reading aside."""
+    """Our tasks hear of the service's broker what was reported of Event Hubs."""
     when_ready = Connection.when_ready
 
     def limited(self: Connection, send: Callable[[], None], failure: Callable[..., None]) -> None:
         def with_limits() -> None:
-            self.api_versions |= {0: (0, 7), 3: (0, 5)}
-            self.api_versions.pop(61, None)  # DescribeProducers
+            if self._dialer.cluster == "service":
+                self.api_versions |= {0: (0, 7), 1: (4, 6), 3: (0, 5)}  # produce, fetch, metadata
+                self.api_versions.pop(61, None)  # DescribeProducers
             send()
 
         when_ready(self, with_limits, failure)

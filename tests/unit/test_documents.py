@@ -11,7 +11,7 @@ import pytest
 from sparkmirror.config.keys import differing_defaults
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README_LINES = 200
 
 

@@ -182,9 +182,12 @@ class Safeguards:
         self._happened(Kind.RESUME_MISMATCH, part, f"{text}; some records may come twice")
 
     def blind(self, part: CopyPartition) -> None:
-        """The target may not be read."""
+        """The target may not be read, or not in a way that we speak."""
         topic = part.target.tp.topic
-        cause = f"{self._target.alias}: {topic}; grant READ on the remote topics"
+        cause = (
+            f"{self._target.alias}: {topic}; grant READ on the remote topics, if the target speaks "
+            "fetch requests of version 12 at all"
+        )
         self._happened(Kind.NO_READ, part, cause)
 
     def taken_over(self, part: CopyPartition) -> None:

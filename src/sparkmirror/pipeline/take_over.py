@@ -490,7 +490,7 @@ class TakeOver:
         comparing = self._comparing.get(part.tp)
         if comparing is None:
             return
-        if code in error_codes.NOT_AUTHORIZED:
+        if code in error_codes.NOT_AUTHORIZED or code == error_codes.UNSUPPORTED_VERSION:
             self._end(comparing)
             self._go_blind([comparing])
             self._start_waiting()

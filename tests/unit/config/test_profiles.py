@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -76,7 +77,13 @@ def test_offset_syncs_on_the_source_do_not_follow_the_targets_factor() -> None:
 
 def test_without_a_profile_nothing_changes() -> None:
     """Neither by default nor by name."""
-    assert settings("profile=none", "source.profile=none") == settings()
+    named, plain = settings("profile=none", "source.profile=none"), settings()
+    assert (named.source, named.produce, named.target_admin, named.internal_topics) == (
+        plain.source,
+        plain.produce,
+        plain.target_admin,
+        plain.internal_topics,
+    )
     assert not settings().produce.is_size_final
 
 
@@ -193,3 +200,14 @@ def test_every_setting_is_a_key_with_a_good_value_and_a_reason(
     assert not one.reason.endswith(".")
     lines = (f"a->b.profile={profile.name}", f"a->b.source.profile={profile.name}")
     assert messages(*lines) == messages(*lines, level=Level.ERROR) == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_example_on_each_page_is_a_good_file(profile: str) -> None:
+    """It uses the profile, and `check` has nothing to say about it."""
+    page = (Path(__file__).parents[3] / "docs" / "profiles" / f"{profile}.md").read_text("utf-8")
+    (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
+    assert f".profile = {profile}\n" in example
+    assert MirrorConfig.parse(example).problems() == []
+    assert "Not tried on the" in page
+    assert "As source" in page

@@ -75,6 +75,18 @@ def test_configs_are_copied_unless_excluded() -> None:
     assert not DefaultConfigPropertyFilter(pattern(), "Source").should_replicate_source_default("x")
 
 
+def test_only_included_configs_are_copied_and_excluding_wins() -> None:
+    """Empty lists include nothing and exclude nothing."""
+    chosen = DefaultConfigPropertyFilter(
+        pattern("segment.ms"), include=pattern(r"segment\..*", "cleanup.policy")
+    )
+    names = ("cleanup.policy", "segment.bytes", "segment.ms", "retention.ms")
+    copied = [name for name in names if chosen.should_replicate_config_property(name)]
+    assert copied == ["cleanup.policy", "segment.bytes"]
+    nothing = DefaultConfigPropertyFilter(pattern(), include=pattern())
+    assert not nothing.should_replicate_config_property("cleanup.policy")
+
+
 def test_a_broken_item_is_named_with_its_key() -> None:
     """The sentence shows the item, not the whole list."""
     with pytest.raises(ConfigError) as error:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan for remote topics, as lists of actions."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,8 +11,10 @@ from sparkmirror.topology.topics import (
     ConfigsUnknown,
     CreateTopic,
     GrowTopic,
+    MissingTopic,
     NameCollision,
     PartitionMismatch,
+    TooFewPartitions,
     TopicPlan,
     TopicRules,
     copied_configs,
@@ -40,6 +43,22 @@ def test_a_smaller_remote_topic_is_grown() -> None:
     """It gets as many partitions as its source has."""
     plan = plan_topics(topics(("orders", 4)), topics(("a.orders", 3)), {}, RULES, 2)
     assert plan == TopicPlan(actions=(GrowTopic("orders", "a.orders", 3, 4),))
+
+
+def test_topics_that_somebody_else_creates_are_named_with_their_shape() -> None:
+    """Neither created nor grown; what is there flows."""
+    rules = replace(RULES, creates=False)
+    source = topics(("orders", 4), ("bills", 3))
+    plan = plan_topics(source, topics(("a.bills", 1)), {"orders": (COMPACT,)}, rules, -1)
+    assert plan == TopicPlan(
+        notices=(
+            TooFewPartitions("bills", "a.bills", 3, 1),
+            MissingTopic("orders", "a.orders", "4 partitions, cleanup.policy=compact"),
+        )
+    )
+    few, missing = map(str, plan.notices)
+    assert missing.endswith("Create it with 4 partitions, cleanup.policy=compact.")
+    assert "'a.bills' has 1 of its 3 partitions" in few
 
 
 def test_an_equal_remote_topic_is_left_alone() -> None:

@@ -247,6 +247,32 @@ def test_a_request_without_reply_closes_the_connection(
     assert "no reply" in str(outcome.failures[0])
 
 
+def test_a_connection_that_nobody_uses_is_closed(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Not while a request is on its way, and never if there is no limit."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        peer.recv(1)
+
+    patient = Connection(loop, DIALER, serve(script))
+    turn(loop, lambda: bool(patient.api_versions))
+    patient.check_idle(float("inf"))
+    assert not patient.closed
+
+    connection = Connection(loop, DIALER._replace(max_idle_seconds=5.0), serve(script))
+    connection.check_idle(float("inf"))
+    assert not connection.closed, "it is being opened"
+    turn(loop, lambda: bool(connection.api_versions))
+    connection.check_idle(time.monotonic() + 4.0)
+    assert not connection.closed
+    connection.check_idle(time.monotonic() + 5.1)
+    assert connection.closed
+    patient.close("the test is over")
+
+
 def test_a_refused_connection_fails_what_was_queued(loop: Loop, closed_port: Address) -> None:
     """With the reason of the operating system."""
     (outcome,) = ask(loop, closed_port)

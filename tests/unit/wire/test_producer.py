@@ -91,6 +91,38 @@ def test_a_request_is_not_larger_than_allowed_except_for_a_single_batch() -> Non
     bench.check_all_copied_once()
 
 
+def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
+    """After the answers of those before it; pieces go in its place and the others go on."""
+    small = Bench().batch(1).size
+    limit = 200 + 3 * small
+    bench = Bench(max_request_bytes=limit, is_size_final=True)
+    bench.offer(1, 30, 1)
+    bench.offer(1, tp=OTHER)
+    bench.sink.pieces = [bench.batch(1), bench.batch(1)]
+    bench.producer.pump()
+
+    assert [set(request.batches) for request in bench.broker().waiting] == [{TP, OTHER}]
+    bench.serve(bench.broker().waiting.popleft())
+    bench.loop.advance(0.0)
+
+    sent = [len(r.batches[TP]) for r in bench.broker().waiting]
+    assert len(sent) == 3
+    assert max(sent) < limit
+    assert sequences(bench.broker()) == [1, 2, 3]
+    assert bench.sink.rewinds == 0
+
+
+def test_requests_are_filled_up_to_the_limit_and_not_above() -> None:
+    """Names and protocol bytes count."""
+    small = Bench().batch(1).size
+    bench = Bench(max_request_bytes=2 * small, is_size_final=True)
+    bench.offer(1)
+    bench.offer(1, tp=OTHER)
+    bench.producer.pump()
+    assert bench.producer.largest(TP) == 2 * small - 4 - 48 - 32 - 1
+    assert [list(request.batches) for request in bench.broker().waiting] == [[TP], [OTHER]]
+
+
 @pytest.mark.parametrize("code", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH])
 def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> None:
     """The others are refused as out of order; same cuts, same sequences, nothing twice."""

@@ -14,7 +14,13 @@ from kafka.protocol.producer import ProduceRequest
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.fetch_protocol import IDS_VERSION, NAMES_VERSION, parse_response
 from sparkmirror.wire.outgoing import AbortedTransaction
-from sparkmirror.wire.produce_protocol import VERSION, produce_request, uvarint
+from sparkmirror.wire.produce_protocol import (
+    PARTITION_BYTES,
+    REQUEST_BYTES,
+    VERSION,
+    produce_request,
+    uvarint,
+)
 
 TOPIC = FetchResponse.FetchableTopicResponse
 PARTITION = TOPIC.PartitionData
@@ -168,6 +174,61 @@ def test_produce_requests_decode_to_what_was_asked_for() -> None:
     assert [id(part) for part in body if isinstance(part, memoryview)] == [
         id(parts[index][1]) for index in (0, 2, 1, 3)
     ]
+
+
+@pytest.mark.parametrize("version", [3, 7, 8])
+@pytest.mark.parametrize("transactional_id", [None, b"a-mm2-0"])
+def test_old_produce_requests_are_kafka_pythons(
+    version: int, transactional_id: bytes | None
+) -> None:
+    """Byte for byte, and no buffer without bytes, which nobody could send."""
+    parts = [(TopicPartition("t", n), memoryview(b"x" * (n + 1))) for n in (0, 1)]
+    header, body = produce_request(
+        parts,
+        client_id=b"c",
+        acks=-1,
+        timeout_ms=9,
+        transactional_id=transactional_id,
+        version=version,
+    )
+    data = ProduceRequest.TopicProduceData
+    theirs = ProduceRequest(
+        transactional_id=transactional_id and transactional_id.decode(),
+        acks=-1,
+        timeout_ms=9,
+        topic_data=[
+            data(
+                name="t",
+                partition_data=[
+                    data.PartitionProduceData(index=tp.partition, records=bytes(view))
+                    for tp, view in parts
+                ],
+            )
+        ],
+        version=version,
+    )
+    theirs.with_header(correlation_id=5, client_id="c")
+    assert header(5) + b"".join(body) == theirs.encode(framed=True, header=True)
+    assert all(len(buffer) for buffer in body)
+
+
+@pytest.mark.parametrize("version", [VERSION, 7])
+def test_the_overhead_of_a_request_is_not_underestimated(version: int) -> None:
+    """Whoever keeps a request below a limit counts these bytes instead of making it."""
+    parts = [
+        (TopicPartition("t" * 249, n * 2**20), memoryview(bytes(2**21))) for n in range(1, 200)
+    ]
+    header, body = produce_request(
+        parts,
+        client_id=b"c" * 200,
+        acks=-1,
+        timeout_ms=9,
+        transactional_id=b"i" * 200,
+        version=version,
+    )
+    made = len(header(1)) + sum(map(len, body))
+    counted = REQUEST_BYTES + 400 + len(parts) * (PARTITION_BYTES + 249 + 2**21)
+    assert made <= counted
 
 
 def test_the_header_can_be_made_again_with_another_correlation_id() -> None:
