@@ -81,7 +81,7 @@ class Fit:
 
 def in_order(actions: Iterable[Action]) -> tuple[Action, ...]:
     """As they are shown, stored and carried out."""
-    return tuple(sorted(actions, key=_subject))
+    return tuple(sorted(actions, key=subject))
 
 
 def is_destructive(action: Action) -> bool:
@@ -91,14 +91,14 @@ def is_destructive(action: Action) -> bool:
 
 def compare(stored: Sequence[Action], now: Sequence[Action]) -> Fit:
     """Which actions of a stored plan do not fit any more, and which are new."""
-    by_subject = {_subject(action): action for action in now}
+    by_subject = {subject(action): action for action in now}
     misfits = [
         Misfit(action, found)
         for action in stored
-        if not _still_fits(action, found := by_subject.get(_subject(action)))
+        if not _still_fits(action, found := by_subject.get(subject(action)))
     ]
-    known = {_subject(action) for action in stored}
-    news = [action for subject, action in by_subject.items() if subject not in known]
+    known = {subject(action) for action in stored}
+    news = [action for about, action in by_subject.items() if about not in known]
     return Fit(tuple(misfits), in_order(news))
 
 
@@ -110,7 +110,7 @@ def _still_fits(stored: Action, now: Action | None) -> bool:
     return stored == now
 
 
-def _subject(action: Action) -> _Subject:
+def subject(action: Action) -> _Subject:
     """What an action is about; no two actions of a plan are about the same."""
     stage = STAGES.index(type(action))
     match action:

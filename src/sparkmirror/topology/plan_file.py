@@ -18,7 +18,7 @@ from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
-from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, in_order
+from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, in_order, subject
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
 from sparkmirror.topology.plan_fields import Fields
@@ -177,6 +177,9 @@ def _flow(fields: Fields) -> FlowPlan:
     )
     ids.close()
     fields.close()
+    if len({subject(action) for action in plan.actions}) < len(plan.actions):
+        msg = f"{plan.flow}: it has two actions for the same thing"
+        raise PlanError(msg)
     return plan
 
 
@@ -316,12 +319,13 @@ def _alter_topic(fields: Fields) -> Action:
 
 
 def _move_group(fields: Fields) -> Action:
+    before = fields.number_or_none("before")
     return MoveGroup(
         fields.text("group", may_be_empty=True),
         fields.text("topic"),
         fields.number("partition"),
-        fields.number_or_none("before"),
-        fields.number("after"),
+        before,
+        fields.number("after", least=0 if before is None else before + 1),  # never back
         fields.text("metadata", may_be_empty=True),
     )
 
