@@ -136,7 +136,7 @@ def _show(plans: Sequence[FlowPlan]) -> None:
     actions = [action for plan in plans for action in plan.actions]
     taken = sum(map(is_destructive, actions))
     warning = f" ({taken} of them cannot be undone)" if taken else ""
-    console.print(f"{count_words(actions)}{warning}.", style="bold", markup=False)
+    console.print(f"{count_words(actions)}{warning}.", style="bold", markup=False, highlight=False)
 
 
 def _refuse(path: Path, verdict: Verdict) -> int:

@@ -38,14 +38,24 @@ def print_tables(document: PlanDocument, console: Console) -> None:
     for plan in document.flows:
         print_actions(plan.flow, plan.actions, console)
         for sentence in plan.notices:
-            console.print(f"{plan.flow}: {sentence}", style="yellow", markup=False, soft_wrap=True)
+            console.print(
+                f"{plan.flow}: {sentence}",
+                style="yellow",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         if plan.forecast is not None and plan.forecast.biggest:
             table = _table(f"{plan.flow}: most to copy")
             for one in plan.forecast.biggest:
                 table.add_row(escape(one.topic), _amount(one))
             console.print(table)
     console.print(
-        closing_line(document.flows, document.rate), style="bold", markup=False, soft_wrap=True
+        closing_line(document.flows, document.rate),
+        style="bold",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
 
 

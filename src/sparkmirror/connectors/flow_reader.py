@@ -1,40 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads both sides of a pair and plans all that a run would do there; changes nothing.
+"""Reads both sides of pairs and plans all that a run would do there; changes nothing.
 
 It asks no question that makes a broker create something: no coordinator of a group that is not
 listed, no producer id, no topic that is not there. Everything is decided by the planners that the
-connectors themselves use.
+connectors themselves use. Belongs to one thread.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings, TopicFactor
-from sparkmirror.connectors.backlog import Expected, expect
+from sparkmirror.connectors.backlog import expect
 from sparkmirror.connectors.group_rounds import GroupRounds
 from sparkmirror.connectors.source_topics import MirroredPartition
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.descriptions import (
-    Answers,
-    ClusterDescription,
-    ConfigEntry,
-    TopicDescription,
-)
+from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.offsets.group_positions import State
 from sparkmirror.policy.loading import FlowPolicy, load_policy
 from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.topology.as_if import Changes, cluster_of, joined
 from sparkmirror.topology.configs import AlterTopic, plan_configs
 from sparkmirror.topology.factors import choose_factor, shortfall
 from sparkmirror.topology.flow_plan import Action, FlowPlan, MoveGroup, in_order
+from sparkmirror.topology.forecast import Forecast
 from sparkmirror.topology.internal_topics import (
-    CreateInternalTopic,
     Side,
     internal_topics,
     plan_internal_topics,
@@ -42,7 +40,6 @@ from sparkmirror.topology.internal_topics import (
 )
 from sparkmirror.topology.settings_digest import settings_digest
 from sparkmirror.topology.topics import (
-    CreateTopic,
     TopicPlan,
     TopicRules,
     mirrored_topics,
@@ -52,35 +49,88 @@ from sparkmirror.topology.topics import (
 
 _NOT_YET = "not created yet"  # stands for the id of a topic that will be
 _NOT_MOVED = (State.ACTIVE, State.AHEAD, State.TOO_OLD, State.BEHIND_LOG_START)
-
-# By alias and topic: what the plans of other pairs would have created by then.
-Planned = dict[str, dict[str, TopicDescription]]
+Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Side:
-    """One cluster, as it is found."""
+class _Reckoning:
+    """What the plans of all pairs have in common."""
 
-    admin: ClusterAdmin
-    cluster: ClusterDescription
-    topics: Answers[str, TopicDescription]
-    planned: Mapping[str, TopicDescription]  # by the plans of other pairs
+    changes: dict[str, Changes] = field(default_factory=lambda: defaultdict(Changes))  # by alias
+    warned: set[str] = field(default_factory=set)  # clusters with fewer brokers than replicas
+
+
+def read_flows(
+    flows: Sequence[FlowSettings], say: Say = lambda _: None
+) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
+    """The plans of some pairs, and those pairs that could not be read, with the reason."""
+    ordered = sorted(flows, key=lambda one: one.flow)
+    unread: dict[Flow, str] = {}
+    while True:
+        try:
+            plans = _read_all([one for one in ordered if one.flow not in unread], say)
+        except _UnreadError as error:  # the others, without reckoning with that one
+            unread[error.flow] = str(error)
+        else:
+            return plans, list(unread.items())
+
+
+class _UnreadError(Exception):
+    def __init__(self, flow: Flow, error: ClusterError) -> None:
+        super().__init__(str(error))
+        self.flow = flow
+
+
+def _read_all(flows: Sequence[FlowSettings], say: Say) -> list[FlowPlan]:
+    reckoning = _Reckoning()
+    with ExitStack() as stack:
+        readers = [stack.enter_context(_FlowReader(one, reckoning, say)) for one in flows]
+        for reader in readers:
+            reader.attempt(reader.look)
+        # Every pass may give other pairs something to mirror, in chains as long as there are
+        # pairs; two that undo each other would go on for ever.
+        for _ in range(len(readers) + 1):
+            news = [reader.attempt(reader.plan_topics) for reader in readers]
+            if not any(news):
+                break
+        return [reader.attempt(reader.finish) for reader in readers]
+
+
+class _Site:
+    """One cluster as it is, and as it will be."""
+
+    def __init__(self, client: ClusterClient, changes: Changes) -> None:
+        self.client = client
+        self.admin = ClusterAdmin(client.connection, client)
+        self._changes = changes
+        self._configs: dict[str, tuple[ConfigEntry, ...]] = {}
+        self._asked: set[str] = set()
+        self.cluster_id: str | None = None
+        self.brokers = 0
+        self.found: dict[str, TopicDescription] = {}
+        self.refused: dict[str, BrokerError] = {}
+
+    def look(self) -> None:
+        """Read its topics."""
+        cluster, topics = self.admin.cluster(), self.admin.topics()
+        self.cluster_id, self.brokers = cluster.cluster_id, len(cluster.brokers)
+        self.found, self.refused = topics.found, topics.failed
 
     @property
-    def there(self) -> dict[str, TopicDescription]:
-        """The topics that are there, or will be by then."""
-        return {**self.planned, **self.topics.found}
+    def topics(self) -> dict[str, TopicDescription]:
+        """All topics that there are or will be."""
+        return self._changes.topics(self.found)
 
-
-@dataclass(slots=True)
-class _Draft:
-    """A plan in the making."""
-
-    actions: list[Action] = field(default_factory=list)
-    notices: dict[str, None] = field(default_factory=dict)  # each once, in order
-
-    def note(self, sentence: str) -> None:
-        self.notices[sentence] = None
+    def configs(self, names: Iterable[str]) -> dict[str, tuple[ConfigEntry, ...]]:
+        """The configs that topics have or will have; each is asked for once."""
+        wanted = list(names)
+        new = [name for name in wanted if name in self.found and name not in self._asked]
+        if new:
+            self._asked.update(new)
+            self._configs |= self.admin.topic_configs(new).found
+        known = [n for n in wanted if n in self._configs or n in self._changes.created]
+        return {n: self._changes.entries(n, self._configs.get(n, ())) for n in known}
 
 
 def topic_rules(policy: FlowPolicy, flow: Flow) -> TopicRules:
@@ -93,207 +143,148 @@ def topic_rules(policy: FlowPolicy, flow: Flow) -> TopicRules:
     )
 
 
-def read_flows(
-    flows: Sequence[FlowSettings], say: Callable[[str], None] = lambda _: None
-) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
-    """The plans of some pairs, and those pairs that could not be read, with the reason."""
-    plans: list[FlowPlan] = []
-    unread: list[tuple[Flow, str]] = []
-    planned: Planned = {}
-    for settings in sorted(flows, key=lambda one: one.flow):
-        policy = load_policy(settings.policy, settings.flow)
-        try:
-            plans.append(FlowReader(settings, policy, planned, say).read())
-        except ClusterError as error:
-            unread.append((settings.flow, str(error)))
-    return plans, unread
+class _FlowReader(Closable):
+    """One pair of clusters: `look`, `plan_topics` until nothing is new, `finish`."""
 
-
-class FlowReader:
-    """One pair of clusters."""
-
-    def __init__(
-        self,
-        settings: FlowSettings,
-        policy: FlowPolicy,
-        planned: Planned,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, settings: FlowSettings, reckoning: _Reckoning, say: Say) -> None:
         self._settings = settings
         self._flow = settings.flow
-        self._policy = policy
-        self._planned = planned
+        self._policy = load_policy(settings.policy, settings.flow)
+        self._reckoning = reckoning
         self._say = say
-        self._rules = topic_rules(policy, settings.flow)
+        self._rules = topic_rules(self._policy, self._flow)
+        changes = reckoning.changes
+        self._source = _Site(ClusterClient(settings.source_admin), changes[self._flow.source])
+        self._target = _Site(ClusterClient(settings.target_admin), changes[self._flow.target])
+        self._actions: list[Action] = []
+        self._notices: dict[str, None] = {}  # each once, in order
 
-    def read(self) -> FlowPlan:
-        """The plan; what it would create is entered in `planned`. ClusterError if out of reach."""
-        settings, flow, draft = self._settings, self._flow, _Draft()
-        with ExitStack() as stack:
-            source_client = stack.enter_context(closing(ClusterClient(settings.source_admin)))
-            target_client = stack.enter_context(closing(ClusterClient(settings.target_admin)))
-            source = self._look(flow.source, ClusterAdmin(settings.source_admin, source_client))
-            target = self._look(flow.target, ClusterAdmin(settings.target_admin, target_client))
-            self._plan_internal(source, Side.SOURCE, draft)
-            self._plan_internal(target, Side.TARGET, draft)
-            expected = None
-            if settings.enabled:
-                expected = self._plan_mirror(source, target, source_client, draft)
-        self._enter_planned(draft.actions)
+    def close(self) -> None:
+        """Hang up."""
+        self._source.client.close()
+        self._target.client.close()
+
+    def attempt(self, step: Callable[[], T]) -> T:
+        """Do a step; a cluster that is out of reach is an _UnreadError of this pair."""
+        try:
+            return step()
+        except ClusterError as error:
+            raise _UnreadError(self._flow, error) from error
+
+    def look(self) -> None:
+        """Read the topics of both sides."""
+        for alias, site in ((self._flow.source, self._source), (self._flow.target, self._target)):
+            self._say(f"{self._flow}: reading the topics of {alias}")
+            site.look()
+
+    def plan_topics(self) -> bool:
+        """Plan topics and configs, with what is planned already; whether there was more to do."""
+        actions = [
+            *self._internal(self._source, Side.SOURCE),
+            *self._internal(self._target, Side.TARGET),
+        ]
+        if self._settings.enabled:
+            actions += self._mirrored()
+        for action in actions:
+            self._reckoning.changes[cluster_of(action, self._flow)].enter(action)
+        self._actions = joined(self._actions, actions)
+        return bool(actions)
+
+    def finish(self) -> FlowPlan:
+        """The whole plan: groups and the forecast as well."""
+        forecast = None
+        if self._settings.enabled:
+            if self._moves_groups:
+                self._actions += self._moves()
+            forecast = self._forecast()
         return FlowPlan(
-            flow,
-            settings_digest(settings),
-            source.cluster.cluster_id,
-            target.cluster.cluster_id,
-            in_order(draft.actions),
-            tuple(draft.notices),
-            expected.forecast if expected is not None else None,
+            self._flow,
+            settings_digest(self._settings),
+            self._source.cluster_id,
+            self._target.cluster_id,
+            in_order(self._actions),
+            tuple(self._notices),
+            forecast,
         )
 
-    def _look(self, alias: str, admin: ClusterAdmin) -> _Side:
-        self._say(f"{self._flow}: reading the topics of {alias}")
-        return _Side(admin, admin.cluster(), admin.topics(), self._planned.get(alias, {}))
-
-    def _enter_planned(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            if isinstance(action, CreateInternalTopic):
-                on_source = action.side is Side.SOURCE
-                alias, name = self._flow.source if on_source else self._flow.target, action.name
-            elif isinstance(action, CreateTopic):
-                alias, name = self._flow.target, action.remote
-            else:
-                continue
-            replicas = action.replication_factor
-            made = TopicDescription(name, None, action.partitions, replicas)
-            self._planned.setdefault(alias, {})[name] = made
+    def _note(self, sentence: str) -> None:
+        self._notices[sentence] = None
 
     # --- topics
 
-    def _choose(self, side: _Side, factor: TopicFactor, draft: _Draft) -> int:
-        alias, brokers = side.admin.alias, len(side.cluster.brokers)
-        chosen = choose_factor(factor, alias, brokers)
-        sentence = shortfall(factor, alias, brokers)
-        if sentence is not None:
-            draft.note(sentence)
+    def _choose(self, site: _Site, factor: TopicFactor) -> int:
+        alias = site.admin.alias
+        chosen = choose_factor(factor, alias, site.brokers)
+        sentence = shortfall(factor, alias, site.brokers)
+        if sentence is not None and alias not in self._reckoning.warned:
+            self._reckoning.warned.add(alias)
+            self._note(sentence)
         return chosen
 
-    def _plan_internal(self, side: _Side, which: Side, draft: _Draft) -> None:
-        wanted = [
-            topic
-            for topic in internal_topics(self._settings, self._policy.replication)
-            if topic.side is which
-        ]
-        inspected = [t for t in to_inspect(wanted, side.there) if t in side.topics.found]
-        configs = side.admin.topic_configs(inspected).found if inspected else {}
+    def _internal(self, site: _Site, side: Side) -> Sequence[Action]:
+        names = self._policy.replication
+        wanted = [one for one in internal_topics(self._settings, names) if one.side is side]
+        there = site.topics
+        configs = site.configs(to_inspect(wanted, there))
         plan = plan_internal_topics(
-            wanted,
-            side.there,
-            configs,
-            side.admin.alias,
-            lambda factor: self._choose(side, factor, draft),
+            wanted, there, configs, site.admin.alias, lambda factor: self._choose(site, factor)
         )
-        draft.actions += plan.creations
         for error in plan.failures.values():
-            draft.note(str(error))
+            self._note(str(error))
+        return plan.creations
 
-    def _plan_mirror(
-        self, source: _Side, target: _Side, client: ClusterClient, draft: _Draft
-    ) -> Expected:
-        """Everything of an enabled flow; what is to be copied."""
-        for topic, error in source.topics.failed.items():
+    def _mirrored(self) -> list[Action]:
+        """What is to be done about remote topics."""
+        for topic, error in self._source.refused.items():
             if self._rules.replicates(topic):
-                draft.note(str(error))
-        mirrored = mirrored_topics(source.topics.found, self._rules)
-        configs = self._source_configs(source, target, mirrored)
-        plan = self._plan_topics(source, target, configs, draft)
-        draft.actions += plan.actions
+                self._note(str(error))
+        mirrored = mirrored_topics(self._source.topics, self._rules)
+        configs = self._source_configs(mirrored)
+        plan = self._plan_topics(configs)
         for notice in plan.notices:
-            draft.note(str(notice))
-        draft.actions += self._alterations(target, mirrored, configs, draft)
-        if self._moves_groups:
-            draft.actions += self._moves(target, draft)
-        self._say(f"{self._flow}: looking how much there is to copy")
-        expected = expect(
-            self._settings,
-            client,
-            self._partitions(mirrored, target.topics.found),
-            has_stored=self._settings.internal_topics.offsets in target.topics.found,
-        )
-        for sentence in expected.notices:
-            draft.note(sentence)
-        return expected
+            self._note(str(notice))
+        return [*plan.actions, *self._alterations(mirrored, configs)]
 
     def _source_configs(
-        self, source: _Side, target: _Side, mirrored: Mapping[str, TopicDescription]
+        self, mirrored: Mapping[str, TopicDescription]
     ) -> dict[str, tuple[ConfigEntry, ...]]:
         """Of all mirrored topics if configs are synced, else of those that are to be created."""
         if self._settings.source.sync_configs_seconds is not None:
             names = list(mirrored)
         else:
-            names = topics_to_create(source.topics.found, target.there, self._rules)
-        if not names:
-            return {}
+            names = topics_to_create(self._source.topics, self._target.topics, self._rules)
         self._say(f"{self._flow}: reading the configs of {len(names):,} topics")
-        return source.admin.topic_configs(names).found
+        return self._source.configs(names)
 
-    def _plan_topics(
-        self,
-        source: _Side,
-        target: _Side,
-        configs: Mapping[str, Sequence[ConfigEntry]],
-        draft: _Draft,
-    ) -> TopicPlan:
-        found, there = source.topics.found, target.there
+    def _plan_topics(self, configs: Mapping[str, Sequence[ConfigEntry]]) -> TopicPlan:
+        found, there = self._source.topics, self._target.topics
         replicas = 1
         if topics_to_create(found, there, self._rules):
-            replicas = self._choose(target, self._settings.source.replication_factor, draft)
+            replicas = self._choose(self._target, self._settings.source.replication_factor)
         return plan_topics(found, there, configs, self._rules, replicas)
 
     def _alterations(
         self,
-        target: _Side,
         mirrored: Mapping[str, TopicDescription],
         configs: Mapping[str, Sequence[ConfigEntry]],
-        draft: _Draft,
     ) -> list[AlterTopic]:
         if self._settings.source.sync_configs_seconds is None:
             return []
         owners: dict[str, str] = {}  # of two topics with one remote name the first counts
         for name in mirrored:
             owners.setdefault(self._rules.remote_name(name), name)
-        remotes = {name: to for to, name in owners.items() if to in target.topics.found}
-        if not remotes:
-            return []
-        there = target.admin.topic_configs(remotes.values())
-        unread = sorted({name for name in remotes if name not in configs} | there.failed.keys())
+        remotes = {name: to for to, name in owners.items() if to in self._target.topics}
+        there = self._target.configs(remotes.values())
+        unread = sorted(
+            name for name, to in remotes.items() if name not in configs or to not in there
+        )
         if unread:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-            draft.note(
-                f"The configs of topic '{unread[0]}'{more} could not be read, so they are not "
-                f"compared. Grant DescribeConfigs."
+            self._note(
+                f"The configs of topic '{unread[0]}'{more} could not be read on both sides, so "
+                f"they are not compared. Grant DescribeConfigs."
             )
-        return plan_configs(remotes, configs, there.found, self._rules)
-
-    @staticmethod
-    def _key_of(topic: TopicDescription) -> str | None:
-        return str(topic.topic_id) if topic.topic_id else None
-
-    def _partitions(
-        self, mirrored: Mapping[str, TopicDescription], remote: Mapping[str, TopicDescription]
-    ) -> list[MirroredPartition]:
-        """All partitions that would be mirrored once the plan is carried out."""
-        found: list[MirroredPartition] = []
-        for name, topic in mirrored.items():
-            remote_name = self._rules.remote_name(name)
-            counterpart = remote.get(remote_name)
-            target_id = self._key_of(counterpart) if counterpart is not None else _NOT_YET
-            found += [
-                MirroredPartition(
-                    TopicPartition(name, index), remote_name, self._key_of(topic), target_id
-                )
-                for index in range(topic.partitions)
-            ]
-        return found
+        return plan_configs(remotes, configs, there, self._rules)
 
     # --- groups
 
@@ -303,30 +294,63 @@ class FlowReader:
         has_checkpoints = checkpoint.enabled and self._settings.source.offset_syncs_enabled
         return has_checkpoints and checkpoint.sync_group_offsets_seconds is not None
 
-    def _moves(self, target: _Side, draft: _Draft) -> list[MoveGroup]:
+    def _moves(self) -> list[MoveGroup]:
         self._say(f"{self._flow}: reading the consumer groups")
         with GroupRounds(self._settings, self._policy) as rounds:
             found = rounds.look(rounds.wanted_groups(), syncs_groups=True, only_listed=True)
             map_topic = offset_map_topic(self._policy.replication, self._flow.source)
-            complaints = rounds.complaints if map_topic in target.topics.found else []
+            complaints = rounds.complaints if map_topic in self._target.found else []
         for sentence in complaints:
-            draft.note(sentence)
+            self._note(sentence)
         for group, reason in sorted(found.failures.items()):
-            draft.note(f"group '{group}': {reason}")
+            self._note(f"group '{group}': {reason}")
         counts = Counter(one.state for one in found.positions if one.state in _NOT_MOVED)
         if counts:
             listed = ", ".join(f"{counts[s]} {s.value}" for s in _NOT_MOVED if counts[s])
-            draft.note(f"Some positions of groups stay as they are: {listed}. See `groups`.")
-        before = defaultdict(dict, found.on_target)
+            self._note(f"Some positions of groups stay as they are: {listed}. See `groups`.")
         return [
             MoveGroup(
                 group,
                 tp.topic,
                 tp.partition,
-                before[group][tp].offset if tp in before[group] else None,
+                before[tp].offset if tp in before else None,
                 after.offset,
                 after.metadata,
             )
             for group, writes in found.writes.items()
+            for before in [found.on_target.get(group, {})]
             for tp, after in writes.items()
         ]
+
+    # --- records
+
+    def _forecast(self) -> Forecast:
+        self._say(f"{self._flow}: looking how much there is to copy")
+        expected = expect(
+            self._settings,
+            self._source.client,
+            self._partitions(),
+            has_stored=self._settings.internal_topics.offsets in self._target.found,
+        )
+        for sentence in expected.notices:
+            self._note(sentence)
+        return expected.forecast
+
+    def _partitions(self) -> list[MirroredPartition]:
+        """All partitions there are that would be mirrored once the plan is carried out."""
+        found: list[MirroredPartition] = []
+        for name, topic in mirrored_topics(self._source.found, self._rules).items():
+            remote_name = self._rules.remote_name(name)
+            counterpart = self._target.found.get(remote_name)
+            target_id = _id_of(counterpart) if counterpart is not None else _NOT_YET
+            found += [
+                MirroredPartition(
+                    TopicPartition(name, index), remote_name, _id_of(topic), target_id
+                )
+                for index in range(topic.partitions)
+            ]
+        return found
+
+
+def _id_of(topic: TopicDescription) -> str | None:
+    return str(topic.topic_id) if topic.topic_id else None
