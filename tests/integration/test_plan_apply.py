@@ -27,6 +27,7 @@ from support.witness import (
     Record,
     admin,
     create_topics,
+    delete_topic,
     grow_topic,
     numbered,
     produce,
@@ -168,6 +169,21 @@ def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground:
     assert "Nothing to change." in sparkmirror("plan", ground.file)
 
 
+def test_pairs_reckon_with_what_the_others_create(ground: Ground) -> None:
+    """Heartbeats of one direction are mirrored by the other: still one plan is enough."""
+    text = ground.file.read_text()
+    back = f"{ground.far}->{ground.alias}"
+    text = text.replace(f"{back}.emit.heartbeats.enabled = false", f"{back}.enabled = true")
+    text += f"{back}.topics = {ground.remote}.*\n"
+    text += "replication.policy.separator = -x-\n"  # heartbeats of other tests are not ours
+    ground.file.write_text(text)
+    plan_and_apply(ground)
+    flows = json.loads(sparkmirror("plan", ground.file, "--json"))["flows"]
+    assert [doings(one) for one in flows] == [[], []]
+    assert f"{ground.alias}-x-heartbeats" in topics(ground.target)
+    assert f"{ground.far}-x-heartbeats" in topics(ground.source)
+
+
 def test_what_changed_in_between_is_refused_by_name(ground: Ground) -> None:
     """Nothing at all is done then, also what would still fit."""
     sparkmirror("plan", ground.file, "--out", ground.out)
@@ -226,37 +242,83 @@ def test_a_drifted_config_is_planned_and_put_right(ground: Ground) -> None:
     assert planned(ground)["actions"] == []
 
 
-def test_an_idle_group_is_moved_to_the_very_record(ground: Ground) -> None:
-    """After a copy: what is stored counts for the forecast, the map for the groups."""
-    with MirrorProcess(ground.file, "--once") as mirror:
+@pytest.fixture(scope="module")
+def mirrored(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Ground:
+    """Topics that were copied once, up to their ends."""
+    alias, topic = unique_name("plan"), unique_name("orders")
+    create_topics(source_cluster, {topic: 2, f"{topic}-gone": 1, f"{topic}-taken": 1})
+    produce(source_cluster, topic, numbered(RECORDS, 2))
+    produce(source_cluster, f"{topic}-gone", numbered(5))
+    directory = tmp_path_factory.mktemp("mirrored")
+    file = write_file(directory, alias, topic, source_cluster, target_cluster)
+    with MirrorProcess(file, "--once") as mirror:
         assert mirror.wait(RUN_SECONDS) == 0
-    found = planned(ground)
+    return Ground(file, alias, topic, source_cluster, target_cluster)
+
+
+def test_an_idle_group_is_moved_to_the_very_record(mirrored: Ground) -> None:
+    """After a copy: what is stored counts for the forecast, the map for the groups."""
+    found = planned(mirrored)
     assert (found["actions"], found["forecast"]["records"]) == ([], 0)
-    produce(ground.source, ground.topic, numbered(60, 2, first=RECORDS))
-    group = f"{ground.alias}-idle"
-    commit(ground.source, group, ground.topic, {0: 17, 1: 400})
-    before = snapshot(ground.source), snapshot(ground.target)
-    found = planned(ground)
-    sparkmirror("plan", ground.file, "--out", ground.out)
-    assert (snapshot(ground.source), snapshot(ground.target)) == before
+    produce(mirrored.source, mirrored.topic, numbered(60, 2, first=RECORDS))
+    group = f"{mirrored.alias}-idle"
+    commit(mirrored.source, group, mirrored.topic, {0: 17, 1: 400})
+    before = snapshot(mirrored.source), snapshot(mirrored.target)
+    found = planned(mirrored)
+    sparkmirror("plan", mirrored.file, "--out", mirrored.out)
+    assert (snapshot(mirrored.source), snapshot(mirrored.target)) == before
     assert found["forecast"]["records"] == 60
     moves = [
-        (a["do"], a["group"], a["partition"], a["before"], a["after"]) for a in found["actions"]
+        (one["do"], one["group"], one["partition"], one["before"], one["after"])
+        for one in found["actions"]
     ]
     assert moves == [
         ("move-group", group, 0, None, 17),
         ("move-group", group, 1, None, 400),
     ]
-    commit(ground.source, group, ground.topic, {0: 23})  # it goes on: the plan holds
-    sparkmirror("apply", ground.out, "--yes")
-    assert committed(ground.target, group, ground.remote, 2) == {0: 17, 1: 400}
-    (move,) = planned(ground)["actions"]
+    commit(mirrored.source, group, mirrored.topic, {0: 23})  # it goes on: the plan holds
+    sparkmirror("apply", mirrored.out, "--yes")
+    assert committed(mirrored.target, group, mirrored.remote, 2) == {0: 17, 1: 400}
+    (move,) = planned(mirrored)["actions"]
     assert (move["before"], move["after"]) == (17, 23)
-    sparkmirror("plan", ground.file, "--out", ground.out)
-    commit(ground.target, group, ground.remote, {0: 20})
-    assert "from 20 to 23" in sparkmirror("apply", ground.out, "--yes", code=3)
-    plan_and_apply(ground)
-    assert planned(ground)["actions"] == []
+    sparkmirror("plan", mirrored.file, "--out", mirrored.out)
+    commit(mirrored.target, group, mirrored.remote, {0: 20})
+    assert "from 20 to 23" in sparkmirror("apply", mirrored.out, "--yes", code=3)
+    plan_and_apply(mirrored)
+    assert planned(mirrored)["actions"] == []
+
+
+def test_copies_follow_their_deleted_topics_only_if_asked(mirrored: Ground) -> None:
+    """Not another topic of that name; and what comes back begins at its beginning."""
+    gone, taken = f"{mirrored.remote}-gone", f"{mirrored.remote}-taken"
+    for name in (gone, taken):
+        delete_topic(mirrored.source, name.removeprefix(f"{mirrored.alias}."))
+    found = planned(mirrored)
+    assert "delete-topic" not in doings(found)
+    assert [one for one in found["notices"] if f"'{gone}' stays" in one]
+    file = mirrored.file.with_name("deletions.properties")
+    deletions = f"{mirrored.flow}.sync.topic.deletions.enabled = true\n"
+    file.write_text(mirrored.file.read_text() + deletions)
+    asked = replace(mirrored, file=file)
+    text = sparkmirror("plan", file, "--out", asked.out)
+    assert f"{asked.flow}\tdelete\ttopic {gone} on {asked.far}" in text
+    assert "2 to delete" in text
+    delete_topic(asked.target, taken)
+    create_topics(asked.target, {taken: 1})  # somebody else's
+    assert f"delete topic {taken}" in sparkmirror("apply", asked.out, "--yes", code=3)
+    assert {gone, taken} <= topics(asked.target).keys()
+    assert "not the topic that was written" in sparkmirror("plan", file, "--out", asked.out)
+    assert "1 done, 0 failed." in sparkmirror("apply", asked.out, "--yes")
+    assert {gone, taken} & topics(asked.target).keys() == {taken}
+    assert "delete-topic" not in doings(planned(asked))
+    create_topics(asked.source, {f"{asked.topic}-gone": 1})
+    produce(asked.source, f"{asked.topic}-gone", numbered(8))
+    to_copy = planned(asked)["forecast"]["biggest"]
+    assert [one["records"] for one in to_copy if one["topic"] == f"{asked.topic}-gone"] == [8]
 
 
 def test_a_cluster_out_of_reach_does_not_hide_the_others(ground: Ground) -> None:

@@ -19,7 +19,6 @@ from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.log_dirs import log_sizes
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP
-from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.forecast import Backlog, Forecast, forecast
 
 
@@ -43,15 +42,13 @@ def expect(
     settings: FlowSettings,
     client: ClusterClient,
     mirrored: Sequence[MirroredPartition],
-    *,
-    has_stored: bool,
+    stored: Mapping[TopicPartition, StoredPosition],
 ) -> Expected:
-    """What is to be copied; `client` is the source's, `has_stored` tells of an offsets topic."""
+    """What is to be copied; `client` is the source's."""
     wanted = [one.source for one in mirrored]
     admin = ClusterAdmin(settings.source_admin, client)
     first = admin.earliest_offsets(wanted)
     end = admin.end_offsets(wanted, settings.fetch.isolation_level)
-    stored = _stored(settings) if has_stored else {}
     in_group = _initial_offsets(settings, client)
     starts = starting_positions(
         mirrored, stored, first.found, end.found, settings, in_group=in_group
@@ -88,44 +85,50 @@ def starting_positions(
     recreated = {
         one.one.source: one.policy for one in find_recreated(mirrored, stored, settings.policies)
     }
+    grown = _grown(stored)
     starts = Starts()
     for one in mirrored:
-        tp, position = one.source, stored.get(one.source)
-        policy = recreated.get(tp)
-        if position is not None and policy is None:
-            is_another = position.source_topic not in (None, one.topic_id)
-            if is_another:
-                _wait(starts, tp, "deleted and created again, and source.recreated.policy is stop")
-            else:
-                starts.positions[tp] = position.offset + 1
-        elif policy == STOP:
-            reason = f"{one.remote_topic} is not what it was, and target.recreated.policy is stop"
-            _wait(starts, tp, reason)
-        elif policy == "restart" and tp in first:
-            starts.positions[tp] = first[tp]
-        elif position is not None:
-            starts.positions[tp] = position.offset + 1
+        tp = one.source
+        position = stored.get(tp)
+        was_added = tp.partition > grown.get(tp.topic, tp.partition)
+        start: int | str | None
+        if position is not None:
+            start = _resumed(one, position, recreated.get(tp), first)
+        elif was_added:
+            start = first.get(tp)
         elif tp in in_group:
-            starts.positions[tp] = in_group[tp]
-        elif tp in by_reset:
-            starts.positions[tp] = by_reset[tp]
-        elif reset == "none":
-            _wait(starts, tp, "no offset is stored and auto.offset.reset is none")
+            start = in_group[tp]
+        else:
+            none = "no offset is stored and auto.offset.reset is none" if reset == "none" else None
+            start = by_reset.get(tp, none)
+        if isinstance(start, str):
+            starts.waiting.setdefault(start, []).append(tp)
+        elif start is not None:
+            starts.positions[tp] = start
     return starts
 
 
-def _wait(starts: Starts, tp: TopicPartition, reason: str) -> None:
-    starts.waiting.setdefault(reason, []).append(tp)
+def _resumed(
+    one: MirroredPartition,
+    stored: StoredPosition,
+    policy: str | None,
+    first: Mapping[TopicPartition, int],
+) -> int | str | None:
+    """Behind a stored position, or why not; `policy` is there if a side is another topic now."""
+    if policy is None and stored.source_topic not in (None, one.topic_id):
+        return "deleted and created again, and source.recreated.policy is stop"
+    if policy == STOP:
+        return f"{one.remote_topic} is not what it was, and target.recreated.policy is stop"
+    return first.get(one.source) if policy == "restart" else stored.offset + 1
 
 
-def _stored(settings: FlowSettings) -> dict[TopicPartition, StoredPosition]:
-    store = OffsetStore(
-        settings.target_admin,
-        settings.internal_topics.offsets,
-        connector=settings.source.name,
-        source_alias=settings.flow.source,
-    )
-    return store.read().positions
+def _grown(stored: Mapping[TopicPartition, StoredPosition]) -> dict[str, int]:
+    """The last partition of each topic that is mirrored already: later ones were added to it."""
+    last: dict[str, int] = {}
+    for tp, position in stored.items():
+        if position.producer is not None:
+            last[tp.topic] = max(tp.partition, last.get(tp.topic, -1))
+    return last
 
 
 def _initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[TopicPartition, int]:

@@ -16,19 +16,23 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings, TopicFactor
 from sparkmirror.connectors.backlog import expect
+from sparkmirror.connectors.deleted_topics import written_topics
 from sparkmirror.connectors.group_rounds import GroupRounds
-from sparkmirror.connectors.source_topics import MirroredPartition
+from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.offsets.group_positions import State
-from sparkmirror.policy.loading import FlowPolicy, load_policy
+from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.as_if import Changes, cluster_of, joined
 from sparkmirror.topology.configs import AlterTopic, plan_configs
+from sparkmirror.topology.deletions import KeptTopic, deleted_topics, plan_deletions
 from sparkmirror.topology.factors import choose_factor, shortfall
 from sparkmirror.topology.flow_plan import Action, FlowPlan, MoveGroup, in_order
 from sparkmirror.topology.forecast import Forecast
@@ -41,7 +45,6 @@ from sparkmirror.topology.internal_topics import (
 from sparkmirror.topology.settings_digest import settings_digest
 from sparkmirror.topology.topics import (
     TopicPlan,
-    TopicRules,
     mirrored_topics,
     plan_topics,
     topics_to_create,
@@ -133,16 +136,6 @@ class _Site:
         return {n: self._changes.entries(n, self._configs.get(n, ())) for n in known}
 
 
-def topic_rules(policy: FlowPolicy, flow: Flow) -> TopicRules:
-    """A flow's policy as the planners need it."""
-    return TopicRules(
-        replicates=policy.selection.replicate,
-        remote_name=lambda topic: policy.replication.format_remote_topic(flow.source, topic),
-        copies_config=policy.config_filter.should_replicate_config_property,
-        copies_default=policy.config_filter.should_replicate_source_default,
-    )
-
-
 class _FlowReader(Closable):
     """One pair of clusters: `look`, `plan_topics` until nothing is new, `finish`."""
 
@@ -194,9 +187,11 @@ class _FlowReader(Closable):
         """The whole plan: groups and the forecast as well."""
         forecast = None
         if self._settings.enabled:
+            stored = self._stored()
+            self._actions += self._deletions(stored)
             if self._moves_groups:
                 self._actions += self._moves()
-            forecast = self._forecast()
+            forecast = self._forecast(stored)
         return FlowPlan(
             self._flow,
             settings_digest(self._settings),
@@ -286,6 +281,23 @@ class _FlowReader(Closable):
             )
         return plan_configs(remotes, configs, there, self._rules)
 
+    def _deletions(self, stored: Mapping[TopicPartition, StoredPosition]) -> Sequence[Action]:
+        """Copies of topics that are gone; a notice names those that stay."""
+        written = written_topics(stored)
+        mirrored = mirrored_topics(self._source.found, self._rules)
+        missing = sorted(written.keys() - mirrored.keys())
+        gone = deleted_topics(self._source.admin.topics(missing).failed) if missing else []
+        remotes = {topic: self._rules.remote_name(topic) for topic in gone}
+        plan = plan_deletions(remotes, written, self._target.found, mirrored)
+        for kept in plan.kept:
+            self._note(str(kept))
+        if self._settings.source.deletions_grace_seconds is not None:
+            return plan.actions
+        for action in plan.actions:
+            reason = "sync.topic.deletions.enabled is false"
+            self._note(str(KeptTopic(action.source, action.remote, reason)))
+        return []
+
     # --- groups
 
     @property
@@ -324,14 +336,19 @@ class _FlowReader(Closable):
 
     # --- records
 
-    def _forecast(self) -> Forecast:
+    def _stored(self) -> dict[TopicPartition, StoredPosition]:
+        """Where the flow stands; nowhere if there is no offsets topic yet."""
+        topic = self._settings.internal_topics.offsets
+        if topic not in self._target.found:
+            return {}
+        self._say(f"{self._flow}: reading where it stands")
+        name, alias = self._settings.source.name, self._flow.source
+        store = OffsetStore(self._settings.target_admin, topic, connector=name, source_alias=alias)
+        return store.read().positions
+
+    def _forecast(self, stored: Mapping[TopicPartition, StoredPosition]) -> Forecast:
         self._say(f"{self._flow}: looking how much there is to copy")
-        expected = expect(
-            self._settings,
-            self._source.client,
-            self._partitions(),
-            has_stored=self._settings.internal_topics.offsets in self._target.found,
-        )
+        expected = expect(self._settings, self._source.client, self._partitions(), stored)
         for sentence in expected.notices:
             self._note(sentence)
         return expected.forecast

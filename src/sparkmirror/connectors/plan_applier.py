@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.deleted_topics import forget_topic
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
@@ -23,7 +24,11 @@ from sparkmirror.kafka.descriptions import Committed, ConfigSource
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.apply_configs import Altered, apply_configs
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import Action, MoveGroup
@@ -54,6 +59,15 @@ class FlowApplier(Closable):
     """One pair; belongs to one thread."""
 
     def __init__(self, settings: FlowSettings) -> None:
+        self._settings = settings
+        names = load_policy(settings.policy, settings.flow).replication
+        self._map_topic = offset_map_topic(names, settings.flow.source)
+        self._store = OffsetStore(
+            settings.target_admin,
+            settings.internal_topics.offsets,
+            connector=settings.source.name,
+            source_alias=settings.flow.source,
+        )
         self._source_client = ClusterClient(settings.source_admin)
         self._target_client = ClusterClient(settings.target_admin)
         self._source = ClusterAdmin(settings.source_admin, self._source_client)
@@ -107,8 +121,8 @@ class FlowApplier(Closable):
         return [Done(one.action, str(one.error or "")) for one in outcomes]
 
     def _alter(self, actions: Sequence[AlterTopic]) -> list[Done]:
-        results = self._target.alter_configs({one.remote: one.changes for one in actions})
-        altered = {one.remote: one.changes for one in actions if results.get(one.remote) is None}
+        results = apply_configs(actions, self._target)
+        altered = {one.action.remote: one.changes for one in results if one.error is None}
 
         def is_shown() -> bool:
             shown = self._target.topic_configs(altered).found
@@ -119,7 +133,7 @@ class FlowApplier(Closable):
             return True
 
         _until(is_shown)
-        return [Done(one, str(results.get(one.remote) or "")) for one in actions]
+        return [Done(one.action, _alteration_error(one)) for one in results]
 
     def _delete(self, actions: Sequence[DeleteTopic]) -> list[Done]:
         """Only the very topics that were planned: another one of that name is somebody else's."""
@@ -134,7 +148,10 @@ class FlowApplier(Closable):
         done = []
         for one in actions:
             if one.remote in same:
-                done.append(Done(one, str(results.get(one.remote) or "")))
+                refusal = results.get(one.remote)
+                if refusal is None:
+                    forget_topic(self._settings, self._store, self._map_topic, one.source)
+                done.append(Done(one, str(refusal or "")))
             elif one.remote in found:
                 done.append(Done(one, f"'{one.remote}' is another topic than when it was planned"))
             else:
@@ -179,6 +196,13 @@ def _refusal(move: MoveGroup, error: BrokerError | None) -> str:
     if error is None or error.topic not in (None, move.topic):
         return ""
     return str(error)
+
+
+def _alteration_error(one: Altered) -> str:
+    if one.error is not None or not one.refused:
+        return str(one.error or "")
+    refused = "; ".join(f"{name} is refused: {words}" for name, words in one.refused.items())
+    return f"{refused} The rest went through." if one.changes else refused
 
 
 def _until(is_shown: Callable[[], bool]) -> None:

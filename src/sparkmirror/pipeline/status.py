@@ -62,6 +62,7 @@ class FlowSnapshot:
     incidents: Tally = field(default_factory=dict)  # such as gaps, since the process started
     recent_incidents: tuple[str, ...] = ()
     group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
+    topology_changes: Mapping[str, int] = field(default_factory=dict)  # by what was done
 
 
 @dataclass(slots=True)
@@ -111,6 +112,7 @@ class FlowStatus:
         self._notes: dict[str, str] = {}
         self._notices = 0
         self._incidents = IncidentTally(flow)
+        self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
 
     def enter(self, state: FlowState, reason: str = "") -> None:
@@ -131,6 +133,11 @@ class FlowStatus:
                 self._notes[topic] = trouble
             else:
                 self._notes.pop(topic, None)
+
+    def did(self, what: str, times: int = 1) -> None:
+        """Count a change of the target's topics, configs or rights, such as `created`."""
+        with self._lock:
+            self._topology_changes[what] += times
 
     def happened(self, incidents: Iterable[Incident]) -> None:
         """Log and count what a task or the driver met; what is known already is passed over."""
@@ -241,6 +248,7 @@ class FlowStatus:
                 quarantined=sum(not is_retriable(code) for code in codes),
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
+                topology_changes=dict(self._topology_changes),
             )
 
     def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.topology.culprits import CONFIG_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sparkmirror.topology.factors import ReplicationFactors
 
 _TOPIC_ALREADY_EXISTS = 36
-_CONFIG_CODES = frozenset({40, 42, 44})  # INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION
 _NEW_TOPIC_SECONDS = 30.0
 _OFFSET_MAP_CONFIGS = {
     # It is written all the time and read at every start: cleaned soon, it stays small.
@@ -347,7 +347,7 @@ def create_internal_topics(
         for one in wanted
         if one.name in may_do_without
         and (refusal := results.get(one.name)) is not None
-        and refusal.code in _CONFIG_CODES
+        and refusal.code in CONFIG_CODES
     ]
     if again:
         results |= admin.create_topics(again)

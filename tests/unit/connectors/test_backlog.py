@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where partitions would begin, without anything being stored."""
 
+from dataclasses import replace
+
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors.backlog import Starts, starting_positions
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
-from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.model import Flow, ProducerState, TopicPartition
 
 FILE = """
 clusters = a, b
@@ -58,6 +60,17 @@ def test_a_group_says_where_new_partitions_begin() -> None:
     """What is stored says more."""
     assert starts(in_group=55).positions == {TP: 55}
     assert starts(in_group=55, stored=STORED).positions == {TP: 42}
+
+
+def test_partitions_that_were_added_begin_at_their_beginning() -> None:
+    """Also of a flow that begins at the end: nobody could have seen their first records."""
+    added = MirroredPartition(TopicPartition("orders", 3), "a.orders", "source-1", "target-1")
+    lines = FILE + "a.consumer.auto.offset.reset = latest"
+    settings = MirrorConfig.parse(lines).flow_settings(Flow("a", "b"))
+    first, end = {added.source: 10}, {added.source: 100}
+    for known, position in ((replace(STORED, producer=ProducerState(7, 0, 5)), 10), (STORED, 100)):
+        found = starting_positions([added], {TP: known}, first, end, settings, in_group={})
+        assert found.positions == {added.source: position}
 
 
 @pytest.mark.parametrize(
