@@ -21,6 +21,8 @@ from sparkmirror.topology.configs import AlterTopic, alteration
 from sparkmirror.topology.topics import TopicRules
 
 _MISSING = frozenset({3, 100})  # deleted between two questions
+_ALL_AT_ONCE = 1000
+_TURNS = 4
 _log = logging.getLogger(__name__)
 
 
@@ -37,6 +39,9 @@ class ConfigSync:
         self._flow = flow
         self._rules = rules
         self._status = status
+        self._there: dict[str, TopicConfigs] = {}
+        self._unread_there: dict[str, BrokerError] = {}
+        self._turn = 0
         self._equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
         self._refused: dict[str, dict[str, _Refusal]] = {}  # by remote topic and config
         self._sent: dict[str, AlterTopic] = {}
@@ -45,15 +50,43 @@ class ConfigSync:
 
     def round(self, remotes: Mapping[str, str], source: ClusterAdmin, target: ClusterAdmin) -> None:
         """Compare and alter; `remotes` is source topic -> remote topic that exists."""
-        here, there = source.topic_configs(remotes), target.topic_configs(remotes.values())
-        self._report_unread(
-            {self._flow.source: here.failed, self._flow.target: there.failed}, len(remotes)
-        )
-        actions = self._plan(remotes, here.found, there.found)
+        here = source.topic_configs(remotes)
+        self._read_target(remotes, here.found, target)
+        failed = {self._flow.source: here.failed, self._flow.target: self._unread_there}
+        self._report_unread(failed, len(remotes))
+        actions = self._plan(remotes, here.found, self._there)
         self._take(apply_configs(actions, target) if actions else [])
-        for remote in [one for one in self._refused if one not in there.found]:
+        for remote in [one for one in self._refused if one not in self._there]:
             del self._refused[remote]
         self._status.note("configs refused", self._refusals())
+
+    def _read_target(
+        self, remotes: Mapping[str, str], here: Mapping[str, TopicConfigs], target: ClusterAdmin
+    ) -> None:
+        """Of thousands of topics those that need it, and of the others a share in turn.
+
+        A cluster works for every topic that it is asked about, and only somebody's hand changes
+        anything on the target.
+        """
+        names = sorted(remotes.values())
+        share = names
+        if len(names) > _ALL_AT_ONCE:
+            self._turn = (self._turn + 1) % _TURNS
+            first, last = (len(names) * n // _TURNS for n in (self._turn, self._turn + 1))
+            share = names[first:last]
+        unsettled = {
+            remote
+            for name, remote in remotes.items()
+            if name in here and (name not in self._equal or self._equal[name][0] is not here[name])
+        }
+        gone = self._there.keys() - set(names)
+        for remote in {*share, *unsettled, *gone}:
+            self._there.pop(remote, None)
+            self._unread_there.pop(remote, None)
+        for some in (share, sorted(unsettled.difference(share))):
+            answer = target.topic_configs(some)
+            self._there |= answer.found
+            self._unread_there |= answer.failed
 
     def _plan(
         self,

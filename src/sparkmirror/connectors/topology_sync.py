@@ -22,7 +22,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.topology.topics import TopicRules
 
-_LONGEST_SHARE = 4  # a round that takes long waits so many times as long
+_LONGEST_SHARE = 2  # a round that takes long waits so many times as long
 _log = logging.getLogger(__name__)
 
 

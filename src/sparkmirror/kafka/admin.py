@@ -53,6 +53,7 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 _CONFIG_TOPICS_A_REQUEST = 250
+_KEPT_ANSWERS = 256
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _NEW_TOPICS_A_REQUEST = 200
 _UNKNOWN_TOPIC_ID = 100
@@ -115,11 +116,13 @@ class ClusterAdmin(Closable):
         for some in map(tuple, chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST)):
             step = partial(self._describe_configs, some)
             raw = self._client.persist("describing configs", step)
-            kept = self._kept_configs.get(some)
+            kept = self._kept_configs.pop(some, None)
             if kept is None or kept.body != raw.body:
                 kept = self._decoded_configs(raw, kept.found if kept else {})
             answers[some] = kept
-        self._kept_configs = answers
+        self._kept_configs |= answers  # the latest stand last
+        for old in list(self._kept_configs)[:-_KEPT_ANSWERS]:
+            del self._kept_configs[old]
         return Answers(
             {name: entries for one in answers.values() for name, entries in one.found.items()},
             {name: error for one in answers.values() for name, error in one.failed.items()},
