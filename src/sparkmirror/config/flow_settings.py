@@ -125,6 +125,8 @@ def _source(connector: Reader) -> SourceSettings:
         sync_configs_seconds=_interval(connector, "sync.topic.configs"),
         sync_acls_seconds=_interval(connector, "sync.topic.acls"),
         offset_lag_max=connector.integer("offset.lag.max"),
+        acls_scope=connector.string("sync.acls.scope"),
+        acl_removals=connector.boolean("sync.acls.removals.enabled"),
     )
 
 

@@ -54,6 +54,7 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
+        yield _acls(flows)
 
 
 def _filled(
@@ -85,6 +86,18 @@ def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for state, count in sorted(one.group_positions.items()):
             family.add_metric([one.flow, state], count)
+    return family
+
+
+def _acls(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = CounterMetricFamily(
+        "sparkmirror_acls",
+        "ACLs granted and revoked on the target, and attempts at it that failed.",
+        labels=["flow", "outcome"],
+    )
+    for one in flows:
+        for outcome, count in sorted(one.acls.items()):
+            family.add_metric([one.flow, outcome], count)
     return family
 
 
