@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -160,6 +160,14 @@ class Bench:
             f"on the target: {', '.join(map(str, expected))}",
         )
 
+    def remembered(self, *more: AclBinding) -> set[AclBinding]:
+        """What the memory holds, with these topic ACLs entered in addition."""
+        with closing(ClusterClient(self.settings.target_admin)) as client:
+            memory = GrantedAcls(client, f"mm2-acls.{self.alias}.internal")
+            memory.refresh()
+            memory.remember([self.remote(one) for one in more])
+            return memory.bindings
+
     @property
     def counts(self) -> dict[str, int]:
         """What happened since the start."""
@@ -169,6 +177,17 @@ class Bench:
     def troubles(self) -> tuple[str, ...]:
         """What the status says."""
         return self.status.snapshot().troubles
+
+
+@contextmanager
+def denied(cluster: LocalCluster, operation: Operation) -> Iterator[None]:
+    """For a while the sync may not do this to the cluster."""
+    rule = replace(EVERYTHING, host=SYNC_HOST, operation=operation, permission=Permission.DENY)
+    grant(cluster, rule)
+    try:
+        yield
+    finally:
+        revoke(cluster, rule)
 
 
 def _address(cluster: LocalCluster) -> str:
@@ -308,11 +327,7 @@ def test_a_memory_of_what_was_never_created_does_no_harm(bench: Bench) -> None:
     grant(bench.source, first)
     bench.start("sync.acls.removals.enabled = true").round([])
     bench.on_target(bench.remote(first))
-    with closing(ClusterClient(bench.settings.target_admin)) as client:
-        memory = GrantedAcls(client, f"mm2-acls.{bench.alias}.internal")
-        memory.refresh()
-        assert bench.remote(first) in memory.bindings
-        memory.remember([bench.remote(wanted), bench.remote(unwanted)])
+    assert bench.remembered(wanted, unwanted) == {*map(bench.remote, (first, wanted, unwanted))}
     grant(bench.source, wanted)
     sync = bench.start()
     plan = sync.look([])
@@ -347,35 +362,30 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
     sync = bench.start("sync.acls.scope = all")
     caplog.set_level(logging.INFO, "sparkmirror")
     grant(bench.source, bench.acl("one"), bench.acl("two"))
-    may_not = replace(
-        EVERYTHING, host=SYNC_HOST, operation=Operation.ALTER, permission=Permission.DENY
-    )
-    grant(bench.target, may_not)
-    sync.round(["one"])
-    sync.round(["one"])
-    (trouble,) = bench.troubles
-    assert "needs ALTER on the cluster" in trouble
-    assert "2 failed" in trouble
-    assert bench.counts == {"granted": 0, "revoked": 0, "failed": 4}
-    assert sum("needs ALTER" in record.message for record in caplog.records) == 1
-    assert acls(bench.target, bench.user) == set()
-    assert bench.start().look(["one"]).gone == ()  # nothing is remembered of what was refused
-    revoke(bench.target, may_not)
+    with denied(bench.target, Operation.ALTER):
+        sync.round(["one"])
+        sync.round(["one"])
+        (trouble,) = bench.troubles
+        assert "needs ALTER on the cluster" in trouble
+        assert "2 failed" in trouble
+        assert bench.counts == {"granted": 0, "revoked": 0, "failed": 4}
+        assert sum("needs ALTER" in record.message for record in caplog.records) == 1
+        assert acls(bench.target, bench.user) == set()
+        assert bench.remembered() == set()
     sync.round(["one"])
     bench.on_target(bench.remote(bench.acl("one")), bench.remote(bench.acl("two")))
+    assert bench.troubles == ()
 
 
-def test_a_trouble_is_cleared_when_it_works(bench: Bench) -> None:
-    """A source that does not tell its ACLs, until it does."""
+def test_a_source_that_does_not_tell_is_a_trouble_until_it_does(bench: Bench) -> None:
+    """The principal lacks DESCRIBE on the cluster, and the status says so."""
     sync = bench.start()
-    may_not = replace(
-        EVERYTHING, host=SYNC_HOST, operation=Operation.DESCRIBE, permission=Permission.DENY
-    )
-    grant(bench.source, may_not, bench.acl("orders"))
-    sync.round(["orders"])
-    (trouble,) = bench.troubles
-    assert "needs DESCRIBE on the cluster" in trouble
-    revoke(bench.source, may_not)
+    grant(bench.source, bench.acl("orders"))
+    with denied(bench.source, Operation.DESCRIBE):
+        sync.round(["orders"])
+        (trouble,) = bench.troubles
+        assert "needs DESCRIBE on the cluster" in trouble
+        assert acls(bench.target, bench.user) == set()
     sync.round(["orders"])
     assert bench.troubles == ()
     bench.on_target(bench.remote(bench.acl("orders")))
@@ -384,16 +394,12 @@ def test_a_trouble_is_cleared_when_it_works(bench: Bench) -> None:
 def test_a_target_that_does_not_tell_gets_each_acl_once(bench: Bench) -> None:
     """As MM2 would, but not again and again; nothing of it counts as ours."""
     sync = bench.start("sync.acls.removals.enabled = true")
-    may_not = replace(
-        EVERYTHING, host=SYNC_HOST, operation=Operation.DESCRIBE, permission=Permission.DENY
-    )
-    grant(bench.target, may_not)
     grant(bench.source, bench.acl("orders"))
-    sync.round(["orders"])
-    bench.on_target(bench.remote(bench.acl("orders")))
-    plan = sync.look(["orders"])
-    assert (plan.is_blind, plan.grants) == (True, ())
-    revoke(bench.target, may_not)
+    with denied(bench.target, Operation.DESCRIBE):
+        sync.round(["orders"])
+        bench.on_target(bench.remote(bench.acl("orders")))
+        plan = sync.look(["orders"])
+        assert (plan.is_blind, plan.grants) == (True, ())
     revoke(bench.source, bench.acl("orders"))
     assert sync.look(["orders"]) == AclPlan()
 

@@ -179,10 +179,11 @@ class AclSync(Closable):
         cost somebody a right.
         """
         last, self._last = self._last, plan
+        revocations, gone = set(last.revocations), set(last.gone)
         return replace(
             plan,
-            revocations=tuple(one for one in plan.revocations if one in last.revocations),
-            gone=tuple(one for one in plan.gone if one in last.gone),
+            revocations=tuple(one for one in plan.revocations if one in revocations),
+            gone=tuple(one for one in plan.gone if one in gone),
         )
 
     # --- doing

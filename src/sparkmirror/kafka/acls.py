@@ -26,7 +26,9 @@ SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
 WILDCARD = "*"  # as a literal name: every resource of the type
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
-_ACLS_A_REQUEST = 500
+_CREATIONS_A_REQUEST = 500
+# For each of these it looks at every ACL that it has: 10,000 take 2.5 ms.
+_DELETIONS_A_REQUEST = 100
 
 
 class ResourceType(IntEnum):
@@ -156,11 +158,13 @@ class AclAdmin(Closable):
 
     def create(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
         """Creates ACLs; None for each that is there now, also if it was there before."""
-        return self._order("creating an ACL", bindings, create_request, _created)
+        doing, some = "creating an ACL", chunks(list(dict.fromkeys(bindings)), _CREATIONS_A_REQUEST)
+        return self._order(doing, some, create_request, _created)
 
     def delete(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
         """Deletes ACLs; None for each that is gone now, also if it was gone before."""
-        return self._order("deleting an ACL", bindings, delete_request, _deleted)
+        doing, some = "deleting an ACL", chunks(list(dict.fromkeys(bindings)), _DELETIONS_A_REQUEST)
+        return self._order(doing, some, delete_request, _deleted)
 
     def _ask(self, resource_type: ResourceType) -> Any:
         return self._client.ask(describe_request(resource_type))
@@ -168,12 +172,12 @@ class AclAdmin(Closable):
     def _order(
         self,
         doing: str,
-        bindings: Sequence[AclBinding],
+        portions: Sequence[Sequence[AclBinding]],
         make_request: Callable[[Sequence[AclBinding]], object],
         results: Callable[[Any], list[tuple[int, str | None]]],
     ) -> dict[AclBinding, BrokerError | None]:
         answers: dict[AclBinding, BrokerError | None] = {}
-        for some in chunks(list(dict.fromkeys(bindings)), _ACLS_A_REQUEST):
+        for some in portions:
             step = partial(self._client.order, partial(make_request, some))
             answer = self._client.persist(doing, step)
             for one, (code, message) in zip(some, results(answer), strict=True):
