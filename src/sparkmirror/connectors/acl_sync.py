@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.kafka.acls import (
     CLUSTER_AUTHORIZATION_FAILED,
     SECURITY_DISABLED,
+    UNSUPPORTED_VERSION,
     AclAdmin,
     AclBinding,
     ResourceType,
@@ -42,6 +43,15 @@ from sparkmirror.topology.internal_topics import ensure_internal_topics, granted
 
 _NOTE = "acls"
 _OFF = "set sync.topic.acls.enabled=false"
+_WITHOUT_ACLS = {
+    SECURITY_DISABLED: "has no authorizer",
+    UNSUPPORTED_VERSION: "does not know ACLs",
+}
+_REMEDIES = {
+    CLUSTER_AUTHORIZATION_FAILED: "ACL sync needs {operation} on the cluster: allow it, or",
+    # What an authorizer that asks somebody else for its decisions answers.
+    -1: "If its authorizer keeps no ACLs,",
+}
 _OUT_OF_REACH = frozenset({3, 29})  # not there, not for us
 _log = logging.getLogger(__name__)
 
@@ -95,7 +105,7 @@ class AclSync(Closable):
         try:
             plan = self.look(mirrored_topics)
             outcomes = self.apply(self._sure(plan))
-        except ClusterError as error:
+        except SparkmirrorError as error:
             self._report(str(error))
             return
         if plan.idle:
@@ -113,8 +123,8 @@ class AclSync(Closable):
             found = self._read_source(ResourceType.ANY if is_all else ResourceType.TOPIC)
             existing = self._read_target()
         except BrokerError as error:
-            if error.code == SECURITY_DISABLED:
-                return AclPlan(idle=_no_authorizer(error.cluster))
+            if error.code in _WITHOUT_ACLS:
+                return AclPlan(idle=_idle(error))
             raise
         wanted = wanted_acls(found, self._rules, mirrored_topics)
         notices = [*wanted.notices]
@@ -146,9 +156,7 @@ class AclSync(Closable):
         try:
             found = self._source.describe(kind)
         except BrokerError as error:
-            if error.code == CLUSTER_AUTHORIZATION_FAILED:
-                raise _with_remedy(error, "DESCRIBE") from error
-            raise
+            raise _with_remedy(error, "DESCRIBE") from error
         foreign = before | self._came_back()
         return [one for one in found if one not in foreign]
 
@@ -169,7 +177,7 @@ class AclSync(Closable):
             return frozenset(self._target.describe(kind))
         except BrokerError as error:
             if error.code != CLUSTER_AUTHORIZATION_FAILED:
-                raise
+                raise _with_remedy(error, "DESCRIBE") from error
             return None
 
     def _sure(self, plan: AclPlan) -> AclPlan:
@@ -228,9 +236,7 @@ class AclSync(Closable):
         else:
             memory.forget([one for one in new if answers[one] is not None])
         return {
-            one: _with_remedy(error, "ALTER")
-            if error is not None and error.code == CLUSTER_AUTHORIZATION_FAILED
-            else error
+            one: _with_remedy(error, "ALTER") if error is not None else None
             for one, error in answers.items()
         }
 
@@ -280,13 +286,15 @@ class AclSync(Closable):
             _log.log(level, "%s: %s", self._flow, sentence)
 
 
-def _no_authorizer(alias: str) -> str:
-    return f"cluster '{alias}' has no authorizer, so there are no ACLs to sync; {_OFF} to say so"
+def _idle(error: BrokerError) -> str:
+    without = _WITHOUT_ACLS[error.code]
+    return f"cluster '{error.cluster}' {without}, so there are no ACLs to sync; {_OFF} to say so"
 
 
 def _with_remedy(error: BrokerError, operation: str) -> BrokerError:
+    remedy = _REMEDIES.get(error.code, "").format(operation=operation)
     return BrokerError(
-        f"{error} ACL sync needs {operation} on the cluster: allow it, or {_OFF}.",
+        f"{error} {remedy} {_OFF}." if remedy else str(error),
         cluster=error.cluster,
         code=error.code,
         retriable=error.retriable,

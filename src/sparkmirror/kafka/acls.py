@@ -15,6 +15,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from kafka.errors import IncompatibleBrokerVersion
+
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.kafka.acl_requests import create_request, delete_request, describe_request
 from sparkmirror.kafka.clients import Connection
@@ -24,6 +26,7 @@ from sparkmirror.kafka.requests import chunks
 
 SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_VERSION = 35  # the service does not know the request, as Azure Event Hubs does not
 WILDCARD = "*"  # as a literal name: every resource of the type
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _CREATIONS_A_REQUEST = 500
@@ -146,7 +149,10 @@ class AclAdmin(Closable):
         self._client.close()
 
     def describe(self, resource_type: ResourceType = ResourceType.ANY) -> list[AclBinding]:
-        """All ACLs on resources of a type, sorted; SECURITY_DISABLED without an authorizer."""
+        """All ACLs on resources of a type, sorted.
+
+        SECURITY_DISABLED without an authorizer, UNSUPPORTED_VERSION where there are no ACLs.
+        """
         doing = "describing ACLs"
         step = partial(self._ask, resource_type)
         answer = self._client.persist(doing, step)
@@ -167,7 +173,10 @@ class AclAdmin(Closable):
         return self._order(doing, some, delete_request, _deleted)
 
     def _ask(self, resource_type: ResourceType) -> Any:
-        return self._client.ask(describe_request(resource_type))
+        try:
+            return self._client.ask(describe_request(resource_type))
+        except IncompatibleBrokerVersion as error:
+            raise self._client.error("describing ACLs", UNSUPPORTED_VERSION, None) from error
 
     def _order(
         self,

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeAclsResponse
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.errors import WireError
+from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.kafka.acls import (
+    UNSUPPORTED_VERSION,
     AclAdmin,
     AclBinding,
     Operation,
@@ -99,3 +101,19 @@ def test_an_acl_of_a_kind_unknown_today_is_left_out_and_counted() -> None:
     admin = AclAdmin(connection := ConnectionSettings("a", ("a:1",), "x"), NewerBroker(connection))
     assert admin.describe() == [BINDING]
     assert admin.unknown == 3
+
+
+class ServiceWithoutAcls(ClusterClient):
+    """One that does not offer the request, as Azure Event Hubs."""
+
+    def ask(self, request: object, node_id: int | None = None) -> Any:
+        """What kafka-python raises then."""
+        raise IncompatibleBrokerVersion(request, node_id)
+
+
+def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
+    """Whoever asks can tell it from a trouble."""
+    connection = ConnectionSettings("a", ("a:1",), "x")
+    with pytest.raises(BrokerError) as refusal:
+        AclAdmin(connection, ServiceWithoutAcls(connection)).describe()
+    assert refusal.value.code == UNSUPPORTED_VERSION
