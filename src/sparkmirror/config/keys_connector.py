@@ -242,6 +242,20 @@ _LONGEST_EPOCH = 86_400
 
 OWN_KEYS = (
     Key(
+        name="sync.topic.deletions.enabled",
+        type=Type.BOOLEAN,
+        default="false",
+        doc="Whether the remote topic is deleted after its source topic was. MM2 never does.",
+    ),
+    Key(
+        name="sync.topic.deletions.grace.seconds",
+        type=Type.LONG,
+        default="86400",
+        doc="How long after it was noticed that a source topic is gone its remote topic is "
+        "deleted; counted anew when sparkmirror starts.",
+        checks=(at_least(5, "tasks need a moment to let go of a topic"),),
+    ),
+    Key(
         name="epoch.seconds",
         type=Type.INT,
         default="300",

@@ -80,17 +80,15 @@ SOURCE_KEYS = (
         type=Type.BOOLEAN,
         default="true",
         doc="Whether changed topic configs are carried over to the remote topic.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.topic.configs.interval.seconds",
         type=Type.LONG,
-        default="10",
+        default="5",
         doc="How often topic configs are compared.",
         checks=(not_zero,),
         mm2_default="600",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.topic.acls.enabled",

@@ -151,6 +151,7 @@ class SourceSettings:
     offset_syncs_factor: TopicFactor
     sync_configs_seconds: float | None = None  # None: never
     sync_acls_seconds: float | None = None
+    deletions_grace_seconds: float | None = None  # None: remote topics are never deleted
     offset_lag_max: int = 100
     acls_scope: str = "topics"  # or all
     acl_removals: bool = False

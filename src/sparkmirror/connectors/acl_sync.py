@@ -260,9 +260,11 @@ class AclSync(Closable):
             else:
                 failed.append(one)
         granted, revoked = done[GrantAcl], done[RevokeAcl]
-        self._status.synced_acls(granted=len(granted), revoked=len(revoked), failed=len(failed))
+        if failed:
+            self._status.did("acl refused", len(failed))
         for verb, bindings in (("granted", granted), ("revoked", revoked)):
             if bindings:
+                self._status.did(verb, len(bindings))
                 first = bindings[0] if len(bindings) == 1 else f"{bindings[0]} and others"
                 _log.info(
                     f"{self._flow}: {len(bindings)} ACLs {verb} on cluster "

@@ -54,7 +54,7 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
-        yield _acls(flows)
+        yield _topology(flows)
 
 
 def _filled(
@@ -89,15 +89,15 @@ def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     return family
 
 
-def _acls(flows: Sequence[FlowSnapshot]) -> Metric:
+def _topology(flows: Sequence[FlowSnapshot]) -> Metric:
     family = CounterMetricFamily(
-        "sparkmirror_acls",
-        "ACLs granted and revoked on the target, and attempts at it that failed.",
-        labels=["flow", "outcome"],
+        "sparkmirror_topology_changes",
+        "Topics, configs and rights on the target: what was done about them, or refused.",
+        labels=["flow", "what"],
     )
     for one in flows:
-        for outcome, count in sorted(one.acls.items()):
-            family.add_metric([one.flow, outcome], count)
+        for what, count in sorted(one.topology_changes.items()):
+            family.add_metric([one.flow, what], count)
     return family
 
 

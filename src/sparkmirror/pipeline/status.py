@@ -62,7 +62,7 @@ class FlowSnapshot:
     incidents: Tally = field(default_factory=dict)  # such as gaps, since the process started
     recent_incidents: tuple[str, ...] = ()
     group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
-    acls: Mapping[str, int] = field(default_factory=dict)  # by what became of them, since the start
+    topology_changes: Mapping[str, int] = field(default_factory=dict)  # by what was done
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class FlowStatus:
         self._notes: dict[str, str] = {}
         self._notices = 0
         self._incidents = IncidentTally(flow)
-        self._acls: Counter[str] = Counter()
+        self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
 
     def enter(self, state: FlowState, reason: str = "") -> None:
@@ -134,15 +134,15 @@ class FlowStatus:
             else:
                 self._notes.pop(topic, None)
 
+    def did(self, what: str, times: int = 1) -> None:
+        """Count a change of the target's topics, configs or rights, such as `created`."""
+        with self._lock:
+            self._topology_changes[what] += times
+
     def happened(self, incidents: Iterable[Incident]) -> None:
         """Log and count what a task or the driver met; what is known already is passed over."""
         with self._lock:
             self._incidents.take(incidents)
-
-    def synced_acls(self, *, granted: int = 0, revoked: int = 0, failed: int = 0) -> None:
-        """Count what one round of ACL sync did."""
-        with self._lock:
-            self._acls.update(granted=granted, revoked=revoked, failed=failed)
 
     def begin_epoch(
         self, number: int, starts: Sequence[tuple[TopicPartition, int, int | None]]
@@ -245,10 +245,10 @@ class FlowStatus:
                 notices=self._notices,
                 incidents=self._incidents.counts,
                 recent_incidents=self._incidents.recent,
-                acls=dict(self._acls),
                 quarantined=sum(not is_retriable(code) for code in codes),
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
+                topology_changes=dict(self._topology_changes),
             )
 
     def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from sparkmirror.policy.own_topics import (
     ledger_topic,
     offset_map_topic,
 )
+from sparkmirror.topology.culprits import CONFIG_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from sparkmirror.topology.factors import ReplicationFactors
 
 _TOPIC_ALREADY_EXISTS = 36
-_CONFIG_CODES = frozenset({40, 42, 44})  # INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION
 _NEW_TOPIC_SECONDS = 30.0
 _OFFSET_MAP_CONFIGS = {
     # It is written all the time and read at every start: cleaned soon, it stays small.
@@ -300,7 +300,7 @@ def _create(
         for one in creations
         if not by_name[one.name].needs_configs
         and (refusal := results.get(one.name)) is not None
-        and refusal.code in _CONFIG_CODES
+        and refusal.code in CONFIG_CODES
     ]
     if again:
         results |= admin.create_topics(again)

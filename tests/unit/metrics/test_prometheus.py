@@ -32,7 +32,6 @@ def status() -> FlowStatus:
         PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not"),
     )
     flow.progressed(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
-    flow.synced_acls(granted=3, failed=1)
     return flow
 
 
@@ -75,9 +74,6 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
     assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
     assert found[GAPS] == 1
-    assert found[figure("sparkmirror_acls_total", outcome="granted")] == 3
-    assert found[figure("sparkmirror_acls_total", outcome="revoked")] == 0
-    assert found[figure("sparkmirror_acls_total", outcome="failed")] == 1
     assert figure("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
 
 
