@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
 from sparkmirror.formats.offset_sync import OffsetSync
+from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
+from support.acls import AUTHORIZER, acls, grant, revoke
 from support.groups import commit, committed
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
@@ -356,9 +358,10 @@ def test_what_is_no_plan_is_refused_with_a_sentence(ground: Ground) -> None:
 def young_cluster(
     tmp_path_factory: pytest.TempPathFactory, kafka_version: str
 ) -> Iterator[LocalCluster]:
-    """A cluster on which nobody has done anything yet."""
+    """A cluster with ACLs, of which no group has heard yet."""
     directory = tmp_path_factory.mktemp("young")
-    with LocalCluster("young", directory, version=kafka_version) as cluster:
+    config = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with LocalCluster("young", directory, version=kafka_version, config=config) as cluster:
         yield cluster
 
 
@@ -371,17 +374,19 @@ def test_a_new_cluster_is_as_empty_after_a_plan_as_before(
     place_by_offset_syncs(ground)
     file = write_file(tmp_path, ground.alias, ground.topic, ground.source, young_cluster)
     text = file.read_text()
+    before = snapshot(young_cluster)
+    assert "__consumer_offsets" not in before["topics"]
     moves = [
         action
         for action in planned(replace(ground, target=young_cluster))["actions"]
         if action["do"] == "move-group"
     ]
     assert [(move["group"], move["after"]) for move in moves] == [(group, 3)]
-    assert snapshot(young_cluster)["topics"] == {}
+    assert snapshot(young_cluster) == before
     back = text.replace(f"{ground.flow}.", f"{ground.far}->{ground.alias}.")
     file.write_text(f"{back}{ground.far}->{ground.alias}.initial.offsets.group = {group}\n")
     sparkmirror("plan", file)
-    assert snapshot(young_cluster)["topics"] == {}
+    assert snapshot(young_cluster) == before
 
 
 def place_by_offset_syncs(ground: Ground) -> None:
@@ -390,3 +395,45 @@ def place_by_offset_syncs(ground: Ground) -> None:
     create_topics(ground.source, {syncs: 1}, {"cleanup.policy": "compact"})
     sync = OffsetSync(TopicPartition(ground.topic, 0), 4, 2)
     produce(ground.source, syncs, [(0, Record(sync.key(), sync.value()))])
+
+
+def test_rights_are_granted_and_taken_away_as_planned(
+    young_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Only those that came from us; both aliases are the same cluster here."""
+    alias, topic = unique_name("plan"), unique_name("orders")
+    create_topics(young_cluster, {topic: 1})
+    flow = f"{alias}->{alias}-far"
+    removals = f"{flow}.sync.acls.removals.enabled = true"
+    no_heartbeats = f"{flow}.heartbeats.replication.enabled = false"
+    file = write_file(tmp_path, alias, topic, young_cluster, young_cluster, removals, no_heartbeats)
+    ground = Ground(file, alias, topic, young_cluster, young_cluster)
+    principal = f"User:{alias}"
+    right = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        PatternType.LITERAL,
+        principal,
+        "*",
+        Operation.READ,
+        Permission.ALLOW,
+    )
+    carried = replace(right, name=ground.remote)
+    grant(young_cluster, right)
+    before = snapshot(young_cluster)
+    found = planned(ground)
+    assert snapshot(young_cluster) == before
+    grants = [action for action in found["actions"] if action["do"] == "grant-acl"]
+    assert grants == [{"do": "grant-acl", **carried.as_dict()}]
+    plan_and_apply(ground)
+    assert acls(young_cluster, principal) == {right, carried}
+    assert planned(ground)["actions"] == []
+    strangers = replace(carried, operation=Operation.DESCRIBE)
+    grant(young_cluster, strangers)
+    revoke(young_cluster, right)
+    text = sparkmirror("plan", file, "--out", ground.out)
+    assert f"{flow}\trevoke\tACL on {ground.far}\tallow {principal} READ" in text
+    assert "1 to revoke" in text
+    sparkmirror("apply", ground.out, "--yes")
+    assert acls(young_cluster, principal) == {strangers}
+    assert planned(ground)["actions"] == []

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from sparkmirror.kafka.acls import (
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from sparkmirror.model import Flow
+from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import Action, FlowPlan, MoveGroup, in_order, subject
@@ -42,6 +50,16 @@ def _move(
     return MoveGroup(group, topic, partition, before, (before or 0) + more, metadata)
 
 
+_bindings = st.builds(
+    AclBinding,
+    st.sampled_from([one for one in ResourceType if one is not ResourceType.ANY]),
+    _texts,
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    _texts,
+    _texts,
+    st.sampled_from([one for one in Operation if one is not Operation.ANY]),
+    st.sampled_from([Permission.ALLOW, Permission.DENY]),
+)
 _or_none = st.none() | _any_texts
 _changes = st.dictionaries(_texts, st.tuples(_or_none, _or_none), min_size=1, max_size=3)
 actions: st.SearchStrategy[Action] = st.one_of(
@@ -65,6 +83,8 @@ actions: st.SearchStrategy[Action] = st.one_of(
         st.tuples(st.none() | st.integers(0, 2**62), st.integers(1, 2**62)),
         _any_texts,
     ),
+    st.builds(GrantAcl, _bindings),
+    st.builds(RevokeAcl, _bindings),
     st.builds(DeleteTopic, _texts, _texts, st.uuids().map(str)),
 )
 _topic_forecasts = st.builds(TopicForecast, _texts, _offsets, st.none() | _offsets)

@@ -130,6 +130,8 @@ def _source(connector: Reader) -> SourceSettings:
             else None
         ),
         offset_lag_max=connector.integer("offset.lag.max"),
+        acls_scope=connector.string("sync.acls.scope"),
+        acl_removals=connector.boolean("sync.acls.removals.enabled"),
     )
 
 

@@ -271,6 +271,21 @@ OWN_KEYS = (
         checks=(at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),),
     ),
     Key(
+        name="sync.acls.scope",
+        type=Type.STRING,
+        default="topics",
+        doc="Which ACLs are carried over: topics (literal ones of mirrored topics, as MM2 does), "
+        "or all (prefixed ones as well, and those of groups, transactional ids and the cluster).",
+        checks=(one_of("topics", "all"),),
+    ),
+    Key(
+        name="sync.acls.removals.enabled",
+        type=Type.BOOLEAN,
+        default="false",
+        doc="Whether ACLs that the source no longer has are taken away on the target; only those "
+        "that the flow itself created.",
+    ),
+    Key(
         name="initial.offsets.group",
         type=Type.STRING,
         default="",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings, TopicFactor
+from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.backlog import expect
 from sparkmirror.connectors.deleted_topics import written_topics
 from sparkmirror.connectors.group_rounds import GroupRounds
@@ -27,6 +28,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.offsets.group_positions import State
+from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.state.offsets import OffsetStore
@@ -189,6 +191,8 @@ class _FlowReader(Closable):
         if self._settings.enabled:
             stored = self._stored()
             self._actions += self._deletions(stored)
+            if self._settings.source.sync_acls_seconds is not None:
+                self._actions += self._rights()
             if self._moves_groups:
                 self._actions += self._moves()
             forecast = self._forecast(stored)
@@ -297,6 +301,21 @@ class _FlowReader(Closable):
             reason = "sync.topic.deletions.enabled is false"
             self._note(str(KeptTopic(action.source, action.remote, reason)))
         return []
+
+    # --- rights
+
+    def _rights(self) -> list[Action]:
+        self._say(f"{self._flow}: reading the ACLs")
+        mirrored = list(mirrored_topics(self._source.topics, self._rules))
+        with AclSync(self._settings, self._policy, FlowStatus(str(self._flow))) as acls:
+            try:
+                plan = acls.look(mirrored)
+            except BrokerError as error:  # not for us to see: the rest of the plan holds
+                self._note(str(error))
+                return []
+        for sentence in filter(None, (plan.idle, *plan.notices)):
+            self._note(sentence)
+        return [*plan.grants, *plan.revocations]
 
     # --- groups
 

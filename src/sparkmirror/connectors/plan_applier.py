@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.deleted_topics import forget_topic
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -24,9 +25,11 @@ from sparkmirror.kafka.descriptions import Committed, ConfigSource
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.state.offsets import OffsetStore
+from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
 from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.apply_configs import Altered, apply_configs
 from sparkmirror.topology.configs import AlterTopic
@@ -60,8 +63,10 @@ class FlowApplier(Closable):
 
     def __init__(self, settings: FlowSettings) -> None:
         self._settings = settings
-        names = load_policy(settings.policy, settings.flow).replication
-        self._map_topic = offset_map_topic(names, settings.flow.source)
+        policy = load_policy(settings.policy, settings.flow)
+        self._map_topic = offset_map_topic(policy.replication, settings.flow.source)
+        self._acls = AclSync(settings, policy, FlowStatus(str(settings.flow)))
+        self._acls_seen: AclPlan | None = None
         self._store = OffsetStore(
             settings.target_admin,
             settings.internal_topics.offsets,
@@ -76,6 +81,7 @@ class FlowApplier(Closable):
 
     def close(self) -> None:
         """Hang up."""
+        self._acls.close()
         self._source_client.close()
         self._target_client.close()
 
@@ -92,6 +98,10 @@ class FlowApplier(Closable):
             yield from _in_steps(_of(GrowTopic, actions), self._grow)
         elif stage is AlterTopic:
             yield from _in_steps(_of(AlterTopic, actions), self._alter)
+        elif stage is GrantAcl:
+            yield from _in_steps(_of(GrantAcl, actions), self._grant)
+        elif stage is RevokeAcl:
+            yield from _in_steps(_of(RevokeAcl, actions), self._revoke)
         elif stage is MoveGroup:
             yield from _in_steps(_of(MoveGroup, actions), self._move)
         elif stage is DeleteTopic:
@@ -157,6 +167,23 @@ class FlowApplier(Closable):
             else:
                 done.append(Done(one, remark=f"'{one.remote}' was gone already"))
         return done
+
+    # --- rights
+
+    def _grant(self, actions: Sequence[GrantAcl]) -> list[Done]:
+        return self._change_acls(AclPlan(grants=tuple(actions)))
+
+    def _revoke(self, actions: Sequence[RevokeAcl]) -> list[Done]:
+        return self._change_acls(AclPlan(revocations=tuple(actions)))
+
+    def _change_acls(self, plan: AclPlan) -> list[Done]:
+        if self._acls_seen is None:
+            # Reads what was granted before, and whether the target tells what it has.
+            self._acls_seen = self._acls.look(())
+        outcomes = self._acls.apply(replace(plan, is_blind=self._acls_seen.is_blind))
+        granted = {one.action for one in outcomes if one.error is None}
+        _until(lambda: granted.isdisjoint(self._acls.look(()).grants))
+        return [Done(one.action, str(one.error or "")) for one in outcomes]
 
     # --- groups
 

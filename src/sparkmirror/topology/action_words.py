@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import MoveGroup, in_order
@@ -23,7 +24,9 @@ VERBS: dict[type[Action], str] = {
     CreateTopic: "create",
     GrowTopic: "grow",
     AlterTopic: "alter",
+    GrantAcl: "grant",
     MoveGroup: "move",
+    RevokeAcl: "revoke",
     DeleteTopic: "delete",
 }
 
@@ -59,6 +62,9 @@ def words(action: Action, flow: Flow) -> Words:
                 _change(key, action.before.get(key), value)
                 for key, value in sorted(action.changes.items())
             )
+        case GrantAcl() | RevokeAcl():
+            subject = f"ACL on {cluster}"
+            particulars = printable(str(action.binding))
         case MoveGroup():
             subject = f"group {printable(action.group)} on {cluster}"
             place = f"{action.topic}-{action.partition}"

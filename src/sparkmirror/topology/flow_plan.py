@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.internal_topics import CreateInternalTopic
@@ -35,7 +36,14 @@ class MoveGroup:
 
 
 Action: TypeAlias = (
-    CreateInternalTopic | CreateTopic | GrowTopic | AlterTopic | MoveGroup | DeleteTopic
+    CreateInternalTopic
+    | CreateTopic
+    | GrowTopic
+    | AlterTopic
+    | GrantAcl
+    | MoveGroup
+    | RevokeAcl
+    | DeleteTopic
 )
 # In this order they are shown and carried out: what takes something away comes last.
 STAGES: tuple[type[Action], ...] = (
@@ -43,10 +51,12 @@ STAGES: tuple[type[Action], ...] = (
     CreateTopic,
     GrowTopic,
     AlterTopic,
+    GrantAcl,
     MoveGroup,
+    RevokeAcl,
     DeleteTopic,
 )
-_DESTRUCTIVE = (DeleteTopic,)
+_DESTRUCTIVE = (RevokeAcl, DeleteTopic)
 _Subject: TypeAlias = tuple[int, *tuple[str, ...]]
 
 
@@ -118,5 +128,7 @@ def subject(action: Action) -> _Subject:
             return (stage, action.side.value, action.name)
         case CreateTopic() | GrowTopic() | AlterTopic() | DeleteTopic():
             return (stage, action.remote)
+        case GrantAcl() | RevokeAcl():
+            return (stage, *action.binding.as_dict().values())
         case MoveGroup():
             return (stage, action.group, action.topic, f"{action.partition:08}")

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.policy.own_topics import (
+    acls_topic,
+    dead_letters_topic,
+    ledger_topic,
+    offset_map_topic,
+)
 from sparkmirror.topology.culprits import CONFIG_CODES
 
 if TYPE_CHECKING:
@@ -170,6 +175,8 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
                 needs_configs=False,
             )
         )
+    if settings.enabled and source.remembers_acls:
+        topics.append(granted_acls_topic(settings, names))
     if settings.enabled and source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
@@ -185,6 +192,12 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
         checkpoints = names.checkpoints_topic(flow.source)
         topics.append(InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor))
     return tuple(topics)
+
+
+def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> InternalTopic:
+    """The memory of ACL sync."""
+    topic = acls_topic(names, settings.flow.source)
+    return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
 
 
 def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:

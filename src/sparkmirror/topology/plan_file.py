@@ -12,22 +12,13 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
-from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
-from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, in_order, subject
+from sparkmirror.topology.action_json import dump_action, parse_action
+from sparkmirror.topology.flow_plan import FlowPlan, in_order, subject
 from sparkmirror.topology.forecast import Forecast, TopicForecast
-from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
 from sparkmirror.topology.plan_fields import Fields
-from sparkmirror.topology.topics import CreateTopic, GrowTopic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sparkmirror.topology.flow_plan import Action
 
 VERSION = 1
 MOST_BYTES = 256 << 20  # a move of a group takes some 200: more than a million of them
@@ -212,133 +203,3 @@ def _topic_forecast(fields: Fields) -> TopicForecast:
     )
     fields.close()
     return found
-
-
-# --- actions
-
-
-def dump_action(action: Action) -> dict[str, Any]:
-    """An action as JSON; `do` says which."""
-    match action:
-        case CreateInternalTopic():
-            return {
-                "do": "create-internal-topic",
-                "side": action.side.value,
-                "topic": action.name,
-                "partitions": action.partitions,
-                "replicationFactor": action.replication_factor,
-                "configs": dict(sorted(action.configs.items())),
-                "needsConfigs": action.needs_configs,
-            }
-        case CreateTopic():
-            return {
-                "do": "create-topic",
-                "source": action.source,
-                "topic": action.remote,
-                "partitions": action.partitions,
-                "replicationFactor": action.replication_factor,
-                "configs": dict(sorted(action.configs.items())),
-            }
-        case GrowTopic():
-            return {
-                "do": "grow-topic",
-                "source": action.source,
-                "topic": action.remote,
-                "before": action.from_,
-                "after": action.to,
-            }
-        case AlterTopic():
-            return {
-                "do": "alter-topic",
-                "source": action.source,
-                "topic": action.remote,
-                "before": dict(sorted(action.before.items())),
-                "after": dict(sorted(action.changes.items())),
-            }
-        case MoveGroup():
-            return {
-                "do": "move-group",
-                "group": action.group,
-                "topic": action.topic,
-                "partition": action.partition,
-                "before": action.before,
-                "after": action.after,
-                "metadata": action.metadata,
-            }
-        case DeleteTopic():
-            return {
-                "do": "delete-topic",
-                "source": action.source,
-                "topic": action.remote,
-                "topicId": action.topic_id,
-            }
-
-
-def parse_action(fields: Fields) -> Action:
-    """An action from JSON; PlanError if anything about it is odd."""
-    kind = fields.text("do")
-    if kind not in _READERS:
-        raise fields.error("do", f"is {kind!r}, and nobody here knows how to do that")
-    action = _READERS[kind](fields)
-    fields.close()
-    return action
-
-
-def _create_internal_topic(fields: Fields) -> Action:
-    return CreateInternalTopic(
-        Side(fields.one_of("side", [side.value for side in Side])),
-        fields.text("topic"),
-        fields.number("partitions", least=1),
-        fields.number("replicationFactor", least=-1),
-        fields.mapping("configs"),
-        fields.truth("needsConfigs"),
-    )
-
-
-def _create_topic(fields: Fields) -> Action:
-    return CreateTopic(
-        fields.text("source"),
-        fields.text("topic"),
-        fields.number("partitions", least=1),
-        fields.number("replicationFactor", least=-1),
-        fields.mapping("configs"),
-    )
-
-
-def _grow_topic(fields: Fields) -> Action:
-    before = fields.number("before", least=1)
-    after = fields.number("after", least=before + 1)
-    return GrowTopic(fields.text("source"), fields.text("topic"), before, after)
-
-
-def _alter_topic(fields: Fields) -> Action:
-    before, after = fields.mapping_or_none("before"), fields.mapping_or_none("after")
-    if not after or set(before) != set(after):
-        raise fields.error("after", "does not name the same configs as before")
-    return AlterTopic(fields.text("source"), fields.text("topic"), after, before)
-
-
-def _move_group(fields: Fields) -> Action:
-    before = fields.number_or_none("before")
-    return MoveGroup(
-        fields.text("group", may_be_empty=True),
-        fields.text("topic"),
-        fields.number("partition"),
-        before,
-        fields.number("after", least=0 if before is None else before + 1),  # never back
-        fields.text("metadata", may_be_empty=True),
-    )
-
-
-def _delete_topic(fields: Fields) -> Action:
-    return DeleteTopic(fields.text("source"), fields.text("topic"), fields.text("topicId"))
-
-
-_READERS: dict[str, Callable[[Fields], Action]] = {
-    "create-internal-topic": _create_internal_topic,
-    "create-topic": _create_topic,
-    "grow-topic": _grow_topic,
-    "alter-topic": _alter_topic,
-    "move-group": _move_group,
-    "delete-topic": _delete_topic,
-}

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import Flow
+from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.action_words import count_words, printable, words
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
@@ -27,6 +29,15 @@ from support.any_plans import actions
 
 FLOW = Flow("a", "b")
 MOVE = MoveGroup("billing", "a.orders", 3, 10, 17)
+ACL = AclBinding(
+    ResourceType.TOPIC,
+    "a.orders",
+    PatternType.LITERAL,
+    "User:app",
+    "*",
+    Operation.READ,
+    Permission.ALLOW,
+)
 CREATE = CreateTopic("orders", "a.orders", 6, 3, {"retention.ms": "1"})
 ALTER = AlterTopic("views", "a.views", {"retention.ms": "6"}, {"retention.ms": "5"})
 
@@ -107,6 +118,10 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
             AlterTopic("o", "a.o", {"x": None, "y": "1"}, {"x": "5", "y": None}),
             "alter topic a.o on b: x back to the default (was 5), y=1 (was not set)",
         ),
+        (
+            GrantAcl(ACL),
+            "grant ACL on b: allow User:app READ from * on topic 'a.orders' (literal)",
+        ),
         (MOVE, "move group billing on b: a.orders-3 from 10 to 17"),
         (
             replace(MOVE, before=None, group="\x1b[31m"),
@@ -126,8 +141,8 @@ def test_actions_are_told_in_words(action: Action, line: str) -> None:
 def test_counts_follow_the_order_of_the_stages() -> None:
     """Internal topics and remote ones are both created."""
     internal = CreateInternalTopic(Side.TARGET, "offsets", 25, 3, {})
-    some = [DeleteTopic("o", "a.o", "id"), CREATE, MOVE, internal]
-    assert count_words(some) == "2 to create, 1 to move, 1 to delete"
+    some = [DeleteTopic("o", "a.o", "id"), RevokeAcl(ACL), CREATE, MOVE, internal]
+    assert count_words(some) == "2 to create, 1 to move, 1 to revoke, 1 to delete"
 
 
 @given(st.text())

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import PlanError
+from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import Flow
+from sparkmirror.topology.acls import RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, in_order
@@ -20,6 +22,15 @@ from sparkmirror.topology.plan_file import PlanDocument, dump, parse, read, writ
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 from support.any_plans import documents
 
+ACL = AclBinding(
+    ResourceType.TOPIC,
+    "a.orders",
+    PatternType.LITERAL,
+    "User:app",
+    "*",
+    Operation.READ,
+    Permission.ALLOW,
+)
 ACTIONS = in_order(
     [
         CreateInternalTopic(Side.SOURCE, "syncs", 1, 3, {"cleanup.policy": "compact"}),
@@ -27,6 +38,7 @@ ACTIONS = in_order(
         GrowTopic("clicks", "a.clicks", 1, 4),
         AlterTopic("views", "a.views", {"retention.ms": None}, {"retention.ms": "5"}),
         MoveGroup("billing", "a.orders", 0, 10, 17),
+        RevokeAcl(ACL),
         DeleteTopic("gone", "a.gone", "id"),
     ]
 )
@@ -97,7 +109,10 @@ def test_any_text_is_a_plan_or_refused_as_one(text: str) -> None:
         (damaged("flows", 0, "actions", 4, "after", value=2**63), "after is out of range"),
         (damaged("flows", 0, "actions", 4, "after", value=9), "after is out of range"),
         (damaged("flows", 0, "actions", 4, "more", value=1), "'more' is not a field"),
-        (damaged("flows", 0, "actions", 5, "topicId", value=None), "topicId is missing"),
+        (damaged("flows", 0, "actions", 5, "operation", value="BURN"), "the ACL is none"),
+        (damaged("flows", 0, "actions", 5, "host", value=None), "the ACL is none"),
+        (damaged("flows", 0, "actions", 5, "until", value="now"), "the ACL has fields"),
+        (damaged("flows", 0, "actions", 6, "topicId", value=None), "topicId is missing"),
         (damaged("flows", 0, "forecast", "bytes", value="many"), "bytes is not a whole number"),
         (damaged("bytesPerSecond", value=float("inf")), "bytesPerSecond is out of range"),
         ("[" * 100_000, "damaged"),
