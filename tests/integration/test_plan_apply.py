@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +25,7 @@ from sparkmirror.model import TopicPartition
 from support.acls import AUTHORIZER, acls, grant, revoke
 from support.groups import commit, committed
 from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
+from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
 from support.snapshot import snapshot
 from support.witness import (
@@ -39,6 +43,7 @@ from support.witness import (
 
 RUN_SECONDS = 60.0
 RECORDS = 1_000
+QUESTION = b"[y/N]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +357,35 @@ def test_what_is_no_plan_is_refused_with_a_sentence(ground: Ground) -> None:
         assert sentence in " ".join(sparkmirror("apply", ground.out, "--yes", code=2).split())
     sparkmirror("apply", ground.out.with_name("absent.json"), "--yes", code=2)
     assert ground.remote not in topics(ground.target)
+
+
+def on_a_terminal(reply: str, *words: str | Path) -> tuple[int, str]:
+    """The exit code and the output of a command that asks a question on a terminal."""
+    terminal, far_end = pty.openpty()
+    process = subprocess.Popen(
+        [command(), *map(str, words)], stdin=far_end, stdout=far_end, stderr=far_end
+    )
+    os.close(far_end)
+    said = b""
+    with os.fdopen(terminal, "r+b", buffering=0) as line, contextlib.suppress(OSError):
+        while some := line.read(4096):  # OSError: the other end is closed
+            is_first = QUESTION not in said
+            said += some
+            if is_first and QUESTION in said:
+                line.write(f"{reply}\n".encode())
+    return process.wait(RUN_SECONDS), said.decode()
+
+
+def test_on_a_terminal_somebody_is_asked(ground: Ground) -> None:
+    """What is to be done is shown once more; whoever says no gets nothing."""
+    sparkmirror("plan", ground.file, "--out", ground.out)
+    code, said = on_a_terminal("n", "apply", ground.out)
+    assert (code, "Nothing was done." in said) == (1, True)
+    assert ground.remote in said
+    assert ground.remote not in topics(ground.target)
+    code, said = on_a_terminal("y", "apply", ground.out)
+    assert (code, "0 failed." in said) == (0, True)
+    assert ground.remote in topics(ground.target)
 
 
 @pytest.fixture(scope="module")

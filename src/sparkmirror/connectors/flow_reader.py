@@ -20,7 +20,7 @@ from sparkmirror.connectors.backlog import expect
 from sparkmirror.connectors.deleted_topics import written_topics
 from sparkmirror.connectors.group_rounds import GroupRounds
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
-from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
@@ -82,7 +82,7 @@ def read_flows(
 
 
 class _UnreadError(Exception):
-    def __init__(self, flow: Flow, error: ClusterError) -> None:
+    def __init__(self, flow: Flow, error: SparkmirrorError) -> None:
         super().__init__(str(error))
         self.flow = flow
 
@@ -160,10 +160,10 @@ class _FlowReader(Closable):
         self._target.client.close()
 
     def attempt(self, step: Callable[[], T]) -> T:
-        """Do a step; a cluster that is out of reach is an _UnreadError of this pair."""
+        """Do a step; what goes wrong with it is an _UnreadError of this pair."""
         try:
             return step()
-        except ClusterError as error:
+        except SparkmirrorError as error:
             raise _UnreadError(self._flow, error) from error
 
     def look(self) -> None:

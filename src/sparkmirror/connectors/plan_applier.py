@@ -17,7 +17,7 @@ from typing import TypeVar
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.deleted_topics import forget_topic
-from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
@@ -214,7 +214,7 @@ def _in_steps(actions: Sequence[A], step: Callable[[Sequence[A]], list[Done]]) -
     for some in chunks(actions, _A_STEP):
         try:
             yield from step(some)
-        except ClusterError as error:
+        except SparkmirrorError as error:
             yield from (Done(action, str(error)) for action in some)
 
 
