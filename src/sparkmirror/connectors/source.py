@@ -86,6 +86,16 @@ class MirrorSourceConnector:
         self._changed.set()
         self._epochs.end()
 
+    def replan(self) -> None:
+        """End the epoch, for a next one that asks again how many splits it may have."""
+        self._changed.set()
+        self._epochs.end()
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether its thread runs, or waits to: nobody else may copy the same meanwhile."""
+        return self._thread.is_alive()
+
     def join(self, seconds: float) -> bool:
         """Wait until positions are written; whether it ended in time."""
         self._thread.join(seconds)

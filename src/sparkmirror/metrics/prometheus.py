@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
+from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState
 
 Snapshots = Callable[[], Sequence[FlowSnapshot]]
@@ -41,8 +42,9 @@ _GAUGES: dict[str, tuple[str, Figure]] = {
 class FlowCollector(Collector):
     """Asks for snapshots at every scrape."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, snapshots: Snapshots, reloads: ReloadTally) -> None:
         self._snapshots = snapshots
+        self._reloads = reloads
 
     def collect(self) -> Iterator[Metric]:
         """Every figure of every flow."""
@@ -54,6 +56,7 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
+        yield from self._reloads.families()
 
 
 def _filled(
@@ -103,9 +106,12 @@ def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
 class MetricsServer:
     """An HTTP listener for scrapes, on threads of its own."""
 
-    def __init__(self, settings: MetricsSettings, snapshots: Snapshots) -> None:
+    def __init__(
+        self, settings: MetricsSettings, snapshots: Snapshots, reloads: ReloadTally
+    ) -> None:
+        self.settings = settings
         registry = CollectorRegistry()
-        registry.register(FlowCollector(snapshots))
+        registry.register(FlowCollector(snapshots, reloads))
         try:
             self._server, self._thread = start_http_server(
                 settings.port, settings.host, registry=registry

@@ -113,6 +113,24 @@ class FlowStatus:
         self._incidents = IncidentTally(flow)
         self._totals = _Totals()
 
+    def successor(self) -> FlowStatus:
+        """For the same flow begun anew: what counts up goes on, all else is new."""
+        made = FlowStatus(self._flow)
+        with self._lock:
+            made._epoch = self._epoch
+            made._notices = self._notices
+            made._totals.records = self._totals.records
+            made._totals.bytes = self._totals.bytes
+            made._incidents = self._incidents
+            made._lock = self._lock  # the incidents', which a late thread may still use
+        return made
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch."""
+        with self._lock:
+            return self._epoch
+
     def enter(self, state: FlowState, reason: str = "") -> None:
         """Change the state."""
         with self._lock:

@@ -11,6 +11,7 @@ from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.metrics.prometheus import MetricsServer
+from sparkmirror.metrics.reloads import Reload, ReloadTally
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionProgress, Progress
 from sparkmirror.pipeline.status import FlowState, FlowStatus
@@ -48,7 +49,7 @@ def settings() -> Iterator[MetricsSettings]:
 @pytest.fixture
 def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsServer]:
     """The listener."""
-    made = MetricsServer(settings, lambda: [status.snapshot()])
+    made = MetricsServer(settings, lambda: [status.snapshot()], ReloadTally())
     yield made
     made.stop()
 
@@ -89,4 +90,4 @@ def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -
 def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
     """It names the key to change."""
     with pytest.raises(SetupError, match=r"metrics\.port"):
-        MetricsServer(settings, list)
+        MetricsServer(settings, list, ReloadTally())
