@@ -26,6 +26,10 @@ _COUNTERS: dict[str, tuple[str, Figure]] = {
 }
 _GAUGES: dict[str, tuple[str, Figure]] = {
     "sparkmirror_lag_records": ("Records still to be copied.", lambda one: one.lag),
+    "sparkmirror_epoch": (
+        "Number of the Spark job that copies now, counted from the start of the process.",
+        lambda one: one.epoch or None,
+    ),
     "sparkmirror_partitions": ("Topic partitions in the flow.", lambda one: one.partitions),
     "sparkmirror_quarantined_partitions": (
         "Topic partitions that do not move and will not by themselves.",
