@@ -55,8 +55,12 @@ class Reloader:
         try:
             changes, later = application.reload(self.load())
         except SparkmirrorError as error:
-            self._refuse(str(error))
-            application.reloads.count(Reload.REFUSED)
+            self._refuse(str(error), application)
+            return
+        except Exception as error:
+            # Whatever it is, a file that somebody edits must not end flows that run.
+            _log.exception(f"{self._file.name} could not be taken up")
+            self._refuse(f"{type(error).__name__}: {error}", application)
             return
         self.complaints = ()
         level = logging.WARNING if later else logging.INFO
@@ -64,7 +68,8 @@ class Reloader:
         is_same = changes.is_nothing
         application.reloads.count(Reload.UNCHANGED if is_same else Reload.APPLIED)
 
-    def _refuse(self, text: str) -> None:
+    def _refuse(self, text: str, application: Application) -> None:
+        application.reloads.count(Reload.REFUSED)
         lines = [line for line in text.splitlines() if line.strip()]
         for line in lines:
             _log.error(line)

@@ -66,6 +66,7 @@ class SharedSpark:
         self._slots = 0  # known once Spark runs
         self._wanted: dict[Flow, int] = {}
         self._allotted: dict[Flow, int] = {}
+        self._shortage = ""  # as it was last said
         self._master = ""
         self._control: ControlServer | None = None
         self._has_started = False
@@ -131,18 +132,21 @@ class SharedSpark:
     def _allot(self) -> None:
         """Under the lock."""
         self._allotted = allot_slots(self._wanted, self._slots)
-        if len(self._wanted) > self._slots:
-            _log.warning(
-                f"Spark runs {self._slots} tasks at once, and {len(self._wanted)} flows need one "
-                "each: some wait. A restart with a larger spark.master has room for all."
-            )
-            return
         short = [str(flow) for flow, n in self._allotted.items() if n < self._wanted[flow]]
-        if short:
-            _log.warning(
-                f"Spark runs {self._slots} tasks at once, fewer than tasks.max asks for: "
-                f"{', '.join(short)} get fewer and larger splits."
+        shortage = ""
+        if len(self._wanted) > self._slots:
+            shortage = (
+                f"Spark runs {self._slots} tasks at once, and {len(self._wanted)} flows need one "
+                "each: some wait. Start again with a larger spark.master."
             )
+        elif short:
+            shortage = (
+                f"Spark runs {self._slots} tasks at once, fewer than tasks.max asks for: "
+                f"{', '.join(short)} get fewer and larger splits. A new start may give more."
+            )
+        if shortage and shortage != self._shortage:
+            _log.warning(shortage)
+        self._shortage = shortage
 
     def _start(self) -> None:
         try:

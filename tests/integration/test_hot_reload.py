@@ -288,3 +288,42 @@ def test_a_stop_in_the_middle_of_a_reload_ends_within_the_promise(
     numbers = [int(record.key or b"") for record in copied]
     assert numbers == list(range(len(numbers)))
     assert "move.reload-one" in topics(target_cluster)
+
+
+@pytest.mark.thorough
+def test_flows_that_come_late_share_what_spark_has(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Spark starts for the first of them; one that has more than its share makes room."""
+    create_topics(source_cluster, {"late-wide": 2, "late-narrow": 1})
+    produce(source_cluster, "late-wide", numbered(100, 2))
+    produce(source_cluster, "late-narrow", numbered(100))
+    file = Mounted(tmp_path)
+    file.lines = {
+        "clusters": "wide, narrow, far",
+        "wide.bootstrap.servers": source_cluster.bootstrap_servers,
+        "narrow.bootstrap.servers": source_cluster.bootstrap_servers,
+        "far.bootstrap.servers": target_cluster.bootstrap_servers,
+        "wide->far.topics": "late-wide",
+        "wide->far.tasks.max": "2",
+        "narrow->far.topics": "late-narrow",
+    }
+    file.publish()
+    with MirrorProcess(file.path, "--clusters", "far", "--master", "local[3]") as mirror:
+        mirror.await_log("wide->far: RUNNING heartbeats only", PATIENCE_SECONDS)
+        assert mirror.driver_jvm() is None
+        file.lines["wide->far.enabled"] = "true"
+        file.publish()
+        await_copy(source_cluster, "late-wide", target_cluster, "wide.late-wide", PATIENCE_SECONDS)
+        assert len(mirror.python_workers()) == 2
+        file.lines["narrow->far.enabled"] = "true"
+        file.publish()
+        mirror.await_log("wide->far: planned anew with fewer splits", PATIENCE_SECONDS)
+        mirror.await_log("fewer than tasks.max asks for: wide->far get", PATIENCE_SECONDS)
+        await_copy(
+            source_cluster, "late-narrow", target_cluster, "narrow.late-narrow", PATIENCE_SECONDS
+        )
+        produce(source_cluster, "late-wide", numbered(100, 2, first=100))
+        await_copy(source_cluster, "late-wide", target_cluster, "wide.late-wide", PATIENCE_SECONDS)
+        assert mirror.terminate()[0] == 0
+    assert compare_topics(source_cluster, "late-wide", target_cluster, "wide.late-wide") == 200
