@@ -57,7 +57,7 @@ class Reloader:
         except SparkmirrorError as error:
             self._refuse(str(error), application)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged and shown, as a thread's root does
             # Whatever it is, a file that somebody edits must not end flows that run.
             _log.exception(f"{self._file.name} could not be taken up")
             self._refuse(f"{type(error).__name__}: {error}", application)
