@@ -241,6 +241,25 @@ def test_a_hangup_reads_what_the_file_refers_to(
     bench.assert_untouched()
 
 
+def test_an_address_that_was_wrong_is_mended_without_a_restart(
+    bench: Bench, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> None:
+    """The flow that cannot reach its cluster is begun anew at once; the others flow meanwhile."""
+    right = bench.file.lines["move.bootstrap.servers"]
+    bench.file.lines["move.bootstrap.servers"] = f"{HOST}:1"
+    bench.file.publish()
+    bench.mirror.await_log(f"{MOVED}: RETRYING", PATIENCE_SECONDS)
+    produce(source_cluster, "reload-two", numbered(50, first=350))
+    bench.file.lines["move.bootstrap.servers"] = right
+    bench.file.publish()
+    await_copy(source_cluster, "reload-two", target_cluster, "move.reload-two", PATIENCE_SECONDS)
+    assert compare_topics(source_cluster, "reload-two", target_cluster, "move.reload-two") == 400
+    assert bench.said_again()[-1].endswith(
+        f"restarted {MOVED} (move.bootstrap.servers); 1 flow untouched"
+    )
+    bench.assert_untouched()
+
+
 def test_metrics_move_and_a_taken_port_refuses_the_file(bench: Bench) -> None:
     """Flows are not asked; keys of Spark wait for the next start, and the log says so."""
     refused = bench.reloads("refused")
