@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.deleted_topics import DeletedTopics
 from sparkmirror.connectors.fenced_points import FencedPoints
 from sparkmirror.connectors.side_topics import SideTopics
@@ -72,7 +73,8 @@ class MirrorSourceConnector:
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
         deleted = DeletedTopics(settings, status, rules.remote_name, map_topic, self._points.forget)
-        self._topology = TopologySync(settings, rules, status, self._topics, deleted)
+        acls = AclSync(settings, policy, status)
+        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
         self._stop_at: dict[TopicPartition, int] = {}
         self.map_topic = ""  # set before `start`, to topics that are there
         self.syncs_topic = ""
