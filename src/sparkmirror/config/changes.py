@@ -124,15 +124,13 @@ def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[Part]:
 
 def _copying(settings: FlowSettings) -> object:
     """All that matters to more than checkpoints or heartbeats."""
-    policy = settings.policy
-    reads_options = own_classes(policy) - {GROUP_FILTER_KEY}
-    shared = replace(
-        policy,
-        groups=(),
-        groups_exclude=(),
-        group_filter_class="",
-        options=policy.options if reads_options else {},
-    )
+    policy, source = settings.policy, settings.source
+    own = own_classes(policy)
+    syncs_group_acls = source.sync_acls_seconds is not None and source.acls_scope != "topics"
+    if not syncs_group_acls:  # then groups matter to checkpoints alone
+        own -= {GROUP_FILTER_KEY}
+        policy = replace(policy, groups=(), groups_exclude=(), group_filter_class="")
+    shared = replace(policy, options=policy.options if own else {})
     return [
         (one.name, _essence(shared if one.name == "policy" else getattr(settings, one.name)))
         for one in fields(settings)

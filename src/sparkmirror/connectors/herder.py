@@ -91,9 +91,9 @@ class Herder:
     def is_over(self) -> bool:
         """Whether a herder that was asked to stop copies nothing any more and never will.
 
-        What is left of it may still wait for an answer; it writes no record and no position.
+        What is left of it may still wait for an answer; it writes no record, position or right.
         """
-        return self._stop.is_set() and (self.source is None or not self.source.is_copying)
+        return self._stop.is_set() and (self.source is None or not self.source.is_at_work)
 
     @property
     def is_settled(self) -> bool:

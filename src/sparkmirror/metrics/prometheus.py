@@ -60,6 +60,7 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
+        yield _topology(flows)
         yield from self._reloads.families()
 
 
@@ -92,6 +93,18 @@ def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for state, count in sorted(one.group_positions.items()):
             family.add_metric([one.flow, state], count)
+    return family
+
+
+def _topology(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = CounterMetricFamily(
+        "sparkmirror_topology_changes",
+        "Topics, configs and rights on the target: what was done about them, or refused.",
+        labels=["flow", "what"],
+    )
+    for one in flows:
+        for what, count in sorted(one.topology_changes.items()):
+            family.add_metric([one.flow, what], count)
     return family
 
 

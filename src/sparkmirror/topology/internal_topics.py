@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.policy.own_topics import (
+    acls_topic,
+    dead_letters_topic,
+    ledger_topic,
+    offset_map_topic,
+)
+from sparkmirror.topology.culprits import CONFIG_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from sparkmirror.topology.factors import ReplicationFactors
 
 _TOPIC_ALREADY_EXISTS = 36
-_CONFIG_CODES = frozenset({40, 42, 44})  # INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION
 _NEW_TOPIC_SECONDS = 30.0
 _OFFSET_MAP_CONFIGS = {
     # It is written all the time and read at every start: cleaned soon, it stays small.
@@ -149,6 +154,8 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
                 needs_configs=False,
             )
         )
+    if settings.enabled and source.remembers_acls:
+        topics.append(granted_acls_topic(settings, names))
     if settings.enabled and source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
@@ -164,6 +171,12 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
         checkpoints = names.checkpoints_topic(flow.source)
         topics.append(InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor))
     return tuple(topics)
+
+
+def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> InternalTopic:
+    """The memory of ACL sync."""
+    topic = acls_topic(names, settings.flow.source)
+    return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
 
 
 def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
@@ -287,7 +300,7 @@ def _create(
         for one in creations
         if not by_name[one.name].needs_configs
         and (refusal := results.get(one.name)) is not None
-        and refusal.code in _CONFIG_CODES
+        and refusal.code in CONFIG_CODES
     ]
     if again:
         results |= admin.create_topics(again)

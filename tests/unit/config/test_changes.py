@@ -123,6 +123,13 @@ def test_keys_of_groups_leave_the_copying_alone(line: str) -> None:
     assert restarted(added(line)) == {AB: {Part.CHECKPOINTS}}
 
 
+def test_keys_of_groups_matter_to_the_sync_of_their_acls() -> None:
+    """It asks the same filter, and begins anew with its flow."""
+    syncing = (*BASE, "sync.acls.scope=all")
+    changes = between(syncing, (*syncing, "a->b.groups=orders"))
+    assert restarted(changes) == {AB: {Part.ALL}}
+
+
 def test_keys_of_heartbeats_leave_the_copying_alone() -> None:
     """Only heartbeats are restarted."""
     assert restarted(added("a->b.emit.heartbeats.enabled=true")) == {AB: {Part.HEARTBEATS}}

@@ -206,10 +206,12 @@ def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
     old = status()
     old.progressed(progress(row(10, 10, code=29, trouble="may not")))
     old.note("topics", "nobody answers")
+    old.did("created", 3)
     old.enter(FlowState.FAILED, "broken")
     new = old.successor()
     begun = new.snapshot()
     assert (begun.records, begun.bytes, begun.epoch) == (10, 100, 1)
+    assert begun.topology_changes == {"created": 3}
     assert (begun.state, begun.troubles, begun.partitions) == (FlowState.STARTING, (), 0)
 
     new.begin_epoch(new.epoch + 1, [(ORDERS, 10, None)])
