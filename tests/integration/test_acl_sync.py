@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -38,10 +39,12 @@ from sparkmirror.state.granted_acls import GrantedAcls
 from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
 from support.acls import AUTHORIZER, acls, grant, revoke
 from support.memory_disk import keep_in_memory
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.tcp_proxy import Line
 from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS
+from support.witness import PATIENCE_SECONDS, create_topics
 
 SYNC_HOST = "127.0.0.2"
 EVERYTHING = AclBinding(
@@ -438,3 +441,28 @@ def test_orders_to_a_cluster_without_authorizer_say_so(target_cluster: LocalClus
             with pytest.raises(BrokerError) as refusal:
                 order()
             assert refusal.value.code == SECURITY_DISABLED
+
+
+def test_a_running_flow_carries_acls_over(pair: Pair, tmp_path: Path) -> None:
+    """Through the command, every few seconds; and those that we brought go with the source's."""
+    alias, topic, user = unique_name("run"), unique_name("orders"), unique_name("User:reader")
+    create_topics(pair.source, {topic: 1})
+    here = AclBinding(
+        ResourceType.TOPIC, topic, PatternType.LITERAL, user, "*", Operation.READ, Permission.ALLOW
+    )
+    file = mirror_file(
+        tmp_path,
+        {alias: pair.source, "target": pair.target},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {topic}",
+        "sync.topic.acls.interval.seconds = 1",
+        "sync.acls.removals.enabled = true",
+    )
+    with MirrorProcess(file) as mirror:
+        mirror.await_log(f"{alias}->target: RUNNING", 40.0)
+        grant(pair.source, here)
+        there = replace(here, name=f"{alias}.{topic}")
+        eventually(lambda: acls(pair.target, user) == {there}, PATIENCE_SECONDS, "it is granted")
+        revoke(pair.source, here)
+        eventually(lambda: acls(pair.target, user) == set(), PATIENCE_SECONDS, "it is revoked")
+        mirror.await_log("1 ACLs revoked on cluster 'target'", PATIENCE_SECONDS)

@@ -61,7 +61,11 @@ def run(
         str | None, typer.Option(help="Spark master; default: local, sized for the flows.")
     ] = None,
 ) -> None:
-    """Replicate what the file says until Ctrl-C."""
+    """Replicate what the file says until Ctrl-C.
+
+    A file that changes meanwhile is taken up: flows that differ are restarted, the others are not
+    touched, and a file that is wrong is refused. SIGHUP reads it again in any case.
+    """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 
     raise typer.Exit(run_file(file, clusters=tuple(clusters or ()), once=once, master=master))

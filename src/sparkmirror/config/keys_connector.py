@@ -101,7 +101,8 @@ CONNECT_KEYS = (
         doc="What to do when a config provider's value changes.",
         importance=Importance.LOW,
         checks=(one_of("restart", "none", "RESTART", "NONE"),),
-        no_effect="values of config providers are read once, at the start",
+        no_effect="values of config providers are read with the file, at the start, when it "
+        "changes and at SIGHUP",
     ),
     Key(
         name="errors.retry.timeout",

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.deleted_topics import DeletedTopics
 from sparkmirror.connectors.fenced_points import FencedPoints
 from sparkmirror.connectors.side_topics import SideTopics
@@ -72,7 +73,8 @@ class MirrorSourceConnector:
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
         deleted = DeletedTopics(settings, status, rules.remote_name, map_topic, self._points.forget)
-        self._topology = TopologySync(settings, rules, status, self._topics, deleted)
+        acls = AclSync(settings, policy, status)
+        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
         self._stop_at: dict[TopicPartition, int] = {}
         self.map_topic = ""  # set before `start`, to topics that are there
         self.syncs_topic = ""
@@ -93,6 +95,16 @@ class MirrorSourceConnector:
         self._topology.stop()
         self._changed.set()
         self._epochs.end()
+
+    def replan(self) -> None:
+        """End the epoch, for a next one that asks again how many splits it may have."""
+        self._changed.set()
+        self._epochs.end()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
+        return self._thread.is_alive() or self._topology.is_at_work
 
     def join(self, seconds: float) -> bool:
         """Wait until positions are written; whether it ended in time."""

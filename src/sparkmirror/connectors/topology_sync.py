@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.config_sync import ConfigSync
 from sparkmirror.connectors.deleted_topics import DeletedTopics
 from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
@@ -43,6 +44,7 @@ class TopologySync:
         rules: TopicRules,
         status: FlowStatus,
         topics: SourceTopics,
+        acls: AclSync,
         deleted: DeletedTopics,
     ) -> None:
         self._flow = settings.flow
@@ -51,12 +53,14 @@ class TopologySync:
         self._source = ClusterAdmin(settings.source_admin)
         self._target = ClusterAdmin(settings.target_admin)
         self._configs = ConfigSync(self._flow, rules, status)
+        self._acls = acls
         self._deleted = deleted
         self._stop = threading.Event()
         self.first_round = threading.Event()
         wanted = settings.source
         plan = (
             ("config sync", wanted.sync_configs_seconds, self._sync_configs),
+            ("ACL sync", wanted.sync_acls_seconds, self._sync_acls),
             ("deleted topics", wanted.refresh_topics_seconds, self._look_for_deleted),
         )
         self._works = [_Work(what, s, do) for what, s, do in plan if s is not None]
@@ -73,10 +77,15 @@ class TopologySync:
         self._stop.set()
         self.first_round.set()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its thread runs: a round that is under way may still delete and revoke."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         try:
             self._topics.first_round.wait()
-            with self._source, self._target:
+            with self._source, self._target, self._acls:
                 while self._works and not self._stop.is_set():
                     self._round()
                     self.first_round.set()
@@ -105,6 +114,9 @@ class TopologySync:
     def _sync_configs(self, mirrored: Mirrored) -> None:
         remotes = {one.source.topic: one.remote_topic for one in mirrored}
         self._configs.round(remotes, self._source, self._target)
+
+    def _sync_acls(self, mirrored: Mirrored) -> None:
+        self._acls.round(sorted({one.source.topic for one in mirrored}))
 
     def _look_for_deleted(self, mirrored: Mirrored) -> None:
         ids = {one.source.topic: one.target_topic_id for one in mirrored}

@@ -115,6 +115,25 @@ class FlowStatus:
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
 
+    def successor(self) -> FlowStatus:
+        """For the same flow begun anew: what counts up goes on, all else is new."""
+        made = FlowStatus(self._flow)
+        with self._lock:
+            made._epoch = self._epoch
+            made._notices = self._notices
+            made._totals.records = self._totals.records
+            made._totals.bytes = self._totals.bytes
+            made._incidents = self._incidents
+            made._topology_changes = self._topology_changes
+            made._lock = self._lock  # of what both share: a late thread may still use it
+        return made
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch."""
+        with self._lock:
+            return self._epoch
+
     def enter(self, state: FlowState, reason: str = "") -> None:
         """Change the state."""
         with self._lock:
