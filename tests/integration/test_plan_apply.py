@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import admin as confluent
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from typer.testing import CliRunner
 
@@ -22,12 +23,13 @@ from sparkmirror.formats.offset_sync import OffsetSync
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from support.acls import AUTHORIZER, acls, grant, revoke
+from support.acls import AUTHORIZER, acls, foreign, grant, revoke
 from support.groups import commit, committed
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
 from support.snapshot import snapshot
+from support.waiting import eventually
 from support.witness import (
     PATIENCE_SECONDS,
     Record,
@@ -44,6 +46,20 @@ from support.witness import (
 RUN_SECONDS = 60.0
 RECORDS = 1_000
 QUESTION = b"[y/N]"
+EVERYTHING = AclBinding(
+    ResourceType.CLUSTER,
+    "kafka-cluster",
+    PatternType.LITERAL,
+    "User:ANONYMOUS",
+    "*",
+    Operation.ALL,
+    Permission.ALLOW,
+)
+RESOURCES = (
+    (ResourceType.CLUSTER, "kafka-cluster"),
+    (ResourceType.TOPIC, "*"),
+    (ResourceType.GROUP, "*"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,8 +410,8 @@ def young_cluster(
 ) -> Iterator[LocalCluster]:
     """A cluster with ACLs, of which no group has heard yet."""
     directory = tmp_path_factory.mktemp("young")
-    config = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
-    with LocalCluster("young", directory, version=kafka_version, config=config) as cluster:
+    with LocalCluster("young", directory, version=kafka_version, config=AUTHORIZER) as cluster:
+        grant(cluster, *(replace(EVERYTHING, resource_type=t, name=n) for t, n in RESOURCES))
         yield cluster
 
 
@@ -471,3 +487,40 @@ def test_rights_are_granted_and_taken_away_as_planned(
     sparkmirror("apply", ground.out, "--yes")
     assert acls(young_cluster, principal) == {strangers}
     assert planned(ground)["actions"] == []
+
+
+def test_what_we_may_not_see_is_said_and_the_rest_is_planned(
+    young_cluster: LocalCluster, ground: Ground
+) -> None:
+    """Sizes of logs and ACLs need the right to describe the cluster."""
+    here = replace(ground, source=young_cluster)
+    create_topics(young_cluster, {ground.topic: 1})
+    produce(young_cluster, ground.topic, numbered(7))
+    write_file(ground.file.parent, ground.alias, ground.topic, young_cluster, ground.target)
+    assert "7 records (" in sparkmirror("plan", here.file)
+    may_not = replace(EVERYTHING, operation=Operation.DESCRIBE, permission=Permission.DENY)
+    with closing_door(young_cluster, may_not):
+        eventually(
+            lambda: "7 records to copy, of unknown size." in sparkmirror("plan", here.file),
+            PATIENCE_SECONDS,
+            "the sizes are not told any more",
+        )
+        found = planned(here)
+    assert "create-topic" in doings(found)
+    assert found["forecast"]["biggest"] == [{"topic": here.topic, "records": 7, "bytes": None}]
+    said = " ".join(found["notices"])
+    assert "How many bytes there are to copy is not known" in said
+    assert "ACL sync needs DESCRIBE" in said
+
+
+@contextlib.contextmanager
+def closing_door(cluster: LocalCluster, denial: AclBinding) -> Iterator[None]:
+    """Denies us something for a while; whether it is there yet nobody may see."""
+    client = admin(cluster)
+    for future in client.create_acls([foreign(confluent.AclBinding, denial)]).values():
+        future.result(PATIENCE_SECONDS)
+    try:
+        yield
+    finally:
+        for future in client.delete_acls([foreign(confluent.AclBindingFilter, denial)]).values():
+            future.result(PATIENCE_SECONDS)

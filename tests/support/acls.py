@@ -44,7 +44,7 @@ def acls(cluster: Cluster, principal: str) -> set[AclBinding]:
 def grant(cluster: Cluster, *bindings: AclBinding) -> None:
     """Create ACLs, and wait until they show."""
     client = admin(cluster)
-    made = client.create_acls([_foreign(confluent.AclBinding, one) for one in bindings])
+    made = client.create_acls([foreign(confluent.AclBinding, one) for one in bindings])
     for future in made.values():
         future.result(PATIENCE_SECONDS)
     for principal in {one.principal for one in bindings}:
@@ -61,7 +61,7 @@ def revoke(cluster: Cluster, *bindings: AclBinding) -> None:
     if not bindings:
         return
     client = admin(cluster)
-    gone = client.delete_acls([_foreign(confluent.AclBindingFilter, one) for one in bindings])
+    gone = client.delete_acls([foreign(confluent.AclBindingFilter, one) for one in bindings])
     for future in gone.values():
         future.result(PATIENCE_SECONDS)
     for principal in {one.principal for one in bindings}:
@@ -72,9 +72,10 @@ def revoke(cluster: Cluster, *bindings: AclBinding) -> None:
         )
 
 
-def _foreign(
+def foreign(
     kind: type[confluent.AclBinding | confluent.AclBindingFilter], binding: AclBinding
 ) -> confluent.AclBinding:
+    """An ACL, or the question for it, as confluent-kafka has it."""
     return kind(
         confluent.ResourceType(binding.resource_type),
         binding.name,

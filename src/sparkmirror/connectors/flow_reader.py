@@ -9,7 +9,7 @@ connectors themselves use. Belongs to one thread.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,10 +19,10 @@ from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.backlog import expect
 from sparkmirror.connectors.deleted_topics import written_topics
 from sparkmirror.connectors.group_rounds import GroupRounds
+from sparkmirror.connectors.site import Site
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.source_offsets import StoredPosition
-from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
@@ -102,42 +102,6 @@ def _read_all(flows: Sequence[FlowSettings], say: Say) -> list[FlowPlan]:
         return [reader.attempt(reader.finish) for reader in readers]
 
 
-class _Site:
-    """One cluster as it is, and as it will be."""
-
-    def __init__(self, client: ClusterClient, changes: Changes) -> None:
-        self.client = client
-        self.admin = ClusterAdmin(client.connection, client)
-        self._changes = changes
-        self._configs: dict[str, tuple[ConfigEntry, ...]] = {}
-        self._asked: set[str] = set()
-        self.cluster_id: str | None = None
-        self.brokers = 0
-        self.found: dict[str, TopicDescription] = {}
-        self.refused: dict[str, BrokerError] = {}
-
-    def look(self) -> None:
-        """Read its topics."""
-        cluster, topics = self.admin.cluster(), self.admin.topics()
-        self.cluster_id, self.brokers = cluster.cluster_id, len(cluster.brokers)
-        self.found, self.refused = topics.found, topics.failed
-
-    @property
-    def topics(self) -> dict[str, TopicDescription]:
-        """All topics that there are or will be."""
-        return self._changes.topics(self.found)
-
-    def configs(self, names: Iterable[str]) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The configs that topics have or will have; each is asked for once."""
-        wanted = list(names)
-        new = [name for name in wanted if name in self.found and name not in self._asked]
-        if new:
-            self._asked.update(new)
-            self._configs |= self.admin.topic_configs(new).found
-        known = [n for n in wanted if n in self._configs or n in self._changes.created]
-        return {n: self._changes.entries(n, self._configs.get(n, ())) for n in known}
-
-
 class _FlowReader(Closable):
     """One pair of clusters: `look`, `plan_topics` until nothing is new, `finish`."""
 
@@ -149,8 +113,8 @@ class _FlowReader(Closable):
         self._say = say
         self._rules = topic_rules(self._policy, self._flow)
         changes = reckoning.changes
-        self._source = _Site(ClusterClient(settings.source_admin), changes[self._flow.source])
-        self._target = _Site(ClusterClient(settings.target_admin), changes[self._flow.target])
+        self._source = Site(ClusterClient(settings.source_admin), changes[self._flow.source])
+        self._target = Site(ClusterClient(settings.target_admin), changes[self._flow.target])
         self._actions: list[Action] = []
         self._notices: dict[str, None] = {}  # each once, in order
 
@@ -211,7 +175,7 @@ class _FlowReader(Closable):
 
     # --- topics
 
-    def _choose(self, site: _Site, factor: TopicFactor) -> int:
+    def _choose(self, site: Site, factor: TopicFactor) -> int:
         alias = site.admin.alias
         chosen = choose_factor(factor, alias, site.brokers)
         sentence = shortfall(factor, alias, site.brokers)
@@ -220,7 +184,7 @@ class _FlowReader(Closable):
             self._note(sentence)
         return chosen
 
-    def _internal(self, site: _Site, side: Side) -> Sequence[Action]:
+    def _internal(self, site: Site, side: Side) -> Sequence[Action]:
         names = self._policy.replication
         wanted = [one for one in internal_topics(self._settings, names) if one.side is side]
         there = site.topics
