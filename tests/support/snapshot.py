@@ -9,6 +9,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -45,11 +46,19 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
     topics = {name: sorted(topic.partitions) for name, topic in listed.items()}
     return {
         "topics": topics,
+        "ids": _ids(client, sorted(topics)),
         "configs": _configs(client, sorted(topics)),
         "ends": _ends(client, topics),
         "groups": _groups(client),
         "acls": _acls(client),
     }
+
+
+def _ids(client: AdminClient, topics: list[str]) -> dict[str, str]:
+    if not topics:
+        return {}
+    asked = client.describe_topics(TopicCollection(topics), request_timeout=PATIENCE_SECONDS)
+    return {name: str(one.result(PATIENCE_SECONDS).topic_id) for name, one in asked.items()}
 
 
 def _configs(client: AdminClient, topics: list[str]) -> dict[str, dict[str, tuple[str, int]]]:
