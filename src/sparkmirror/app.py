@@ -2,59 +2,34 @@
 """The composition root: builds every object from one configuration, starts and stops them.
 
 Spark starts on a thread of its own while the flows connect to their clusters and read their
-state; whoever needs Spark first waits for it.
+state; whoever needs Spark first waits for it. A newer configuration changes what differs and
+nothing else (`reload`, then `proceed` until it answers False).
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-import tempfile
-import threading
-import time
-import zipfile
-from collections.abc import Collection
-from concurrent.futures import Future
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
-import sparkmirror
-from sparkmirror.class_archive import build_in_background, existing_archive
+from sparkmirror.config.changes import Changes, RunReading, compare, read_run
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source import MirrorSourceConnector
-from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
-from sparkmirror.local.cache import cache_directory, writable
+from sparkmirror.errors import SetupError
 from sparkmirror.metrics.prometheus import MetricsServer
+from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.model import Flow
+from sparkmirror.pairs import PairPlan, Pairs
 from sparkmirror.pipeline.contract import Progress
-from sparkmirror.pipeline.control_server import ControlServer
 from sparkmirror.pipeline.epochs import Epochs
-from sparkmirror.pipeline.plan import allot_slots
-from sparkmirror.pipeline.spark import (
-    LOOPBACK,
-    choose_master,
-    jvm_exit_code,
-    spark_options,
-    start_spark,
-    stop_spark,
-    warm_up,
-)
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.shared_spark import SharedSpark, control_port
 from sparkmirror.topology.factors import ReplicationFactors
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
 STOP_SECONDS = 8.0
-CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
-_LAST_PORT = 65535
-_log = logging.getLogger(__name__)
 
 
 class Application:
@@ -68,43 +43,23 @@ class Application:
         once: bool = False,
         master: str | None = None,
     ) -> None:
-        config.validate(targets)
-        self._settings = [config.flow_settings(flow) for flow in config.pairs(targets)]
-        self._enabled = [one for one in self._settings if one.enabled]
-        self._user_options = dict(config.spark)
-        wanted = {one.flow: one.source.tasks_max for one in self._enabled}
-        asked = master or self._user_options.pop("spark.master", None)
-        self._master = choose_master(asked, sum(wanted.values()))
-        self._wanted = wanted
-        self._allotted: dict[Flow, int] = {}
+        self._targets = targets
         self._once = once
-        self._spark: Future[SparkContext] = Future()
-        self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
-        self._control = ControlServer(*self._control_hosts(), self._control_port())
+        self._reading = read_run(config, targets)
+        self._spark = SharedSpark(master)
+        self._spark.prepare(self._reading.spark, self._reading.wanted_splits)
         self._factors = ReplicationFactors()
-        self._metrics_settings = config.metrics
+        self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
-        self.herders = [self._herder(one) for one in self._settings]
+        self.reloads = ReloadTally()
+        self._pairs = Pairs(self._herder, _plans(self._reading).values())
 
-    def _control_hosts(self) -> tuple[str, str]:
-        if self._master.startswith("local"):
-            return LOOPBACK, LOOPBACK
-        host = self._user_options.get("spark.driver.host", socket.getfqdn())
-        return host, self._user_options.get("spark.driver.bindAddress", host)
-
-    def _control_port(self) -> int:
-        text = self._user_options.get(CONTROL_PORT_KEY, "0")
-        if not text.isdecimal() or int(text) > _LAST_PORT:
-            raise ConfigError(
-                f"{CONTROL_PORT_KEY} is {text!r}; write a port number, or leave it out for any.",
-                key=CONTROL_PORT_KEY,
-            )
-        return int(text)
-
-    def _herder(self, settings: FlowSettings) -> Herder:
+    def _herder(self, plan: PairPlan) -> Herder:
+        settings, policy = plan.settings, plan.policy
         flow = settings.flow
-        policy = load_policy(settings.policy, flow)
-        status = FlowStatus(str(flow))
+        before = self._statuses.get(flow)
+        status = FlowStatus(str(flow)) if before is None else before.successor()
+        self._statuses[flow] = status
         source = None
         if settings.enabled:
             side_topics = SideTopics(settings, policy.replication, self._factors, status)
@@ -115,109 +70,102 @@ class Application:
                 side_topics.need(progress.needs)
                 foreign_writers.seen(progress.other_writers)
 
-            epochs = Epochs(flow, self._spark.result, self._control, progressed)
             source = MirrorSourceConnector(
                 settings,
                 policy,
                 self._factors,
                 status,
-                epochs,
+                Epochs(
+                    flow,
+                    self._spark.context,
+                    self._spark.control,
+                    progressed,
+                    before=status.epoch,
+                ),
                 side_topics,
-                splits=lambda: self._slots(flow),
+                splits=lambda: self._spark.slots(flow),
                 once=self._once,
             )
         return Herder(settings, policy, self._factors, status, source)
 
-    def _slots(self, flow: Flow) -> int:
-        self._spark.result()  # how many there are is known once Spark runs
-        return self._allotted[flow]
-
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""
-        if self._metrics_settings is not None:
-            self._metrics = MetricsServer(self._metrics_settings, self.snapshots)
-        if self._enabled:
-            try:
-                self._control.start()
-            except OSError as error:
-                raise SetupError(f"The control port cannot be opened: {error}.") from error
-            threading.Thread(target=self._start_spark, name="spark", daemon=True).start()
-        for herder in self.herders:
-            herder.start()
+        if self._reading.metrics is not None:
+            self._metrics = self._serve(self._reading.metrics)
+        self._spark.start()
+        self._pairs.start()
 
-    def _start_spark(self) -> None:
-        try:
-            archive = existing_archive()
-            options = spark_options(self._master, self._user_options, archive=archive)
-            writable(self._log_file.parent)
-            spark = start_spark(options, self._log_file)
-            if not self._master.startswith("local"):
-                spark.addPyFile(str(_package_archive()))
-            self._allotted = allot_slots(self._wanted, spark.defaultParallelism)
-            short = [str(f) for f, n in self._allotted.items() if n < self._wanted[f]]
-            if short:
-                _log.warning(
-                    f"Spark runs {spark.defaultParallelism} tasks at once, fewer than tasks.max "
-                    f"asks for: {', '.join(short)} get fewer and larger splits."
-                )
-        except SparkmirrorError as error:
-            self._spark.set_exception(error)
+    def _serve(self, settings: MetricsSettings) -> MetricsServer:
+        return MetricsServer(settings, self.snapshots, self.reloads)
+
+    def reload(self, config: MirrorConfig) -> tuple[Changes, tuple[str, ...]]:
+        """Take a newer configuration up: what changes, and which of Spark's keys have to wait.
+
+        ConfigError or SetupError: it is refused, and nothing has changed.
+        """
+        reading = read_run(config, self._targets)
+        control_port(reading.spark)
+        changes, plans = compare(self._reading, reading), _plans(reading)
+        if not self._spark.is_prepared:
+            self._spark.prepare(reading.spark, reading.wanted_splits)
+            self._spark.start()
+        self._move_metrics(reading.metrics)
+        shrunk = self._spark.share(reading.wanted_splits)
+        self._pairs.apply(changes, plans)
+        self._pairs.replan(shrunk)
+        self._reading = reading
+        if not self._spark.is_prepared:
+            return changes, ()
+        runs_with = self._spark.options
+        later = [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]
+        return changes, tuple(later)
+
+    def _move_metrics(self, wanted: MetricsSettings | None) -> None:
+        """Serve them where they are wanted; SetupError if that cannot be, and all is as before."""
+        old = self._metrics
+        if wanted == (old.settings if old else None):
             return
-        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow hears it
-            remedy = f"What Java printed is in {self._log_file}."
-            self._spark.set_exception(SetupError(f"Spark did not start: {error}.", remedy=remedy))
+        if wanted is None or old is None or wanted.port != old.settings.port:
+            self._metrics = None if wanted is None else self._serve(wanted)
+            if old is not None:
+                old.stop()
             return
-        self._spark.set_result(spark)
+        old.stop()  # another address with the same port: both at once may not be possible
         try:
-            warm_up(spark)
-        except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch says it
-            _log.debug("the first job failed: %s", error)
-        if archive is None and self._master.startswith("local"):
-            build_in_background()
+            self._metrics = self._serve(wanted)
+        except SetupError:
+            self._metrics = self._serve(old.settings)
+            raise
+
+    def proceed(self) -> bool:
+        """Go on with what a reload began; whether something is still on its way."""
+        return self._pairs.proceed()
 
     def failure(self) -> BaseException | None:
         """Why there is no Spark, if it did not start or its JVM died."""
-        if not self._spark.done():
-            return None
-        if self._spark.exception() is not None:
-            return self._spark.exception()
-        code = jvm_exit_code(self._spark.result())
-        if code is None:
-            return None
-        remedy = f"What Java printed is in {self._log_file}. Start again: nothing is lost."
-        return SetupError(f"Spark's JVM ended by itself with code {code}.", remedy=remedy)
+        return self._spark.failure()
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Every pair, as it stands now."""
-        return [herder.snapshot() for herder in self.herders]
+        return self._pairs.snapshots()
+
+    def copying(self) -> list[FlowSnapshot]:
+        """Every pair that does more than emit heartbeats."""
+        return self._pairs.copying()
 
     def is_done(self) -> bool:
         """Whether a bounded run has nothing left to do."""
-        enabled = [herder for herder in self.herders if herder.source is not None]
-        return all(h.status.snapshot().state is FlowState.DONE for h in enabled)
+        return all(one.state is FlowState.DONE for one in self.copying())
 
     def stop(self) -> bool:
         """End every flow in order; whether all of them wrote their positions in time."""
-        deadline = time.monotonic() + STOP_SECONDS
-        for herder in self.herders:
-            herder.stop()
-        clean = [herder.join(max(0.1, deadline - time.monotonic())) for herder in self.herders]
-        self._control.stop()
+        is_clean = self._pairs.stop(STOP_SECONDS)
         if self._metrics is not None:
             self._metrics.stop()
-        ended_well = self._spark.done() and self._spark.exception() is None
-        if ended_well:
-            ended_well = stop_spark(self._spark.result())
-        if ended_well and all(clean):
-            self._log_file.unlink(missing_ok=True)
-        return all(clean)
+        self._spark.stop(keep_log=not is_clean)
+        return is_clean
 
 
-def _package_archive() -> Path:
-    """This package as a zip for executors that do not have it installed."""
-    root = Path(sparkmirror.__file__).parent
-    path = Path(tempfile.mkdtemp(prefix="sparkmirror-")) / "sparkmirror.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(root.rglob("*.py")):
-            archive.write(file, Path("sparkmirror") / file.relative_to(root))
-    return path
+def _plans(reading: RunReading) -> Mapping[Flow, PairPlan]:
+    settings = [one.settings for one in reading.pairs.values()]
+    return {one.flow: PairPlan(one, load_policy(one.policy, one.flow)) for one in settings}

@@ -10,6 +10,7 @@ SparkmirrorError
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
 ├── ParkingError           a consumer group cannot be moved; says what to do
+├── PlanError              a plan file that cannot be read, written or carried out
 ├── MovedError             what was to be read has been written anew meanwhile (retriable)
 ├── WireError              bytes that are not what the protocol says
 │   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
@@ -92,6 +93,10 @@ class ArgumentError(SparkmirrorError, ValueError):
 
 class ParkingError(SparkmirrorError):
     """A consumer group cannot be parked; the sentence says what to do."""
+
+
+class PlanError(SparkmirrorError):
+    """A plan that is damaged, foreign, newer than this program, or cannot be stored."""
 
 
 class MovedError(SparkmirrorError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command in the README works as it is written there, on real clusters."""
+"""Every command in the README, and in the page about planning, works as it is written there."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from sparkmirror.local.cluster import LocalCluster
 from support.waiting import eventually
 
 README = Path(__file__).parents[2] / "README.md"
+TOPOLOGY = README.parent / "docs" / "topology.md"
 SECONDS = 90
 RUNNING = "primary->backup: RUNNING"
 RUNS_UNTIL_STOPPED = ("sparkmirror run mm2.properties", "connect-mirror-maker mm2.properties")
 
 
-def commands(heading: str) -> list[str]:
+def commands(heading: str, document: Path = README) -> list[str]:
     """The lines of the shell blocks under a heading, without their comments."""
-    section = README.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = document.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL)).splitlines()
     return [line.partition("#")[0].strip() for line in lines]
 
@@ -67,6 +68,38 @@ def test_the_commands_for_looking_around_work(environment: dict[str, str], tmp_p
     assert len(consumed.splitlines()) == 5
 
 
+def write_readme_file(directory: Path, source: LocalCluster, target: LocalCluster) -> None:
+    """The README's own properties file, with real addresses in it."""
+    text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    text = text.replace("primary-1:9092, primary-2:9092", source.bootstrap_servers)
+    text = text.replace("backup-1:9092", target.bootstrap_servers)
+    (directory / "mm2.properties").write_text(text)
+
+
+def test_the_commands_for_planning_work(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Each line of the block about planning succeeds, in the order it is written."""
+    write_readme_file(tmp_path, source_cluster, target_cluster)
+    lines = commands("Plan first", TOPOLOGY)
+    assert len(lines) >= 5
+    for line in lines:
+        done = subprocess.run(
+            shlex.split(line),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    assert (tmp_path / "plan.json").exists()
+
+
 def test_the_commands_for_ones_own_clusters_work(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
@@ -74,10 +107,7 @@ def test_the_commands_for_ones_own_clusters_work(
     tmp_path: Path,
 ) -> None:
     """Each line of the README's block succeeds with the README's own file, real addresses in it."""
-    text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[0]
-    text = text.replace("primary-1:9092, primary-2:9092", source_cluster.bootstrap_servers)
-    text = text.replace("backup-1:9092", target_cluster.bootstrap_servers)
-    (tmp_path / "mm2.properties").write_text(text)
+    write_readme_file(tmp_path, source_cluster, target_cluster)
     lines = commands("Your own clusters")
     assert len(lines) >= 5
     for line in lines:

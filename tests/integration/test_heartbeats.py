@@ -72,6 +72,7 @@ def test_heartbeats_are_those_of_mm2(
     connector.start()
     eventually(lambda: connector.status.count >= 3, PATIENCE_SECONDS, "three heartbeats are out")
     connector.stop()
+    assert connector.join()
     assert connector.status.state is HeartbeatState.STOPPED
     beats = Heard(cluster, topic).beats(3)
     times = [beat.timestamp_ms for beat, _ in beats]
@@ -96,6 +97,7 @@ def test_stopping_takes_less_than_a_second_even_when_nobody_answers() -> None:
     assert "127.0.0.1:1" in str(connector.status.error)
     started = time.monotonic()
     connector.stop()
+    connector.join()
     assert time.monotonic() - started < 1.5
 
 
@@ -121,7 +123,7 @@ def test_an_unforeseen_error_shows_in_the_status(caplog: pytest.LogCaptureFixtur
     )
     assert "ZeroDivisionError" in str(connector.status.error)
     assert "heartbeats have ended" in caplog.text
-    connector.stop()
+    assert connector.join()
 
 
 def test_a_broker_that_dies_and_returns_is_survived(
@@ -159,6 +161,7 @@ def test_a_broker_that_dies_and_returns_is_survived(
         )
     finally:
         connector.stop()
+        connector.join()
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("sparkmirror.connectors")]
     assert len(lines) == 2
     assert "no heartbeat" in lines[0]

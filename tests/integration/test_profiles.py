@@ -19,6 +19,7 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.profiles import PROFILES
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.connectors.source_topics import topic_rules
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.local.cluster import LocalCluster
@@ -28,7 +29,7 @@ from sparkmirror.state.incidents import Kind
 from sparkmirror.topology.apply import Outcome, apply_plan
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, internal_topics
-from sparkmirror.topology.topics import TopicPlan, TopicRules, plan_topics
+from sparkmirror.topology.topics import TopicPlan, plan_topics
 from sparkmirror.wire.connection import Connection
 from support.copy_tasks import Driver, TaskFlow
 from support.mirror_file import mirror_file
@@ -150,12 +151,9 @@ def settings_for(
 def planned(settings: FlowSettings, topic: str) -> TopicPlan:
     """What the source connector would do about one topic that is missing on the target."""
     policy = load_policy(settings.policy, settings.flow)
-    rules = TopicRules(
-        replicates=lambda name: name == topic,
-        remote_name=lambda name: policy.replication.format_remote_topic(settings.flow.source, name),
-        copies_config=policy.config_filter.should_replicate_config_property,
-        copies_default=policy.config_filter.should_replicate_source_default,
-        creates=settings.source.topic_creation_enabled,
+    creates = settings.source.topic_creation_enabled
+    rules = replace(
+        topic_rules(policy, settings.flow, creates=creates), replicates=lambda name: name == topic
     )
     with ClusterAdmin(settings.source_admin) as source:
         found = source.topics([topic]).found

@@ -46,6 +46,7 @@ _A_TRANSACTION = 100
 _EVERY_FILE = (
     "refresh.topics.interval.seconds = 1",
     "refresh.groups.interval.seconds = 1",
+    "sync.topic.configs.interval.seconds = 1",
     "emit.checkpoints.interval.seconds = 1",
     "emit.heartbeats.interval.seconds = 1",
     "sync.topic.acls.enabled = false",

@@ -98,6 +98,11 @@ class MirrorProcess:
         return self._process.wait(timeout)
 
     @property
+    def pid(self) -> int:
+        """The command's own process."""
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether the command has not ended yet."""
         return self._process.poll() is None

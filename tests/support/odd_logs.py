@@ -17,10 +17,18 @@ from support.witness import PATIENCE_SECONDS, Cluster, Record, admin, numbered, 
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
 
 
-def alter(cluster: Cluster, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
-    """Set configs of a broker or topic that runs."""
+def alter(
+    cluster: Cluster, kind: ResourceType, name: str, config: Mapping[str, str | None]
+) -> None:
+    """Set configs of a broker or topic that runs; None takes its own value away."""
     entries = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        ConfigEntry(
+            key,
+            value or "",
+            incremental_operation=AlterConfigOpType.DELETE
+            if value is None
+            else AlterConfigOpType.SET,
+        )
         for key, value in config.items()
     ]
     client = admin(cluster)

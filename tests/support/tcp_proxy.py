@@ -44,8 +44,9 @@ class Direction:
 class Line:
     """Both directions, the proxies that share them, and their thread; also a context manager."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, comes_from: str = HOST) -> None:
         self.name = name
+        self._comes_from = comes_from  # the address that brokers take for the client's
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"line/{name}", daemon=True)
         self.to_broker = Direction()
@@ -175,7 +176,9 @@ class Line:
         try:
             for direction in (self.to_broker, self.to_client):
                 await direction.open.wait()  # a handshake needs both
-            broker_reader, broker = await asyncio.open_connection(HOST, forward_to())
+            broker_reader, broker = await asyncio.open_connection(
+                HOST, forward_to(), local_addr=(self._comes_from, 0)
+            )
             async with asyncio.TaskGroup() as both:
                 both.create_task(_Pump(self.to_broker).run(client_reader, broker))
                 both.create_task(_Pump(self.to_client).run(broker_reader, client))

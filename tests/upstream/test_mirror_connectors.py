@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import ClassVar
 
 import pytest
+from confluent_kafka.admin import ResourceType
 
 from sparkmirror.client import MirrorClient
 from sparkmirror.local.cluster import LocalCluster
@@ -28,6 +29,7 @@ from support.mirror_pair import (
     set_configs,
 )
 from support.mirror_process import STOP_SECONDS
+from support.odd_logs import alter
 from support.translations import held
 from support.waiting import eventually
 from support.witness import Record, create_topics, end_offsets, numbered, read_topic, topics
@@ -36,6 +38,7 @@ PARTITIONS = 10
 RECORDS = 100
 MANY = 10_000
 LAG = 10
+EDITED = ("delete.retention.ms", "retention.bytes")
 CONNECT_TOPICS = ("offsets", "status", "configs")
 SYNCED = ("sync.group.offsets.enabled = true", "sync.group.offsets.interval.seconds = 1")
 PairMaker = Callable[[], Pair]
@@ -336,6 +339,72 @@ class Scenarios:
         for partition in range(PARTITIONS):
             half, most, little = (offsets[partition] for offsets in found)
             assert little < half < most
+
+    def test_sync_topic_configs(self, shared: Pair) -> None:
+        """What is changed on the backup goes back, unless it is excluded."""
+        way, topic = shared.there, shared.topic("with-configs")
+        remote = shared.remote(way, topic)
+        create_topics(
+            way.source.cluster,
+            {topic: 1},
+            {"delete.retention.ms": "1000", "retention.bytes": "1000"},
+        )
+        self.await_configs(shared, remote, {"retention.bytes": "1000"})
+        edited = {"delete.retention.ms": "2000", "retention.bytes": "2000"}
+        alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+        self.await_configs(
+            shared, remote, {"delete.retention.ms": "2000", "retention.bytes": "1000"}
+        )
+
+    def test_replicate_target_default(self, shared: Pair) -> None:
+        """What is unset on the primary has the backup's own default again."""
+        way, topic = shared.there, shared.topic("with-defaults")
+        remote = shared.remote(way, topic)
+        create_topics(
+            way.source.cluster,
+            {topic: 1},
+            {"delete.retention.ms": "1000", "retention.bytes": "1000"},
+        )
+        self.await_configs(shared, remote, {"retention.bytes": "1000"})
+        edited = {"delete.retention.ms": "2000"}
+        alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+        unset = {"delete.retention.ms": None, "retention.bytes": None}
+        alter(way.source.cluster, ResourceType.TOPIC, topic, unset)
+        self.await_configs(shared, remote, {"delete.retention.ms": "2000"})
+
+    @pytest.mark.thorough
+    def test_replicate_source_default(self, pair: Pair) -> None:
+        """With use.defaults.from=source the primary's defaults are set on the backup, too."""
+        way, topic = pair.there, pair.topic("with-defaults")
+        remote = pair.remote(way, topic)
+        create_topics(way.source.cluster, {topic: 1}, {"delete.retention.ms": "1000"})
+        with pair.running(f"{way}.use.defaults.from = source", ways=[way]):
+            edited = {"delete.retention.ms": "2000", "retention.bytes": "2000"}
+            eventually(
+                lambda: remote in topics(way.target.cluster), FLOW_SECONDS, f"{remote} is there"
+            )
+            alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+            eventually(
+                lambda: (
+                    (found := set_configs(way.target.cluster, remote))["delete.retention.ms"]
+                    == "2000"
+                    and found["retention.bytes"] == "-1"
+                ),
+                FLOW_SECONDS,
+                "the primary's default is back",
+                not_yet=(KeyError,),
+            )
+
+    @staticmethod
+    def await_configs(pair: Pair, remote: str, expected: dict[str, str]) -> None:
+        """Wait until a topic of the backup has exactly these of the two configs of its own."""
+        cluster = pair.backup.cluster
+
+        def own() -> dict[str, str]:
+            found = set_configs(cluster, remote) if remote in topics(cluster) else {}
+            return {name: found[name] for name in EDITED if name in found}
+
+        eventually(lambda: own() == expected, FLOW_SECONDS, f"{remote} has {expected}")
 
     @pytest.mark.thorough
     def test_replication_with_empty_partition(self, shared: Pair) -> None:

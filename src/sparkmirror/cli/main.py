@@ -61,7 +61,11 @@ def run(
         str | None, typer.Option(help="Spark master; default: local, sized for the flows.")
     ] = None,
 ) -> None:
-    """Replicate what the file says until Ctrl-C."""
+    """Replicate what the file says until Ctrl-C.
+
+    A file that changes meanwhile is taken up: flows that differ are restarted, the others are not
+    touched, and a file that is wrong is refused. SIGHUP reads it again in any case.
+    """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 
     raise typer.Exit(run_file(file, clusters=tuple(clusters or ()), once=once, master=master))
@@ -82,6 +86,50 @@ def demo(
     from sparkmirror.cli.demo import demo as show  # noqa: PLC0415 - as above
 
     raise typer.Exit(show(duration=duration, keep=keep))
+
+
+@app.command(
+    epilog="Examples:  sparkmirror plan mm2.properties  |  sparkmirror plan mm2.properties "
+    "--out plan.json --rate 120MB/s  |  sparkmirror plan mm2.properties --flow 'primary->backup' "
+    "--json"
+)
+def plan(
+    file: Annotated[Path, typer.Argument(help="An MM2 properties file.")],
+    *,
+    flow: Annotated[
+        str | None, typer.Option("--flow", help="Only this flow, written A->B.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan to this file, for `apply`.")
+    ] = None,
+    rate: Annotated[
+        str, typer.Option(help="Estimate how long copying takes at this rate.")
+    ] = "50MB/s",
+) -> None:
+    """Print what a run would create, change, remove, move and copy; touches nothing."""
+    from sparkmirror.cli.plan import plan_flows  # noqa: PLC0415 - as above
+
+    raise typer.Exit(plan_flows(file, flow=flow, as_json=as_json, out=out, rate=rate))
+
+
+@app.command(
+    epilog="Examples:  sparkmirror apply plan.json  |  sparkmirror apply plan.json --yes  |  "
+    "sparkmirror apply plan.json --file /etc/sparkmirror/mm2.properties"
+)
+def apply(
+    plan_json: Annotated[Path, typer.Argument(help="A plan that `plan --out` wrote.")],
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="The properties file, if it is not where it was when planning."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+) -> None:
+    """Carry out a plan exactly; refused (exit code 3) if either side has changed since."""
+    from sparkmirror.cli.apply import apply_file  # noqa: PLC0415 - as above
+
+    raise typer.Exit(apply_file(plan_json, file=file, yes=yes))
 
 
 app.command(

@@ -13,13 +13,13 @@ from rich.console import Console
 from sparkmirror.app import Application
 from sparkmirror.cli.stop_signal import StopSignal
 from sparkmirror.cli.view import View, choose_view
-from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
 from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.pipeline.status import FlowState
+from sparkmirror.reload import Reloader
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
 _LOOK_SECONDS = 0.5
+_CHANGING_SECONDS = 0.1  # between looks while flows end that others follow
 _HOPELESS_SECONDS = 30.0
 
 
@@ -47,21 +47,21 @@ def run_file(
     """Run a configuration file; the exit code."""
     console = Console(stderr=True)
     set_up_logging(console)
+    reloader = Reloader(file, clusters)
     try:
-        config = MirrorConfig.load(file)
-        for notice in config.problems(clusters):
-            if notice.level is Level.WARNING:
-                logging.getLogger("sparkmirror").warning(str(notice))
-        application = Application(config, targets=clusters, once=once, master=master)
+        application = Application(reloader.load(), targets=clusters, once=once, master=master)
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
-    return run_application(application, choose_view(console, once=once), once=once)
+    view = choose_view(console, once=once)
+    return run_application(application, view, once=once, reloader=None if once else reloader)
 
 
-def run_application(application: Application, view: View, *, once: bool = False) -> int:
+def run_application(
+    application: Application, view: View, *, once: bool = False, reloader: Reloader | None = None
+) -> int:
     """Run until a signal or the end of a bounded run; the exit code."""
-    stop = StopSignal()
+    stop = StopSignal(takes_hangup=reloader is not None)
     try:
         application.start()
     except SparkmirrorError as error:
@@ -71,8 +71,12 @@ def run_application(application: Application, view: View, *, once: bool = False)
     ran = False
     hopeless_since: float | None = None
     with view:
-        while not stop.wait(_LOOK_SECONDS):
-            view.show(application.snapshots())
+        pause = _LOOK_SECONDS
+        while not stop.wait(pause):
+            if reloader is not None:
+                reloader.look(application, is_asked=stop.take_hangup())
+            pause = _CHANGING_SECONDS if application.proceed() else _LOOK_SECONDS
+            view.show(application.snapshots(), reloader.complaints if reloader else ())
             failure = application.failure()
             if failure is not None:
                 view.say(f"sparkmirror: {failure}")
@@ -98,11 +102,7 @@ def run_application(application: Application, view: View, *, once: bool = False)
 
 def _is_hopeless(application: Application) -> bool:
     """A bounded run in which nothing moves and nothing will change by itself."""
-    unfinished = [
-        one
-        for herder, one in zip(application.herders, application.snapshots(), strict=True)
-        if herder.source is not None and one.state is not FlowState.DONE
-    ]
+    unfinished = [one for one in application.copying() if one.state is not FlowState.DONE]
     return bool(unfinished) and all(
         one.state is FlowState.FAILED
         or (one.troubles and not one.retriable_only and one.records_per_second == 0)

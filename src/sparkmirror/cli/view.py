@@ -47,8 +47,8 @@ class View(Protocol):
     def __exit__(self, *_: object) -> None:
         """Stop showing."""
 
-    def show(self, flows: Sequence[FlowSnapshot]) -> None:
-        """The figures now; called about twice a second."""
+    def show(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
+        """The figures now, and what is wrong with the file; called about twice a second."""
 
     def say(self, sentence: str) -> None:
         """One sentence, at once."""
@@ -107,9 +107,10 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         self._live.__exit__(None, None, None)
 
-    def show(self, flows: Sequence[FlowSnapshot]) -> None:
+    def show(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
         """Draw the table, the troubles and the bars."""
         parts: list[Table | Text | Progress] = [flow_table(flows)]
+        parts += [Text(remark, style="red") for remark in remarks[:_MANY_TROUBLES]]
         troubles = [f"{one.flow}: {text}" for one in flows for text in one.troubles]
         troubles += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
         parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
@@ -192,8 +193,11 @@ class LineView:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, flows: Sequence[FlowSnapshot]) -> None:
+    def show(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:  # noqa: ARG002 - the log has them
         """Log what changed."""
+        here = {one.flow for one in flows}
+        for gone in [flow for flow in self._states if flow not in here]:
+            del self._states[gone]  # one that comes back is told about again
         for one in flows:
             state = (one.state, one.reason)
             if self._states.get(one.flow) != state:

@@ -21,6 +21,7 @@ def check_flow(settings: FlowSettings, connector: Reader, worker: Reader, report
         return
     _offset_syncs(connector, report)
     _transforms(connector, report)
+    _acls(settings, connector, report)
 
 
 def _exactly_once(
@@ -144,6 +145,19 @@ def _offset_syncs(connector: Reader, report: Report) -> None:
             "checkpoint connector).",
             Level.INFO,
         )
+
+
+def _acls(settings: FlowSettings, connector: Reader, report: Report) -> None:
+    if settings.source.sync_acls_seconds is not None:
+        return
+    for name in ("sync.acls.scope", "sync.acls.removals.enabled"):
+        if connector.is_set(name):
+            origin = connector.origin(name)
+            report.warn(
+                origin,
+                f"{origin.key} does nothing while ACLs are not synced: write "
+                "sync.topic.acls.enabled=true, or remove the line.",
+            )
 
 
 def _transforms(connector: Reader, report: Report) -> None:

@@ -127,7 +127,14 @@ def _source(connector: Reader) -> SourceSettings:
         offset_syncs_factor=_factor(connector, "offset-syncs.topic.replication.factor"),
         sync_configs_seconds=_interval(connector, "sync.topic.configs"),
         sync_acls_seconds=_interval(connector, "sync.topic.acls"),
+        deletions_grace_seconds=(
+            float(connector.integer("sync.topic.deletions.grace.seconds"))
+            if connector.boolean("sync.topic.deletions.enabled")
+            else None
+        ),
         offset_lag_max=connector.integer("offset.lag.max"),
+        acls_scope=connector.string("sync.acls.scope"),
+        acl_removals=connector.boolean("sync.acls.removals.enabled"),
         topic_creation_enabled=connector.boolean("topic.creation.enabled"),
     )
 

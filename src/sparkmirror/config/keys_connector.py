@@ -102,7 +102,8 @@ CONNECT_KEYS = (
         doc="What to do when a config provider's value changes.",
         importance=Importance.LOW,
         checks=(one_of("restart", "none", "RESTART", "NONE"),),
-        no_effect="values of config providers are read once, at the start",
+        no_effect="values of config providers are read with the file, at the start, when it "
+        "changes and at SIGHUP",
     ),
     Key(
         name="errors.retry.timeout",
@@ -243,6 +244,20 @@ _LONGEST_EPOCH = 86_400
 
 OWN_KEYS = (
     Key(
+        name="sync.topic.deletions.enabled",
+        type=Type.BOOLEAN,
+        default="false",
+        doc="Whether the remote topic is deleted after its source topic was. MM2 never does.",
+    ),
+    Key(
+        name="sync.topic.deletions.grace.seconds",
+        type=Type.LONG,
+        default="86400",
+        doc="How long after it was noticed that a source topic is gone its remote topic is "
+        "deleted; counted anew when sparkmirror starts.",
+        checks=(at_least(5, "tasks need a moment to let go of a topic"),),
+    ),
+    Key(
         name="epoch.seconds",
         type=Type.INT,
         default="300",
@@ -256,6 +271,21 @@ OWN_KEYS = (
         default=str(64 * 1024 * 1024),
         doc="The most record data that one task holds in memory.",
         checks=(at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),),
+    ),
+    Key(
+        name="sync.acls.scope",
+        type=Type.STRING,
+        default="topics",
+        doc="Which ACLs are carried over: topics (literal ones of mirrored topics, as MM2 does), "
+        "or all (prefixed ones as well, and those of groups, transactional ids and the cluster).",
+        checks=(one_of("topics", "all"),),
+    ),
+    Key(
+        name="sync.acls.removals.enabled",
+        type=Type.BOOLEAN,
+        default="false",
+        doc="Whether ACLs that the source no longer has are taken away on the target; only those "
+        "that the flow itself created.",
     ),
     Key(
         name="initial.offsets.group",

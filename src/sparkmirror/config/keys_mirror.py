@@ -7,7 +7,6 @@ from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.value_types import Type, not_empty, not_zero, one_of, replication_factor
 
 _MIRROR = "org.apache.kafka.connect.mirror."
-_NOT_YET = "not in this version yet"
 _SOONER = "changes should be noticed within seconds, and looking costs one request"
 _HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 
@@ -80,24 +79,21 @@ SOURCE_KEYS = (
         type=Type.BOOLEAN,
         default="true",
         doc="Whether changed topic configs are carried over to the remote topic.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.topic.configs.interval.seconds",
         type=Type.LONG,
-        default="10",
+        default="5",
         doc="How often topic configs are compared.",
         checks=(not_zero,),
         mm2_default="600",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.topic.acls.enabled",
         type=Type.BOOLEAN,
         default="true",
         doc="Whether topic ACLs are carried over to the remote topic.",
-        no_effect=_NOT_YET,
     ),
     Key(
         name="sync.topic.acls.interval.seconds",
@@ -107,7 +103,6 @@ SOURCE_KEYS = (
         checks=(not_zero,),
         mm2_default="600",
         reason=_SOONER,
-        no_effect=_NOT_YET,
     ),
     Key(
         name="replication.factor",

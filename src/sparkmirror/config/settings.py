@@ -156,8 +156,17 @@ class SourceSettings:
     offset_syncs_factor: TopicFactor
     sync_configs_seconds: float | None = None  # None: never
     sync_acls_seconds: float | None = None
+    deletions_grace_seconds: float | None = None  # None: remote topics are never deleted
     offset_lag_max: int = 100
     topic_creation_enabled: bool = True
+    acls_scope: str = "topics"  # or all
+    acl_removals: bool = False
+
+    @property
+    def remembers_acls(self) -> bool:
+        """Whether the ACLs that the flow creates are written down on the target."""
+        is_more_than_mm2s = self.acls_scope != "topics" or self.acl_removals
+        return self.sync_acls_seconds is not None and is_more_than_mm2s
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,17 @@ class MirrorCheckpointConnector:
         """End within a request's time; nobody waits, as a round that is cut off does no harm."""
         self._stop.set()
 
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of a round; whether the connector has ended."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def forget(self) -> None:
+        """Take what it said back out of the status, for a successor that speaks for itself."""
+        for what in (*self._failures, "checkpoints"):
+            self._status.note(what, "")
+
     def _run(self) -> None:
         try:
             with GroupRounds(self._settings, self._policy) as rounds:

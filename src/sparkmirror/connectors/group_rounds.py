@@ -48,6 +48,8 @@ class Round:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     writes: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)  # by group
+    # What the groups that may be moved have on the target now.
+    on_target: Mapping[str, Mapping[TopicPartition, Committed]] = field(default_factory=dict)
 
 
 class GroupRounds(Closable):
@@ -104,8 +106,14 @@ class GroupRounds(Closable):
         wanted = self._policy.group_filter.should_replicate_group
         return sorted(group for group in self.source_groups.groups() if wanted(group))
 
-    def look(self, groups: Sequence[str], *, syncs_groups: bool) -> Round:
-        """Where groups stand, and what would be written."""
+    def look(
+        self, groups: Sequence[str], *, syncs_groups: bool, only_listed: bool = False
+    ) -> Round:
+        """Where groups stand, and what would be written.
+
+        With `only_listed` the target is asked about groups that it lists, and others have nothing
+        there: to ask for the coordinator of a group makes a new cluster create its offsets topic.
+        """
         answer = self.source_groups.committed(groups)
         failures = {group: str(error) for group, error in answer.failed.items()}
         self.refresh()
@@ -123,12 +131,13 @@ class GroupRounds(Closable):
         placed = sorted({one.group for one in positions if one.is_placed})
         states = self.target_groups.states(placed).found
         idle = [group for group in placed if group not in states or not states[group].is_active]
-        there = self.target_groups.committed(idle)
+        asked = [group for group in idle if group in states] if only_listed else idle
+        there = self.target_groups.committed(asked)
         failures |= {group: str(error) for group, error in there.failed.items()}
         unsure = {*there.failed, *self._outdated(there.found)}
         plan = plan_sync([one for one in positions if one.group not in unsure], states, there.found)
         rest = [_unsure(one) for one in positions if one.group in unsure]
-        return Round([*plan.positions, *rest], checkpoints, plan.writes, failures)
+        return Round([*plan.positions, *rest], checkpoints, plan.writes, failures, there.found)
 
     def _outdated(self, found: Mapping[str, Mapping[TopicPartition, Committed]]) -> list[str]:
         """Groups that seem to have gone back on the target since the last look.

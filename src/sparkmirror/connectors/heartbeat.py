@@ -100,10 +100,14 @@ class MirrorHeartbeatConnector:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends within a second; a thread that is just connecting ends by itself a little later."""
+        """Asks for the end; `join` waits for it."""
         self._stopping.set()
+
+    def join(self, seconds: float = _STOP_SECONDS) -> bool:
+        """Waits, a second is enough unless it is just connecting; whether it has ended."""
         if self._thread.is_alive():
-            self._thread.join(_STOP_SECONDS)
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:

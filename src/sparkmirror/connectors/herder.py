@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
@@ -30,6 +31,9 @@ from sparkmirror.topology.internal_topics import (
 )
 from sparkmirror.wire.backoff import Backoff
 
+_HEARTBEAT_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_CHANGE = "new settings"
 _log = logging.getLogger(__name__)
 
 
@@ -55,15 +59,7 @@ class Herder:
         self._said: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
-        interval = settings.heartbeat.interval_seconds
-        self._heartbeat: MirrorHeartbeatConnector | None = None
-        if interval is not None:
-            self._heartbeat = MirrorHeartbeatConnector(
-                self._flow,
-                settings.producer,
-                topic=policy.replication.heartbeats_topic(),
-                interval_seconds=interval,
-            )
+        self._heartbeat = _heartbeat(settings, policy)
         self.checkpoint = (
             MirrorCheckpointConnector(settings, policy, status) if settings.enabled else None
         )
@@ -78,7 +74,7 @@ class Herder:
         self._stop.set()
         if self.source is not None:
             self.source.stop()
-        if self._heartbeat is not None and self._has_started:
+        if self._heartbeat is not None:
             self._heartbeat.stop()
         if self.checkpoint is not None:
             self.checkpoint.stop()
@@ -86,9 +82,47 @@ class Herder:
     def join(self, seconds: float) -> bool:
         """Wait for the source connector; whether it ended in time."""
         self._thread.join(seconds)
+        if self._heartbeat is not None and self._has_started:
+            self._heartbeat.join(min(seconds, _HEARTBEAT_SECONDS))
         if self.source is None or not self._has_started:
             return True
         return self.source.join(seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a herder that was asked to stop copies nothing any more and never will.
+
+        What is left of it may still wait for an answer; it writes no record, position or right.
+        """
+        return self._stop.is_set() and (self.source is None or not self.source.is_at_work)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything has started and nothing is being changed."""
+        return self._has_started and not self._thread.is_alive()
+
+    def change(
+        self, settings: FlowSettings, policy: FlowPolicy, *, heartbeats: bool, checkpoints: bool
+    ) -> None:
+        """Restart the small connectors with other settings, once settled; the copying goes on."""
+        self._settings = settings
+        self._topics = internal_topics(settings, policy.replication)
+        old: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
+        new: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
+        if heartbeats:
+            old += [self._heartbeat] if self._heartbeat else []
+            self._heartbeat = _heartbeat(settings, policy)
+            new += [self._heartbeat] if self._heartbeat else []
+        if checkpoints:
+            old += [self.checkpoint] if self.checkpoint else []
+            self.checkpoint = MirrorCheckpointConnector(settings, policy, self.status)
+            new.append(self.checkpoint)
+        for one in old:
+            one.stop()
+        self._thread = threading.Thread(
+            target=self._change, args=(old, new), name=f"{self._flow}/herder", daemon=True
+        )
+        self._thread.start()
 
     def snapshot(self) -> FlowSnapshot:
         """The pair as it stands now; heartbeats that fail are a trouble like any other."""
@@ -105,19 +139,47 @@ class Herder:
             _log.exception("%s: the pair failed to start", self._flow)
             self.status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
 
-    def _begin(self) -> None:
+    def _change(
+        self,
+        old: Sequence[MirrorHeartbeatConnector | MirrorCheckpointConnector],
+        new: Sequence[MirrorHeartbeatConnector | MirrorCheckpointConnector],
+    ) -> None:
+        for one in old:
+            while not one.join(_LOOK_SECONDS):
+                if self._stop.is_set():
+                    return
+            if isinstance(one, MirrorCheckpointConnector):
+                one.forget()
+        try:
+            ready = self._ensured(lambda error: self.status.note(_CHANGE, str(error)))
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the new settings failed", self._flow)
+            self.status.note(_CHANGE, f"{type(error).__name__}: {error}")
+            return
+        self.status.note(_CHANGE, "")
+        for fresh in new if ready else ():
+            fresh.start()
+
+    def _ensured(self, failed: Callable[[ClusterError], None]) -> bool:
+        """Make sure of the internal topics, however long it takes; False: stopped meanwhile."""
         backoff = Backoff()
         while not self._stop.is_set():
             try:
                 self._ensure(Side.TARGET)
                 self._ensure(Side.SOURCE)
             except ClusterError as error:
-                state = FlowState.RETRYING if error.retriable else FlowState.FAILED
-                self.status.enter(state, str(error))
+                failed(error)
                 self._stop.wait(backoff.next_pause())
                 continue
-            break
-        if self._stop.is_set():
+            return not self._stop.is_set()
+        return False
+
+    def _failed(self, error: ClusterError) -> None:
+        state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+        self.status.enter(state, str(error))
+
+    def _begin(self) -> None:
+        if not self._ensured(self._failed):
             return
         self._has_started = True
         if self.source is not None:
@@ -171,3 +233,15 @@ class Herder:
         if sentence not in self._said:
             self._said.add(sentence)
             _log.warning("%s: %s", self._flow, sentence)
+
+
+def _heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:
+    interval = settings.heartbeat.interval_seconds
+    if interval is None:
+        return None
+    return MirrorHeartbeatConnector(
+        settings.flow,
+        settings.producer,
+        topic=policy.replication.heartbeats_topic(),
+        interval_seconds=interval,
+    )

@@ -15,10 +15,13 @@ from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.deleted_topics import DeletedTopics
 from sparkmirror.connectors.fenced_points import FencedPoints
 from sparkmirror.connectors.side_topics import SideTopics
-from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
+from sparkmirror.connectors.source_topics import Mirrored, SourceTopics, topic_rules
 from sparkmirror.connectors.starting_points import StartingPoints
+from sparkmirror.connectors.topology_sync import TopologySync
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
@@ -27,7 +30,7 @@ from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits, task_settings
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic
+from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.wire.backoff import Backoff
 
@@ -67,6 +70,11 @@ class MirrorSourceConnector:
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
         points = FencedPoints if settings.transactions.is_enabled else StartingPoints
         self._points = points(settings, status, side_topics)
+        rules = topic_rules(policy, self._flow)
+        map_topic = offset_map_topic(self._names, self._flow.source)
+        deleted = DeletedTopics(settings, status, rules.remote_name, map_topic, self._points.forget)
+        acls = AclSync(settings, policy, status)
+        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
         self._stop_at: dict[TopicPartition, int] = {}
         self.map_topic = ""  # set before `start`, to topics that are there
         self.syncs_topic = ""
@@ -77,14 +85,26 @@ class MirrorSourceConnector:
     def start(self) -> None:
         """Begin."""
         self._topics.start()
+        self._topology.start()
         self._thread.start()
 
     def stop(self) -> None:
         """Ask for the end; `join` waits for it."""
         self._stop.set()
         self._topics.stop()
+        self._topology.stop()
         self._changed.set()
         self._epochs.end()
+
+    def replan(self) -> None:
+        """End the epoch, for a next one that asks again how many splits it may have."""
+        self._changed.set()
+        self._epochs.end()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
+        return self._thread.is_alive() or self._topology.is_at_work
 
     def join(self, seconds: float) -> bool:
         """Wait until positions are written; whether it ended in time."""
@@ -125,6 +145,7 @@ class MirrorSourceConnector:
                 return
             if not starts:
                 if self._once:
+                    self._topology.first_round.wait()
                     self._status.enter(FlowState.DONE)
                     return
                 self._status.begin_epoch(self._epochs.number, [])

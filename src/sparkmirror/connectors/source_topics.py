@@ -16,15 +16,15 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import TopicDescription
-from sparkmirror.model import TopicPartition
+from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.topics import (
     Action,
-    MissingTopic,
-    TooFewPartitions,
+    CreateTopic,
+    Notice,
     TopicRules,
     mirrored_topics,
     plan_topics,
@@ -49,6 +49,17 @@ class MirroredPartition:
 Mirrored = tuple[MirroredPartition, ...]
 
 
+def topic_rules(policy: FlowPolicy, flow: Flow, *, creates: bool = True) -> TopicRules:
+    """A flow's policy as the planners need it."""
+    return TopicRules(
+        replicates=policy.selection.replicate,
+        remote_name=lambda topic: policy.replication.format_remote_topic(flow.source, topic),
+        copies_config=policy.config_filter.should_replicate_config_property,
+        copies_default=policy.config_filter.should_replicate_source_default,
+        creates=creates,
+    )
+
+
 class SourceTopics:
     """Keeps `current` up to date and calls `on_change` when it changed."""
 
@@ -65,18 +76,13 @@ class SourceTopics:
         self._factors = factors
         self._status = status
         self._on_change = on_change
-        self._rules = TopicRules(
-            replicates=policy.selection.replicate,
-            remote_name=lambda topic: policy.replication.format_remote_topic(
-                self._flow.source, topic
-            ),
-            copies_config=policy.config_filter.should_replicate_config_property,
-            copies_default=policy.config_filter.should_replicate_source_default,
-            creates=settings.source.topic_creation_enabled,
+        self._rules = topic_rules(
+            policy, self._flow, creates=settings.source.topic_creation_enabled
         )
         self._stop = threading.Event()
         self._said: set[str] = set()
         self._troubled: set[str] = set()
+        self._noticed: set[str] = set()
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
@@ -140,14 +146,21 @@ class SourceTopics:
         configs = source.topic_configs(names).found if names else {}
         replicas = self._replicas(target) if names else 1  # nobody asks while a broker is down
         plan = plan_topics(found.found, there.found, configs, self._rules, replicas)
-        for notice in plan.notices:
-            if isinstance(notice, MissingTopic | TooFewPartitions):
-                self._mark(notice.remote, str(notice))
-            self._say(logging.WARNING, str(notice))
+        self._tell(plan.notices)
         remote = dict(there.found)
         if plan.actions:
             remote = self._apply(plan.actions, target, remote)
         self._publish(mirrored_topics(found.found, self._rules), remote)
+
+    def _tell(self, notices: Sequence[Notice]) -> None:
+        """Log what is new of it, and keep all of it in the status while it is so."""
+        now = {f"{type(one).__name__} {one.remote}": str(one) for one in notices}
+        for key, sentence in now.items():
+            self._say(logging.WARNING, sentence)
+            self._status.note(key, sentence)
+        for key in self._noticed - now.keys():
+            self._status.note(key, "")
+        self._noticed = set(now)
 
     def _replicas(self, target: ClusterAdmin) -> int:
         brokers = len(target.cluster().brokers)
@@ -165,6 +178,7 @@ class SourceTopics:
             topic = outcome.action.remote
             if outcome.error is None:
                 made.add(topic)
+                self._status.did("created" if isinstance(outcome.action, CreateTopic) else "grown")
             self._mark(topic, str(outcome.error) if outcome.error else "")
         if made:
             target.await_topics(sorted(made), _NEW_TOPIC_SECONDS)
@@ -204,10 +218,5 @@ class SourceTopics:
                 for index in range(ready)
             ]
         before, self.current = self.current, tuple(partitions)
-        for gone in sorted({one.source.topic for one in before or ()} - set(mirrored)):
-            _log.warning(
-                f"{self._flow}: {self._flow.source}: {gone} is gone from the source, so nothing "
-                f"more is copied; {self._rules.remote_name(gone)} stays as it is."
-            )
         if before is not None and before != self.current:
             self._on_change()

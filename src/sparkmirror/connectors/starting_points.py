@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,6 +61,7 @@ class StartingPoints:
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._anew: set[TopicPartition] = set()  # to begin at the source's beginning
         self._stopped: set[TopicPartition] = set()  # by a policy
+        self._forgotten: deque[str] = deque()  # topics; another thread appends
         self._producer = NO_PRODUCER
         self.offsets_partitions = 0
 
@@ -78,6 +80,10 @@ class StartingPoints:
         self._pairs[tp] = Known(position)
         if position.producer.producer_id > self._producer.producer_id:
             self._producer = replace(position.producer, next_sequence=0)
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone on both sides: one made anew begins anew. Callable from any thread."""
+        self._forgotten.append(topic)
 
     def entitle(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         """Give the splits what their tasks need to write."""
@@ -110,6 +116,8 @@ class StartingPoints:
         self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int]
     ) -> list[PartitionStart]:
         """A start for every partition that can begin."""
+        while self._forgotten:
+            self._drop(self._forgotten.popleft())
         self._meet_recreated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._pairs])
         starts = [
@@ -118,6 +126,11 @@ class StartingPoints:
             if one.source in self._pairs and one.source not in self._stopped
         ]
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
+
+    def _drop(self, topic: str) -> None:
+        for known in (self._pairs, self._incomplete):
+            for tp in [one for one in known if one.topic == topic]:
+                del known[tp]
 
     @staticmethod
     def _start(one: MirroredPartition, known: Known, stop_at: int | None) -> PartitionStart:
@@ -173,8 +186,9 @@ class StartingPoints:
             if one.source in self._incomplete
         }
         others = [one.source for one in newcomers if one.source not in positions]
-        positions |= self._reset_positions([tp for tp in others if tp not in self._anew])
-        positions |= self._earliest([tp for tp in others if tp in self._anew])
+        whole = self._anew | self._grown(others)
+        positions |= self._reset_positions([tp for tp in others if tp not in whole])
+        positions |= self._earliest([tp for tp in others if tp in whole])
         wanted = [one for one in newcomers if one.source in positions]
         if not wanted:
             return
@@ -185,6 +199,17 @@ class StartingPoints:
             self._incomplete.pop(tp, None)
             self._anew.discard(tp)
             self._learn(tp, stored)
+
+    def _grown(self, newcomers: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that were added to a topic which is mirrored already.
+
+        Their first records were written before anybody could notice, so even a flow that begins
+        at the end (auto.offset.reset=latest) takes them from the beginning.
+        """
+        last: dict[str, int] = {}
+        for tp in self._pairs:
+            last[tp.topic] = max(tp.partition, last.get(tp.topic, -1))
+        return {tp for tp in newcomers if tp.topic in last and tp.partition > last[tp.topic]}
 
     def _make(
         self, wanted: list[MirroredPartition], positions: Mapping[TopicPartition, int]

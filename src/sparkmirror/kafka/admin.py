@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import kafka.errors
@@ -30,14 +31,18 @@ from sparkmirror.kafka.descriptions import (
     ConfigEntry,
     ConfigSource,
     NewTopic,
+    TopicConfigs,
     TopicDescription,
 )
+from sparkmirror.kafka.raw_answers import RawAnswer
 from sparkmirror.kafka.requests import (
     EARLIEST,
     LATEST,
+    alter_request,
     chunks,
     configs_request,
     create_request,
+    delete_request,
     grow_request,
     offsets_request,
     producer_id_request,
@@ -48,11 +53,22 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 _CONFIG_TOPICS_A_REQUEST = 250
+_KEPT_ANSWERS = 256
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _NEW_TOPICS_A_REQUEST = 200
+_UNKNOWN_TOPIC_ID = 100
 _NEW_PARTITIONS_A_REQUEST = 4000
 # A new topic shows in the metadata before its leaders serve it; an election takes as long.
 _LEADER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptConfigs:
+    """An answer about the configs of some topics, in bytes and decoded."""
+
+    body: bytes
+    found: Mapping[str, TopicConfigs]
+    failed: Mapping[str, BrokerError]
 
 
 class ClusterAdmin(Closable):
@@ -60,6 +76,7 @@ class ClusterAdmin(Closable):
 
     def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
+        self._kept_configs: dict[tuple[str, ...], _KeptConfigs] = {}
 
     @property
     def alias(self) -> str:
@@ -90,23 +107,86 @@ class ClusterAdmin(Closable):
                 failed[topic.name] = error
         return Answers(found, failed)
 
-    def topic_configs(self, names: Iterable[str]) -> Answers[str, tuple[ConfigEntry, ...]]:
-        """Every config of every named topic, with its source."""
-        found: dict[str, tuple[ConfigEntry, ...]] = {}
-        failed: dict[str, BrokerError] = {}
-        for some in chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST):
+    def topic_configs(self, names: Iterable[str]) -> Answers[str, TopicConfigs]:
+        """Every config of every named topic, with its source.
+
+        What did not change since the last time is the same object as then.
+        """
+        answers: dict[tuple[str, ...], _KeptConfigs] = {}
+        for some in map(tuple, chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST)):
             step = partial(self._describe_configs, some)
-            for result in self._client.persist("describing configs", step).results:
-                if result.error_code:
-                    failed[result.resource_name] = self._client.error(
-                        "describing the configs of a topic",
-                        result.error_code,
-                        result.resource_name,
-                        result.error_message,
+            raw = self._client.persist("describing configs", step)
+            kept = self._kept_configs.pop(some, None)
+            if kept is None or kept.body != raw.body:
+                kept = self._decoded_configs(raw, kept.found if kept else {})
+            answers[some] = kept
+        self._kept_configs |= answers  # the latest stand last
+        for old in list(self._kept_configs)[:-_KEPT_ANSWERS]:
+            del self._kept_configs[old]
+        return Answers(
+            {name: entries for one in answers.values() for name, entries in one.found.items()},
+            {name: error for one in answers.values() for name, error in one.failed.items()},
+        )
+
+    def _decoded_configs(self, raw: RawAnswer, before: Mapping[str, TopicConfigs]) -> _KeptConfigs:
+        found: dict[str, TopicConfigs] = {}
+        failed: dict[str, BrokerError] = {}
+        for result in raw.decode().results:
+            name = result.resource_name
+            if result.error_code:
+                failed[name] = self._client.error(
+                    "describing the configs of a topic",
+                    result.error_code,
+                    name,
+                    result.error_message,
+                )
+                continue
+            entries = tuple(map(_config_entry, result.configs))
+            found[name] = before[name] if before.get(name) == entries else entries
+        return _KeptConfigs(raw.body, found, failed)
+
+    def alter_configs(
+        self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """Sets configs of topics, or takes a topic's own value away (None), and no others.
+
+        None for each topic that was altered (or would be, if only validated).
+        """
+        results: dict[str, BrokerError | None] = {}
+        for some in chunks(sorted(changes.items()), _CONFIG_TOPICS_A_REQUEST):
+            make_request = partial(alter_request, some, validate_only=validate_only)
+            step = partial(self._client.order, make_request)
+            for one in self._client.persist("altering configs", step).responses:
+                results[one.resource_name] = (
+                    self._client.error(
+                        "altering the configs of a topic",
+                        one.error_code,
+                        one.resource_name,
+                        one.error_message,
                     )
-                else:
-                    found[result.resource_name] = tuple(map(_config_entry, result.configs))
-        return Answers(found, failed)
+                    if one.error_code
+                    else None
+                )
+        return results
+
+    def delete_topics(self, topics: Sequence[TopicDescription]) -> dict[str, BrokerError | None]:
+        """Deletes exactly these topics; None for each that is gone now."""
+        results: dict[str, BrokerError | None] = {}
+        for some in chunks(topics, _NEW_TOPICS_A_REQUEST):
+            names = {one.topic_id: one.name for one in some}
+            make_request = partial(delete_request, some, self._order_timeout_ms())
+            step = partial(self._client.order, make_request)
+            for one in self._client.persist("deleting topics", step).responses:
+                name = names[one.topic_id]
+                is_gone = one.error_code in (0, _UNKNOWN_TOPIC_ID)
+                results[name] = (
+                    None
+                    if is_gone
+                    else self._client.error(
+                        "deleting a topic", one.error_code, name, one.error_message
+                    )
+                )
+        return results
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -254,8 +334,8 @@ class ClusterAdmin(Closable):
     def _metadata(self, doing: str, names: Sequence[str] | None) -> Any:
         return self._client.persist(doing, partial(self._client.metadata, names))
 
-    def _describe_configs(self, names: Sequence[str]) -> Any:
-        return self._client.ask(configs_request(names))
+    def _describe_configs(self, names: Sequence[str]) -> RawAnswer:
+        return self._client.ask_raw(configs_request(names))
 
     def _order_timeout_ms(self) -> int:
         # The broker shall give up before we do, so that its answer still reaches us.
@@ -285,12 +365,17 @@ def _partitions(topics: Mapping[str, TopicDescription]) -> list[TopicPartition]:
 
 
 def _config_entry(config: Any) -> ConfigEntry:
+    return _entry(
+        config.name, config.value, config.config_source, config.read_only, config.is_sensitive
+    )
+
+
+@lru_cache(maxsize=10_000)  # thousands of topics have the same few: one object for each is enough
+def _entry(
+    name: str, value: str | None, source: int, read_only: bool, sensitive: bool
+) -> ConfigEntry:
     return ConfigEntry(
-        config.name,
-        config.value,
-        ConfigSource(config.config_source),
-        read_only=bool(config.read_only),
-        sensitive=bool(config.is_sensitive),
+        name, value, ConfigSource(source), read_only=bool(read_only), sensitive=bool(sensitive)
     )
 
 

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.clients import Connection, open_client
 from sparkmirror.kafka.failures import cluster_error, code_error, no_answer
+from sparkmirror.kafka.raw_answers import RawAnswer, RawRequest
 from sparkmirror.kafka.requests import metadata_request
 from sparkmirror.model import TopicPartition
 
@@ -77,6 +78,11 @@ class ClusterClient:
     def ask_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
         """One broker's answers to many requests, of which some are under way at any time."""
         return self._opened().ask_all(requests, node_id)
+
+    def ask_raw(self, request: object, node_id: int | None = None) -> RawAnswer:
+        """The same, not decoded yet."""
+        answer: RawAnswer = self.ask(RawRequest(request), node_id)
+        return answer
 
     def metadata(self, names: Sequence[str] | None) -> Any:
         """Brokers, controller and the named topics: None means all, an empty list none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +41,9 @@ class ConfigEntry:
     source: ConfigSource
     read_only: bool = False
     sensitive: bool = False
+
+
+TopicConfigs: TypeAlias = tuple[ConfigEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,16 @@ from typing import TypeVar
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeProducersRequest,
+    IncrementalAlterConfigsRequest,
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
-from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.kafka.descriptions import NewTopic, TopicDescription
 from sparkmirror.model import TopicPartition
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ EARLIEST = -2
 LATEST = -1
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1
 _APPEND_VERSION = 9  # later ones name topics by their ids
 _FETCH_WAIT_MS = 200
 _FETCH_BYTES = 16 * 1024 * 1024
@@ -57,6 +60,36 @@ def configs_request(names: Sequence[str]) -> object:
         resources=[(_TOPIC_RESOURCE, name, None) for name in names],
         include_synonyms=False,
         min_version=1,  # the first version that tells where a value comes from
+    )
+
+
+def alter_request(
+    changes: Sequence[tuple[str, Mapping[str, str | None]]], *, validate_only: bool
+) -> object:
+    """New values for configs of topics; None takes a topic's own value away."""
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            (
+                _TOPIC_RESOURCE,
+                topic,
+                [
+                    (name, _DELETE if value is None else _SET, value)
+                    for name, value in configs.items()
+                ],
+            )
+            for topic, configs in changes
+        ],
+        validate_only=validate_only,
+    )
+
+
+def delete_request(topics: Sequence[TopicDescription], timeout_ms: int) -> object:
+    """Deletion of exactly these topics: by their ids, so that others of the same name stay."""
+    deleted = DeleteTopicsRequest.DeleteTopicState
+    return DeleteTopicsRequest(
+        topics=[deleted(name=None, topic_id=topic.topic_id) for topic in topics],
+        timeout_ms=timeout_ms,
+        min_version=6,  # the first that takes ids
     )
 
 

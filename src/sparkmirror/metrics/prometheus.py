@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
+from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState
 
 Snapshots = Callable[[], Sequence[FlowSnapshot]]
@@ -25,6 +26,10 @@ _COUNTERS: dict[str, tuple[str, Figure]] = {
 }
 _GAUGES: dict[str, tuple[str, Figure]] = {
     "sparkmirror_lag_records": ("Records still to be copied.", lambda one: one.lag),
+    "sparkmirror_epoch": (
+        "Number of the Spark job that copies now, counted from the start of the process.",
+        lambda one: one.epoch or None,
+    ),
     "sparkmirror_partitions": ("Topic partitions in the flow.", lambda one: one.partitions),
     "sparkmirror_quarantined_partitions": (
         "Topic partitions that do not move and will not by themselves.",
@@ -41,8 +46,9 @@ _GAUGES: dict[str, tuple[str, Figure]] = {
 class FlowCollector(Collector):
     """Asks for snapshots at every scrape."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, snapshots: Snapshots, reloads: ReloadTally) -> None:
         self._snapshots = snapshots
+        self._reloads = reloads
 
     def collect(self) -> Iterator[Metric]:
         """Every figure of every flow."""
@@ -54,6 +60,8 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
+        yield _topology(flows)
+        yield from self._reloads.families()
 
 
 def _filled(
@@ -88,6 +96,18 @@ def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     return family
 
 
+def _topology(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = CounterMetricFamily(
+        "sparkmirror_topology_changes",
+        "Topics, configs and rights on the target: what was done about them, or refused.",
+        labels=["flow", "what"],
+    )
+    for one in flows:
+        for what, count in sorted(one.topology_changes.items()):
+            family.add_metric([one.flow, what], count)
+    return family
+
+
 def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
     family = CounterMetricFamily(
         "sparkmirror_incidents",
@@ -103,9 +123,12 @@ def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
 class MetricsServer:
     """An HTTP listener for scrapes, on threads of its own."""
 
-    def __init__(self, settings: MetricsSettings, snapshots: Snapshots) -> None:
+    def __init__(
+        self, settings: MetricsSettings, snapshots: Snapshots, reloads: ReloadTally
+    ) -> None:
+        self.settings = settings
         registry = CollectorRegistry()
-        registry.register(FlowCollector(snapshots))
+        registry.register(FlowCollector(snapshots, reloads))
         try:
             self._server, self._thread = start_http_server(
                 settings.port, settings.host, registry=registry

@@ -70,6 +70,8 @@ class Epochs:
         spark: Callable[[], SparkContext],
         control: ControlServer,
         on_progress: Callable[[Progress], None],
+        *,
+        before: int = 0,
     ) -> None:
         self._flow = flow
         self._spark = spark
@@ -78,7 +80,7 @@ class Epochs:
         self._line: EpochLine | None = None
         self._lock = threading.Lock()
         self._end_early = False
-        self.number = 0
+        self.number = before  # a flow that is begun anew goes on counting
 
     def arm(self) -> None:
         """Planning begins: an `end` from now on counts for the epoch that is being planned."""

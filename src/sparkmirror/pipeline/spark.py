@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 TASK_FAILURES = 4
+# Slots for flows that a changed file may add: in local mode a slot is a number, its thread comes
+# with its first task. Starting with 64 more takes as long, and 10 MiB more.
+MARGIN_SLOTS = 16
 _FLOWS_BEGIN_SECONDS = 0.3
 _CLASSES = 2  # another number when other classes are loaded: older archives lack them
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
 
 
 def choose_master(asked: str | None, splits: int) -> str:
-    """The Spark master: what was asked for, else a local one with a slot per split and a spare.
+    """The Spark master: what was asked for, else a local one with more slots than splits.
 
     In local mode Spark retries a failed task only if told so.
     """
     if asked is None:
-        return f"local[{splits + 1},{TASK_FAILURES}]"
+        return f"local[{splits + 1 + MARGIN_SLOTS},{TASK_FAILURES}]"
     found = _LOCAL.match(asked)
     if found and found["failures"] is None:
         return f"local[{found['threads'] or 1},{TASK_FAILURES}]"

@@ -62,6 +62,7 @@ class FlowSnapshot:
     incidents: Tally = field(default_factory=dict)  # such as gaps, since the process started
     recent_incidents: tuple[str, ...] = ()
     group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
+    topology_changes: Mapping[str, int] = field(default_factory=dict)  # by what was done
 
 
 @dataclass(slots=True)
@@ -111,7 +112,27 @@ class FlowStatus:
         self._notes: dict[str, str] = {}
         self._notices = 0
         self._incidents = IncidentTally(flow)
+        self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
+
+    def successor(self) -> FlowStatus:
+        """For the same flow begun anew: what counts up goes on, all else is new."""
+        made = FlowStatus(self._flow)
+        with self._lock:
+            made._epoch = self._epoch
+            made._notices = self._notices
+            made._totals.records = self._totals.records
+            made._totals.bytes = self._totals.bytes
+            made._incidents = self._incidents
+            made._topology_changes = self._topology_changes
+            made._lock = self._lock  # of what both share: a late thread may still use it
+        return made
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch."""
+        with self._lock:
+            return self._epoch
 
     def enter(self, state: FlowState, reason: str = "") -> None:
         """Change the state."""
@@ -131,6 +152,11 @@ class FlowStatus:
                 self._notes[topic] = trouble
             else:
                 self._notes.pop(topic, None)
+
+    def did(self, what: str, times: int = 1) -> None:
+        """Count a change of the target's topics, configs or rights, such as `created`."""
+        with self._lock:
+            self._topology_changes[what] += times
 
     def happened(self, incidents: Iterable[Incident]) -> None:
         """Log and count what a task or the driver met; what is known already is passed over."""
@@ -241,6 +267,7 @@ class FlowStatus:
                 quarantined=sum(not is_retriable(code) for code in codes),
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
+                topology_changes=dict(self._topology_changes),
             )
 
     def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:

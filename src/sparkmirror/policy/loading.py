@@ -42,6 +42,13 @@ _POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
     _JAVA + "DefaultReplicationPolicy": DefaultReplicationPolicy,
     _JAVA + "IdentityReplicationPolicy": IdentityReplicationPolicy,
 }
+_TOPIC_FILTER = _JAVA + "DefaultTopicFilter"
+_GROUP_FILTER = _JAVA + "DefaultGroupFilter"
+_CONFIG_FILTER = _JAVA + "DefaultConfigPropertyFilter"
+REPLICATION_POLICY_KEY = "replication.policy.class"
+TOPIC_FILTER_KEY = "topic.filter.class"
+GROUP_FILTER_KEY = "group.filter.class"
+CONFIG_FILTER_KEY = "config.property.filter.class"
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _POLICY_METHODS = (
     "configure",
@@ -155,6 +162,17 @@ def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
     return list(errors.values())
 
 
+def own_classes(settings: PolicyChoice) -> frozenset[str]:
+    """The keys that name a class of the user's: only such a class reads the options."""
+    built_in = {
+        REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
+        TOPIC_FILTER_KEY: settings.topic_filter_class == _TOPIC_FILTER,
+        GROUP_FILTER_KEY: settings.group_filter_class == _GROUP_FILTER,
+        CONFIG_FILTER_KEY: settings.config_property_filter_class == _CONFIG_FILTER,
+    }
+    return frozenset(key for key, is_ours in built_in.items() if not is_ours)
+
+
 def load_replication_policy(
     settings: NamingChoice, options: Mapping[str, str]
 ) -> ReplicationPolicy:
@@ -169,13 +187,12 @@ def load_replication_policy(
         return policy
     return cast(
         "ReplicationPolicy",
-        _custom(name, "replication.policy.class", _POLICY_METHODS, tuple(_POLICIES), options),
+        _custom(name, REPLICATION_POLICY_KEY, _POLICY_METHODS, tuple(_POLICIES), options),
     )
 
 
 def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFilter:
-    built_in = _JAVA + "DefaultTopicFilter"
-    if settings.topic_filter_class == built_in:
+    if settings.topic_filter_class == _TOPIC_FILTER:
         return DefaultTopicFilter(
             NamePattern.compile(settings.topics, "topics"),
             NamePattern.compile(settings.topics_exclude, "topics.exclude"),
@@ -183,13 +200,12 @@ def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFi
     methods = ("should_replicate_topic",)
     return cast(
         "TopicFilter",
-        _custom(settings.topic_filter_class, "topic.filter.class", methods, (built_in,), options),
+        _custom(settings.topic_filter_class, TOPIC_FILTER_KEY, methods, (_TOPIC_FILTER,), options),
     )
 
 
 def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFilter:
-    built_in = _JAVA + "DefaultGroupFilter"
-    if settings.group_filter_class == built_in:
+    if settings.group_filter_class == _GROUP_FILTER:
         return DefaultGroupFilter(
             NamePattern.compile(settings.groups, "groups"),
             NamePattern.compile(settings.groups_exclude, "groups.exclude"),
@@ -197,14 +213,13 @@ def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFi
     methods = ("should_replicate_group",)
     return cast(
         "GroupFilter",
-        _custom(settings.group_filter_class, "group.filter.class", methods, (built_in,), options),
+        _custom(settings.group_filter_class, GROUP_FILTER_KEY, methods, (_GROUP_FILTER,), options),
     )
 
 
 def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> ConfigPropertyFilter:
-    built_in = _JAVA + "DefaultConfigPropertyFilter"
     name = settings.config_property_filter_class
-    if name == built_in:
+    if name == _CONFIG_FILTER:
         return DefaultConfigPropertyFilter(
             NamePattern.compile(settings.config_properties_exclude, "config.properties.exclude"),
             settings.use_defaults_from,
@@ -213,7 +228,7 @@ def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> Config
     methods = ("should_replicate_config_property", "should_replicate_source_default")
     return cast(
         "ConfigPropertyFilter",
-        _custom(name, "config.property.filter.class", methods, (built_in,), options),
+        _custom(name, CONFIG_FILTER_KEY, methods, (_CONFIG_FILTER,), options),
     )
 
 
@@ -248,7 +263,7 @@ def _custom(
         raise ConfigError(f"{key}={name} cannot be loaded ({error}): {remedy}.", key=key) from error
     try:
         made = found()
-    except TypeError as error:
+    except Exception as error:
         raise ConfigError(
             f"{key}={name} cannot be made without arguments ({error}): take the options in "
             "configure(options).",
@@ -262,5 +277,13 @@ def _custom(
             key=key,
         )
     if callable(getattr(made, "configure", None)):
-        cast("Configurable", made).configure(options)
+        try:
+            cast("Configurable", made).configure(options)
+        except Exception as error:
+            kind = type(error).__name__
+            raise ConfigError(
+                f"{key}={name} does not take its options ({kind}: {error}): correct the keys that "
+                "its configure(options) reads.",
+                key=key,
+            ) from error
     return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of topics that MM2 does not have: offset map, ledger, dead letters.
+"""The names of topics that MM2 does not have: offset map, ledger, dead letters, ACLs.
 
 Named like the offset-syncs topic, so that every policy knows them as internal: otherwise the flow
 in the other direction, or Java MM2, would mirror them.
@@ -34,6 +34,11 @@ def ledger_topic(names: SyncsNames, source_alias: str) -> str:
 def dead_letters_topic(names: SyncsNames, source_alias: str) -> str:
     """The topic on the target that keeps the records which the target refused."""
     return _own_topic("mm2-dead-letters", names, source_alias)
+
+
+def acls_topic(names: SyncsNames, source_alias: str) -> str:
+    """The topic on the target that knows which of its ACLs the flow created."""
+    return _own_topic("mm2-acls", names, source_alias)
 
 
 def _own_topic(what: str, names: SyncsNames, source_alias: str) -> str:

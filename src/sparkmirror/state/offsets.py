@@ -51,8 +51,8 @@ class OffsetStore:
             )
             return StoredPositions(positions, log.partitions)
 
-    def write(self, positions: Mapping[TopicPartition, StoredPosition]) -> None:
-        """Store positions; returns when every replica has them."""
+    def write(self, positions: Mapping[TopicPartition, StoredPosition | None]) -> None:
+        """Store positions, or forget them (None); returns when every replica knows."""
         with TopicLog(self._connection, self._topic) as log:
             by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
             for tp, stored in positions.items():

@@ -7,13 +7,13 @@ same. Nothing is retried here: a failed action is planned again at the next refr
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.topology.by_hand import creation_remedy, growth_remedy, with_remedy
+from sparkmirror.topology.culprits import CONFIG_CODES, find_culprit, named_in
 from sparkmirror.topology.topics import Action, CreateTopic, GrowTopic
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _TOPIC_ALREADY_EXISTS = 36
 _INVALID_PARTITIONS = 37
-# Refusals that a config may be to blame for: INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
-_CONFIG_CODES = frozenset({40, 42, 44})
 # A target that refuses more configs than this gets the topic without any.
 _TRIES = 6
 
@@ -164,50 +162,27 @@ def _without_refused(
 ) -> _Attempt | None:
     # The cheapest clue first: the broker's own words, then what other topics taught us,
     # then asking. None means that no config is to blame.
-    if not isinstance(error, BrokerError) or error.code not in _CONFIG_CODES:
+    if not isinstance(error, BrokerError) or error.code not in CONFIG_CODES:
         return None
     if not attempt.configs:
         return None
-    named = _named_in(str(error), attempt.configs)
+    named = named_in(str(error), attempt.configs)
     remembered = [pair for pair in attempt.configs.items() if pair in known]
     if named is None and remembered:
         for name, value in remembered:
             attempt = attempt.without(name, known[name, value])
         return attempt
-    culprit = named or _find_culprit(attempt, admin)
+
+    def is_refused(configs: Mapping[str, str | None]) -> bool:
+        topic = attempt.topic({name: value for name, value in configs.items() if value is not None})
+        answer = admin.create_topics([topic], validate_only=True).get(topic.name)
+        return answer is not None and answer.code in CONFIG_CODES
+
+    culprit = named or find_culprit(attempt.configs, is_refused)
     if culprit is None:
         return None
     known[culprit, attempt.configs[culprit]] = str(error)
     return attempt.without(culprit, str(error))
-
-
-def _named_in(sentence: str, configs: Mapping[str, str]) -> str | None:
-    """The config that a refusal names; the longest, as one name may be the end of another."""
-    for name in sorted(configs, key=len, reverse=True):
-        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence):
-            return name
-    return None
-
-
-def _find_culprit(attempt: _Attempt, admin: TopicAdmin) -> str | None:
-    """Halves the configs until one is left that turns a good topic into a refused one."""
-    pairs = list(attempt.configs.items())
-
-    def is_refused(length: int) -> bool:
-        topic = attempt.topic(dict(pairs[:length]))
-        error = admin.create_topics([topic], validate_only=True).get(topic.name)
-        return error is not None and error.code in _CONFIG_CODES
-
-    if is_refused(0):
-        return None
-    good, bad = 0, len(pairs)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if is_refused(middle):
-            bad = middle
-        else:
-            good = middle
-    return pairs[bad - 1][0]
 
 
 def _grow(actions: Sequence[GrowTopic], admin: TopicAdmin) -> list[Outcome]:

@@ -35,6 +35,17 @@ def choose_factor(factor: TopicFactor, cluster: str, brokers: int) -> int:
     return factor.value
 
 
+def shortfall(factor: TopicFactor, cluster: str, brokers: int) -> str | None:
+    """What to say where topics get fewer replicas than MM2 would give them; None: nothing."""
+    chosen = choose_factor(factor, cluster, brokers)
+    if factor.value is not None or chosen >= factor.preferred:
+        return None
+    return (
+        f"Cluster '{cluster}' has {_count(brokers)}: topics are created there with {chosen} "
+        f"instead of {factor.preferred} replicas, because {factor.key} and its like are not set."
+    )
+
+
 class ReplicationFactors:
     """`choose_factor` with a memory of the clusters that were already warned about."""
 
@@ -45,12 +56,9 @@ class ReplicationFactors:
     def choose(self, factor: TopicFactor, cluster: str, brokers: int) -> int:
         """The factor to create a topic with; warns once per cluster when it is a lesser one."""
         chosen = choose_factor(factor, cluster, brokers)
-        if factor.value is None and chosen < factor.preferred and self._first_time(cluster):
-            log.warning(
-                f"Cluster '{cluster}' has {_count(brokers)}: topics are created there with "
-                f"{chosen} instead of {factor.preferred} replicas, because {factor.key} and its "
-                f"like are not set."
-            )
+        sentence = shortfall(factor, cluster, brokers)
+        if sentence is not None and self._first_time(cluster):
+            log.warning(sentence)
         return chosen
 
     def _first_time(self, cluster: str) -> bool:

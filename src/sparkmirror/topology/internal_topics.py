@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The internal topics that a pair of clusters needs, named and shaped as MM2 leaves them.
 
-`internal_topics` is the plan, `ensure_internal_topics` carries it out on one cluster. A topic that
-exists is never touched; Connect's storage topics are refused if their shape would lose state.
+`internal_topics` names them, `plan_internal_topics` says which of them are missing on one cluster,
+`ensure_internal_topics` makes those. A topic that exists is never touched; Connect's storage topics
+are refused if their shape would lose state.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.policy.own_topics import (
+    acls_topic,
+    dead_letters_topic,
+    ledger_topic,
+    offset_map_topic,
+)
 from sparkmirror.topology.by_hand import creation_remedy, not_created, with_remedy
+from sparkmirror.topology.culprits import CONFIG_CODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sparkmirror.config.settings import FlowSettings, TopicFactor
     from sparkmirror.errors import BrokerError
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from sparkmirror.topology.factors import ReplicationFactors
 
 _TOPIC_ALREADY_EXISTS = 36
-_CONFIG_CODES = frozenset({40, 42, 44})  # INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION
 _NEW_TOPIC_SECONDS = 30.0
 _OFFSET_MAP_CONFIGS = {
     # It is written all the time and read at every start: cleaned soon, it stays small.
@@ -63,6 +69,26 @@ class InternalTopic:
     extra_configs: Mapping[str, str] = field(default_factory=dict)
     needs_configs: bool = True  # False: it works without the extra ones where they are refused
     cleanup_policy: str = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateInternalTopic:
+    """Create an internal topic on one side of a pair."""
+
+    side: Side
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    needs_configs: bool = True  # False: where they are refused, cleanup.policy alone will do
+
+
+@dataclass(frozen=True, slots=True)
+class InternalPlan:
+    """What is missing on one cluster, and what a person must see to."""
+
+    creations: tuple[CreateInternalTopic, ...] = ()
+    failures: Mapping[str, ClusterError] = field(default_factory=dict)  # by topic
 
 
 class InternalState(Enum):
@@ -150,6 +176,8 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
                 needs_configs=False,
             )
         )
+    if settings.enabled and source.remembers_acls:
+        topics.append(granted_acls_topic(settings, names))
     if settings.enabled and source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
@@ -165,6 +193,12 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
         checkpoints = names.checkpoints_topic(flow.source)
         topics.append(InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor))
     return tuple(topics)
+
+
+def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> InternalTopic:
+    """The memory of ACL sync."""
+    topic = acls_topic(names, settings.flow.source)
+    return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
 
 
 def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
@@ -224,6 +258,75 @@ def side_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalT
     )
 
 
+def plan_internal_topics(
+    topics: Sequence[InternalTopic],
+    existing: Mapping[str, TopicDescription],
+    configs: Mapping[str, Sequence[ConfigEntry]],
+    cluster: str,
+    choose: Callable[[TopicFactor], int],
+    *,
+    creates: bool = True,
+) -> InternalPlan:
+    """What to create on one cluster; `topics` are those of its side, `configs` of `to_inspect`.
+
+    With `creates` off, what is missing fails with the shape in which to create it.
+    """
+    failures: dict[str, ClusterError] = {}
+    creations: list[CreateInternalTopic] = []
+    for topic in topics:
+        if topic.name in existing:
+            found = configs.get(topic.name, ())
+            misshapen = _misshapen(topic, existing[topic.name], found, cluster)
+            if misshapen is not None:
+                failures[topic.name] = misshapen
+            continue
+        try:
+            factor = choose(topic.factor)
+        except ReplicationFactorError as error:
+            failures[topic.name] = error
+            continue
+        wanted = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
+        if not creates:
+            new = NewTopic(topic.name, topic.partitions, factor, wanted)
+            failures[topic.name] = not_created(new, cluster)
+            continue
+        creations.append(
+            CreateInternalTopic(
+                topic.side, topic.name, topic.partitions, factor, wanted, topic.needs_configs
+            )
+        )
+    return InternalPlan(tuple(creations), failures)
+
+
+def to_inspect(
+    topics: Sequence[InternalTopic], existing: Mapping[str, TopicDescription]
+) -> list[str]:
+    """The existing topics whose configs decide whether state is safe in them."""
+    return [topic.name for topic in topics if topic.storage_key and topic.name in existing]
+
+
+def _misshapen(
+    topic: InternalTopic,
+    existing: TopicDescription,
+    configs: Sequence[ConfigEntry],
+    cluster: str,
+) -> ClusterError | None:
+    if topic.storage_key is None:
+        return None
+    policies = [entry.value for entry in configs if entry.name == "cleanup.policy"]
+    if topic.single_partition and existing.partitions != 1:
+        complaint = f"{existing.partitions} partitions, and it must have exactly one"
+    elif policies and policies != ["compact"]:
+        complaint = f"cleanup.policy={policies[0]}, and it must be exactly compact"
+    else:
+        return None
+    return ClusterError(
+        f"Topic '{topic.name}' on cluster '{cluster}' has {complaint}, or stored state "
+        f"would be lost. Correct the topic, or name another one with {topic.storage_key}.",
+        cluster=cluster,
+    )
+
+
 def ensure_internal_topics(
     topics: Sequence[InternalTopic],
     admin: InternalAdmin,
@@ -231,92 +334,68 @@ def ensure_internal_topics(
     *,
     creates: bool = True,
 ) -> list[EnsuredTopic]:
-    """Creates what is missing on one cluster; `topics` are those of its side.
+    """Creates what is missing on one cluster, if it may; `topics` are those of its side.
 
-    With `creates` off, what is missing fails with the shape in which to create it. Returns when
-    the new topics can be used. What goes wrong with a single topic is in its own result; raised
-    are UnreachableError, and BrokerError if new topics are not served in time.
+    Returns when the new topics can be used. What goes wrong with a single topic is in its own
+    result; raised are UnreachableError, and BrokerError if new topics are not served in time.
     """
     existing = admin.topics([topic.name for topic in topics]).found
-    ensured = {
-        topic.name: EnsuredTopic(topic, InternalState.EXISTED)
-        for topic in topics
-        if topic.name in existing
-    }
-    ensured |= _misshapen(topics, existing, admin)
-    missing = [topic for topic in topics if topic.name not in existing]
-    if missing:
-        ensured |= _create(missing, admin, factors, creates=creates)
-    return [ensured[topic.name] for topic in topics]
+    inspected = to_inspect(topics, existing)
+    configs = admin.topic_configs(inspected).found if inspected else {}
+    is_complete = all(topic.name in existing for topic in topics)
+    brokers = 0 if is_complete else len(admin.cluster().brokers)
 
+    def choose(factor: TopicFactor) -> int:
+        return factors.choose(factor, admin.alias, brokers)
 
-def _misshapen(
-    topics: Sequence[InternalTopic], existing: Mapping[str, TopicDescription], admin: InternalAdmin
-) -> dict[str, EnsuredTopic]:
-    storage = [topic for topic in topics if topic.storage_key and topic.name in existing]
-    configs = admin.topic_configs([topic.name for topic in storage]).found if storage else {}
-    failures = {}
-    for topic in storage:
-        policies = [e.value for e in configs.get(topic.name, ()) if e.name == "cleanup.policy"]
-        partitions = existing[topic.name].partitions
-        if topic.single_partition and partitions != 1:
-            complaint = f"{partitions} partitions, and it must have exactly one"
-        elif policies and policies != ["compact"]:
-            complaint = f"cleanup.policy={policies[0]}, and it must be exactly compact"
+    plan = plan_internal_topics(topics, existing, configs, admin.alias, choose, creates=creates)
+    created = create_internal_topics(plan.creations, admin)
+    ensured: list[EnsuredTopic] = []
+    for topic in topics:
+        error = plan.failures.get(topic.name)
+        if topic.name in created:
+            ensured.append(_ensured(topic, created[topic.name]))
+        elif error is not None:
+            ensured.append(EnsuredTopic(topic, InternalState.FAILED, error))
         else:
-            continue
-        error = ClusterError(
-            f"Topic '{topic.name}' on cluster '{admin.alias}' has {complaint}, or stored state "
-            f"would be lost. Correct the topic, or name another one with {topic.storage_key}.",
-            cluster=admin.alias,
-        )
-        failures[topic.name] = EnsuredTopic(topic, InternalState.FAILED, error)
-    return failures
+            ensured.append(EnsuredTopic(topic, InternalState.EXISTED))
+    return ensured
 
 
-def _create(
-    missing: Sequence[InternalTopic],
-    admin: InternalAdmin,
-    factors: ReplicationFactors,
-    *,
-    creates: bool,
-) -> dict[str, EnsuredTopic]:
-    brokers = len(admin.cluster().brokers)
-    ensured: dict[str, EnsuredTopic] = {}
-    creations: list[NewTopic] = []
-    for topic in missing:
-        try:
-            factor = factors.choose(topic.factor, admin.alias, brokers)
-        except ReplicationFactorError as error:
-            ensured[topic.name] = EnsuredTopic(topic, InternalState.FAILED, error)
-        else:
-            configs = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
-            creations.append(NewTopic(topic.name, topic.partitions, factor, configs))
-    by_name = {topic.name: topic for topic in missing}
-    if not creates:
-        for one in creations:
-            missing_one = not_created(one, admin.alias)
-            ensured[one.name] = EnsuredTopic(by_name[one.name], InternalState.FAILED, missing_one)
-        return ensured
-    shapes = {one.name: one for one in creations}
-    results = admin.create_topics(creations)
+def create_internal_topics(
+    creations: Sequence[CreateInternalTopic], admin: InternalAdmin
+) -> dict[str, BrokerError | None]:
+    """Creates topics of one cluster and waits until they can be used; None for each that was."""
+    if not creations:
+        return {}
+    wanted = [NewTopic(c.name, c.partitions, c.replication_factor, c.configs) for c in creations]
+    results = admin.create_topics(wanted)
+    may_do_without = {c.name for c in creations if not c.needs_configs}
     again = [
-        replace(one, configs={"cleanup.policy": by_name[one.name].cleanup_policy})
-        for one in creations
-        if not by_name[one.name].needs_configs
+        replace(one, configs={"cleanup.policy": one.configs["cleanup.policy"]})
+        for one in wanted
+        if one.name in may_do_without
         and (refusal := results.get(one.name)) is not None
-        and refusal.code in _CONFIG_CODES
+        and refusal.code in CONFIG_CODES
     ]
     if again:
         results |= admin.create_topics(again)
-    for name, refusal in results.items():
-        if refusal is None:
-            ensured[name] = EnsuredTopic(by_name[name], InternalState.CREATED)
-        elif refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
-            ensured[name] = EnsuredTopic(by_name[name], InternalState.EXISTED)
-        else:
-            explained = with_remedy(refusal, creation_remedy(shapes[name]))
-            ensured[name] = EnsuredTopic(by_name[name], InternalState.FAILED, explained)
-    new = [name for name, result in ensured.items() if result.state is not InternalState.FAILED]
-    admin.await_topics(new, _NEW_TOPIC_SECONDS)
-    return ensured
+    there = [
+        name
+        for name, refusal in results.items()
+        if refusal is None or refusal.code == _TOPIC_ALREADY_EXISTS
+    ]
+    admin.await_topics(there, _NEW_TOPIC_SECONDS)
+    shapes = {one.name: one for one in wanted}
+    return {
+        name: None if refusal is None else with_remedy(refusal, creation_remedy(shapes[name]))
+        for name, refusal in results.items()
+    }
+
+
+def _ensured(topic: InternalTopic, refusal: BrokerError | None) -> EnsuredTopic:
+    if refusal is None:
+        return EnsuredTopic(topic, InternalState.CREATED)
+    if refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
+        return EnsuredTopic(topic, InternalState.EXISTED)
+    return EnsuredTopic(topic, InternalState.FAILED, refusal)

@@ -131,3 +131,21 @@ def test_only_a_terminal_gets_the_live_view() -> None:
     """Files and pipes get lines."""
     assert isinstance(choose_view(terminal()), LiveView)
     assert isinstance(choose_view(Console(file=io.StringIO())), LineView)
+
+
+def test_a_refused_file_stays_in_view() -> None:
+    """On a terminal; a log has its lines already."""
+    console = terminal()
+    view = LiveView(console, once=False)
+    with view:
+        view.show([FLOW], ["mm2.properties was refused; the old configuration goes on."])
+    assert "the old configuration goes on" in drawn(console)
+
+
+def test_a_flow_that_comes_back_is_told_about_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A log has its state although it is the one that it had before it left."""
+    view = LineView(terminal())
+    with caplog.at_level(logging.INFO, "sparkmirror.run"):
+        for flows in ([FLOW], [FLOW], [], [FLOW]):
+            view.show(flows)
+    assert [r.getMessage() for r in caplog.records] == ["a->b: RUNNING"] * 2

@@ -67,7 +67,7 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         ("task.shutdown.graceful.timeout.ms=5", "info", "tasks end within seconds"),
         ("primary->backup.transforms.x.type=y", "info", "no Java plugin"),
         ("key.converter.schemas.enable=true", "info", "no Java plugin"),
-        ("sync.topic.acls.enabled=false", "info", "not in this version yet"),
+        ("admin.timeout.ms=1000", "info", "not in this version yet"),
         ("config.providers.vault.class=x.Y", "warning", "does not name vault"),
         # mistakes that would lose a flow
         ("primary->bakup.enabled=true", "error", "did you mean 'backup'?"),

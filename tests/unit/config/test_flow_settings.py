@@ -543,3 +543,27 @@ def test_effective_values_remember_their_lines() -> None:
     assert topics.text == "y"
     assert str(topics.origin) == "line 6 'a->b.topics'"
     assert [str(origin) for origin in topics.overrode] == ["line 5 'topics'"]
+
+
+def test_acls_are_synced_as_mm2_does_unless_more_is_asked_for() -> None:
+    """What goes beyond MM2 is remembered on the target."""
+    source = settings().source
+    assert (source.acls_scope, source.acl_removals, source.remembers_acls) == (
+        "topics",
+        False,
+        False,
+    )
+    source = settings("a->b.sync.acls.scope=all", "sync.topic.acls.interval.seconds=5").source
+    assert (source.acls_scope, source.sync_acls_seconds, source.remembers_acls) == ("all", 5, True)
+    assert settings("sync.acls.removals.enabled=true").source.remembers_acls
+    (sentence,) = errors("sync.acls.scope=everything")
+    assert "sync.acls.scope" in sentence
+
+
+@pytest.mark.parametrize("line", ["sync.acls.scope=all", "a->b.sync.acls.removals.enabled=true"])
+def test_acl_keys_without_acl_sync_are_warned_about(line: str) -> None:
+    """They would do nothing, silently."""
+    key = line.partition("=")[0]
+    found = remarks(line, "sync.topic.acls.enabled=false")
+    assert [sentence for sentence in found if f"{key} does nothing" in sentence]
+    assert not [sentence for sentence in remarks(line) if "does nothing" in sentence]

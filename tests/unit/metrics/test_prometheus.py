@@ -11,6 +11,7 @@ from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.metrics.prometheus import MetricsServer
+from sparkmirror.metrics.reloads import Reload, ReloadTally
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionProgress, Progress
 from sparkmirror.pipeline.status import FlowState, FlowStatus
@@ -48,7 +49,7 @@ def settings() -> Iterator[MetricsSettings]:
 @pytest.fixture
 def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsServer]:
     """The listener."""
-    made = MetricsServer(settings, lambda: [status.snapshot()])
+    made = MetricsServer(settings, lambda: [status.snapshot()], ReloadTally())
     yield made
     made.stop()
 
@@ -68,6 +69,7 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     assert found[figure("sparkmirror_records_total")] == 5
     assert found[figure("sparkmirror_bytes_total")] == 500
     assert found[figure("sparkmirror_lag_records")] == 27
+    assert found[figure("sparkmirror_epoch")] == 1
     assert found[figure("sparkmirror_partitions")] == 2
     assert found[figure("sparkmirror_quarantined_partitions")] == 1
     assert found[figure("sparkmirror_held_bytes")] == 64
@@ -89,4 +91,27 @@ def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -
 def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
     """It names the key to change."""
     with pytest.raises(SetupError, match=r"metrics\.port"):
-        MetricsServer(settings, list)
+        MetricsServer(settings, list, ReloadTally())
+
+
+def test_a_refused_file_shows_until_a_good_one_comes(settings: MetricsSettings) -> None:
+    """Counted by result; the time is that of the configuration in use."""
+    tally = ReloadTally()
+    since = tally.in_use_since
+    server = MetricsServer(settings, list, tally)
+    try:
+        tally.count(Reload.REFUSED)
+        tally.count(Reload.UNCHANGED)
+        tally.count(Reload.REFUSED)
+        refused = scrape(settings.host, settings.port)
+        tally.count(Reload.APPLIED)
+        applied = scrape(settings.host, settings.port)
+    finally:
+        server.stop()
+    name = "sparkmirror_config_reloads_total"
+    counts = {one.value: applied[sample(name, result=one.value)] for one in Reload}
+    assert counts == {"applied": 1, "refused": 2, "unchanged": 1}
+    assert refused[sample("sparkmirror_config_last_reload_successful")] == 0
+    assert applied[sample("sparkmirror_config_last_reload_successful")] == 1
+    assert refused[sample("sparkmirror_config_in_use_since_seconds")] == since
+    assert applied[sample("sparkmirror_config_in_use_since_seconds")] > since

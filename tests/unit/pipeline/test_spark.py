@@ -15,7 +15,7 @@ from sparkmirror.pipeline.spark import archive_name, choose_master, spark_jars, 
 @pytest.mark.parametrize(
     ("asked", "splits", "master"),
     [
-        (None, 3, "local[4,4]"),
+        (None, 3, "local[20,4]"),
         ("local", 3, "local[1,4]"),
         ("local[2]", 3, "local[2,4]"),
         ("local[*]", 3, "local[*,4]"),

@@ -199,3 +199,22 @@ def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
     flow.progressed(progress(row(1, 1)))
 
     assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")
+
+
+def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
+    """Counters and the epoch's number go on; troubles, partitions and the state are new."""
+    old = status()
+    old.progressed(progress(row(10, 10, code=29, trouble="may not")))
+    old.note("topics", "nobody answers")
+    old.did("created", 3)
+    old.enter(FlowState.FAILED, "broken")
+    new = old.successor()
+    begun = new.snapshot()
+    assert (begun.records, begun.bytes, begun.epoch) == (10, 100, 1)
+    assert begun.topology_changes == {"created": 3}
+    assert (begun.state, begun.troubles, begun.partitions) == (FlowState.STARTING, (), 0)
+
+    new.begin_epoch(new.epoch + 1, [(ORDERS, 10, None)])
+    new.progressed(progress(row(15, 5)))
+    old.progressed(progress(row(99, 99)))  # a late thread of the old one
+    assert (new.snapshot().records, new.snapshot().epoch) == (15, 2)

@@ -11,6 +11,7 @@ import pytest
 
 from sparkmirror.config.keys import CONNECTOR
 from sparkmirror.metrics.prometheus import FlowCollector
+from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.state.incidents import RULES, Incident, Kind
 
 GAP = Incident(
@@ -49,7 +50,7 @@ def test_the_page_about_incidents_is_complete() -> None:
         assert f"| `{kind}` |" in page
         if rule.policy_key:
             assert f"`{rule.policy_key}` = `{CONNECTOR[rule.policy_key].default}`" in page
-    families = {family.name for family in FlowCollector(list).collect()}
+    families = {family.name for family in FlowCollector(list, ReloadTally()).collect()}
     named = {name.removesuffix("_total") for name in re.findall(r"`(sparkmirror_\w+)`", page)}
     assert named == families
 

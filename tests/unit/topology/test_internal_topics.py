@@ -21,6 +21,7 @@ STORAGE = {
 }
 HEARTBEATS = ("target", "heartbeats", 1)
 CHECKPOINTS = ("target", "a.checkpoints.internal", 1)
+ACLS = ("target", "mm2-acls.a.internal", 1)
 OFFSET_MAP = ("target", "mm2-offset-map.a.internal", 1)
 SYNCS_ON_SOURCE = ("source", "mm2-offset-syncs.b.internal", 1)
 SYNCS_ON_TARGET = ("target", "mm2-offset-syncs.a.internal", 1)
@@ -56,6 +57,9 @@ def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
         ("a->b.emit.checkpoints.enabled = false", {CHECKPOINTS}, set()),
         ("a->b.emit.offset-syncs.enabled = false", {CHECKPOINTS, SYNCS_ON_SOURCE}, set()),
         ("a->b.offset-syncs.topic.location = target", {SYNCS_ON_SOURCE}, {SYNCS_ON_TARGET}),
+        ("a->b.sync.acls.scope = all", set(), {ACLS}),
+        ("a->b.sync.acls.removals.enabled = true", set(), {ACLS}),
+        ("sync.acls.scope = all\nsync.topic.acls.enabled = false", set(), set()),
         (
             "offset.storage.partitions = 7",
             {("target", "mm2-offsets.a.internal", 25)},

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror plan FILE`: what a run would create, change and copy; touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from sparkmirror.cli.plan_report import plain_lines, print_tables
+from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.flow_reader import read_flows
+from sparkmirror.errors import ConfigError, PlanError
+from sparkmirror.topology import plan_file
+from sparkmirror.topology.forecast import parse_rate
+
+OK, FAILED = 0, 1
+
+
+def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None, rate: str) -> int:
+    """Plan and print; the exit code."""
+    quiet_kafka()
+    try:
+        bytes_a_second = parse_rate(rate)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--rate") from error
+    try:
+        settings = chosen_pairs(MirrorConfig.load(file), flow)
+        with signs_of_life() as say:
+            plans, unread = read_flows(settings, say)
+    except ConfigError as error:
+        complain(str(error))
+        return FAILED
+    document = plan_file.PlanDocument(
+        file=str(file.resolve()),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        rate=bytes_a_second,
+        flows=tuple(plans),
+        unread=tuple(unread),
+    )
+    for pair, reason in unread:
+        complain(f"{pair}: {reason}")
+    _print(document, Console(), as_json=as_json)
+    if out is not None:
+        try:
+            plan_file.write(document, out)
+        except PlanError as error:
+            complain(str(error))
+            return FAILED
+        note = f"The plan is in {out}. Carry it out with: sparkmirror apply {out}"
+        Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
+    return FAILED if unread else OK
+
+
+def chosen_pairs(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
+    """All pairs of a file that would run, also those that only emit heartbeats; or one of them."""
+    config.validate()
+    pairs = [config.flow_settings(pair) for pair in config.pairs()]
+    if flow is None:
+        return pairs
+    wanted = flow.replace(" ", "")
+    chosen = [one for one in pairs if str(one.flow) == wanted]
+    if not chosen:
+        names = ", ".join(str(one.flow) for one in pairs)
+        raise ConfigError(f"--flow {flow}: {config.name} runs no such flow, but {names}.")
+    return chosen
+
+
+@contextmanager
+def signs_of_life() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what is being read: thousands of topics take some seconds."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("reading") as status:
+        yield status.update
+
+
+def _print(document: plan_file.PlanDocument, console: Console, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(plan_file.dump(document), nl=False)
+    elif console.is_terminal:
+        print_tables(document, console)
+    else:
+        _echo(list(plain_lines(document)))
+
+
+def _echo(lines: Sequence[str]) -> None:
+    for line in lines:
+        typer.echo(line)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans for people: tables on a terminal, lines elsewhere; what takes something away comes last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from sparkmirror.topology.action_words import count_words, words
+from sparkmirror.topology.flow_plan import is_destructive
+from sparkmirror.topology.forecast import add_up, duration_words, size_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+
+    from sparkmirror.model import Flow
+    from sparkmirror.topology.flow_plan import Action, FlowPlan, Misfit
+    from sparkmirror.topology.forecast import TopicForecast
+    from sparkmirror.topology.plan_file import PlanDocument
+
+
+def plain_lines(document: PlanDocument) -> Iterator[str]:
+    """One line for each action, notice and big topic, with tabs; then the sum."""
+    for plan in document.flows:
+        yield from ("\t".join((str(plan.flow), *row)) for row in _rows(plan))
+        yield from (f"{plan.flow}\tnotice\t{sentence}" for sentence in plan.notices)
+        biggest = plan.forecast.biggest if plan.forecast is not None else ()
+        yield from (f"{plan.flow}\tcopy\t{one.topic}\t{_amount(one)}" for one in biggest)
+    yield closing_line(document.flows, document.rate)
+
+
+def print_tables(document: PlanDocument, console: Console) -> None:
+    """The same with colours."""
+    for plan in document.flows:
+        print_actions(plan.flow, plan.actions, console)
+        for sentence in plan.notices:
+            console.print(
+                f"{plan.flow}: {sentence}",
+                style="yellow",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+        if plan.forecast is not None and plan.forecast.biggest:
+            table = _table(f"{plan.flow}: most to copy")
+            for one in plan.forecast.biggest:
+                table.add_row(escape(one.topic), _amount(one))
+            console.print(table)
+    console.print(
+        closing_line(document.flows, document.rate),
+        style="bold",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_actions(flow: Flow, actions: Sequence[Action], console: Console) -> None:
+    """A table of what is added or changed, and one in red of what is taken away."""
+    for takes_away, title, style in ((False, "to do", ""), (True, "to take away", "red")):
+        some = [action for action in actions if is_destructive(action) is takes_away]
+        if not some:
+            continue
+        table = _table(f"{flow}: {title}", style=f"bold {style}".strip())
+        for action in some:
+            table.add_row(*map(escape, words(action, flow)), style=style)
+        console.print(table)
+
+
+def misfit_line(flow: Flow, misfit: Misfit) -> str:
+    """Why an action cannot be carried out as it was planned."""
+    planned = words(misfit.action, flow)
+    if misfit.now is None:
+        return f"{flow}: {planned}; this is not to be done any more"
+    return f"{flow}: {planned}; now it would be: {words(misfit.now, flow).particulars}"
+
+
+def closing_line(plans: Sequence[FlowPlan], rate: float) -> str:
+    """All flows in a sentence."""
+    actions = [action for plan in plans for action in plan.actions]
+    forecasts = [plan.forecast for plan in plans if plan.forecast is not None]
+    records, size = sum(f.records for f in forecasts), add_up(f.bytes for f in forecasts)
+    if not records:
+        return f"{count_words(actions)}; nothing to copy." if actions else "Nothing to change."
+    if size is None:
+        to_copy = f"{records:,} records to copy, of unknown size"
+    else:
+        duration = duration_words(size / rate)
+        about = "" if duration.startswith("less") else "about "
+        to_copy = (
+            f"{records:,} records ({size_words(size)}) to copy, {about}{duration} at "
+            f"{size_words(rate)}/s"
+        )
+    if not actions:
+        return f"Nothing to change. {to_copy}."
+    return f"{count_words(actions)}; {to_copy}."
+
+
+def _rows(plan: FlowPlan) -> Iterator[tuple[str, str, str]]:
+    for takes_away in (False, True):
+        for action in plan.actions:
+            if is_destructive(action) is takes_away:
+                yield words(action, plan.flow)
+
+
+def _amount(one: TopicForecast) -> str:
+    size = "unknown size" if one.bytes is None else size_words(one.bytes)
+    return f"{one.records:,} records, {size}"
+
+
+def _table(title: str, style: str = "bold") -> Table:
+    return Table(
+        box=None,
+        pad_edge=False,
+        show_header=False,
+        title=escape(title),
+        title_justify="left",
+        title_style=style,
+    )

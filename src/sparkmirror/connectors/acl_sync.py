@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ACL sync: who may read a topic on the source may read its copy on the target.
+
+`look` only reads and says what would be done, `apply` does it, `round` is both, with the flow's
+status and log. Belongs to one thread, which calls `round` at the interval; a round that fails
+shows in the status and is tried again at the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.kafka.acls import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    SECURITY_DISABLED,
+    UNSUPPORTED_VERSION,
+    AclAdmin,
+    AclBinding,
+    ResourceType,
+)
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.policy.own_topics import acls_topic
+from sparkmirror.state.granted_acls import GrantedAcls
+from sparkmirror.topology.acls import (
+    AclPlan,
+    AclRules,
+    AclScope,
+    GrantAcl,
+    RevokeAcl,
+    plan_acls,
+    wanted_acls,
+)
+from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import ensure_internal_topics, granted_acls_topic
+
+_NOTE = "acls"
+_OFF = "set sync.topic.acls.enabled=false"
+_WITHOUT_ACLS = {
+    SECURITY_DISABLED: "has no authorizer",
+    UNSUPPORTED_VERSION: "does not know ACLs",
+}
+_REMEDIES = {
+    CLUSTER_AUTHORIZATION_FAILED: "ACL sync needs {operation} on the cluster: allow it, or",
+    # What an authorizer that asks somebody else for its decisions answers.
+    -1: "If its authorizer keeps no ACLs,",
+}
+_OUT_OF_REACH = frozenset({3, 29})  # not there, not for us
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AclOutcome:
+    """How one action went; `error` is None for success."""
+
+    action: GrantAcl | RevokeAcl
+    error: BrokerError | None = None
+
+
+class AclSync(Closable):
+    """The ACLs of one flow; connects at the first round."""
+
+    def __init__(self, settings: FlowSettings, policy: FlowPolicy, status: FlowStatus) -> None:
+        source, flow, names = settings.source, settings.flow, policy.replication
+        self._settings = settings
+        self._flow = flow
+        self._status = status
+        self._names = names
+        self._rules = AclRules(
+            scope=AclScope(source.acls_scope),
+            replicates=policy.selection.replicate,
+            remote_name=lambda topic: names.format_remote_topic(flow.source, topic),
+            wants_group=policy.group_filter.should_replicate_group,
+        )
+        self._source_client = ClusterClient(settings.source_admin)
+        self._target_client = ClusterClient(settings.target_admin)
+        self._source = AclAdmin(settings.source_admin, self._source_client)
+        self._target = AclAdmin(settings.target_admin, self._target_client)
+        self._memory: GrantedAcls | None = None
+        if source.acls_scope == AclScope.ALL.value or source.acl_removals:
+            self._memory = GrantedAcls(self._target_client, acls_topic(names, flow.source))
+        # What the flow in the other direction brought to the source: it must not come back.
+        self._way_back: GrantedAcls | None = None
+        if self._rules.scope is AclScope.ALL:
+            self._way_back = GrantedAcls(self._source_client, acls_topic(names, flow.target))
+        self._granted: set[AclBinding] = set()  # by this process, written down nowhere
+        self._last = AclPlan()
+        self._said: set[str] = set()
+        self._trouble = ""
+
+    def close(self) -> None:
+        """Hang up; a later round connects again."""
+        self._source_client.close()
+        self._target_client.close()
+
+    def round(self, mirrored_topics: Sequence[str]) -> None:
+        """Bring the target in line with the source; never raises for what a cluster does."""
+        try:
+            plan = self.look(mirrored_topics)
+            outcomes = self.apply(self._sure(plan))
+        except SparkmirrorError as error:
+            self._report(str(error))
+            return
+        if plan.idle:
+            self._say(logging.INFO, plan.idle)
+        for notice in plan.notices:
+            self._say(logging.WARNING, notice)
+        self._tell(outcomes)
+
+    # --- looking
+
+    def look(self, mirrored_topics: Sequence[str]) -> AclPlan:
+        """What would be done; touches nothing. Raises ClusterError if the source does not tell."""
+        is_all = self._rules.scope is AclScope.ALL
+        try:
+            found = self._read_source(ResourceType.ANY if is_all else ResourceType.TOPIC)
+            existing = self._read_target()
+        except BrokerError as error:
+            if error.code in _WITHOUT_ACLS:
+                return AclPlan(idle=_idle(error))
+            raise
+        wanted = wanted_acls(found, self._rules, mirrored_topics)
+        notices = [*wanted.notices]
+        if self._source.unknown:
+            notices.append(
+                f"Cluster '{self._source.alias}' has {self._source.unknown} ACLs of a kind that "
+                "this version does not know; they are not carried over."
+            )
+        if existing is None:
+            notices.append(
+                f"Cluster '{self._target.alias}' does not let us see its ACLs: those that are "
+                "deleted there are not noticed, and none is ever taken away. Allow the principal "
+                "DESCRIBE on the cluster."
+            )
+        ours: set[AclBinding] = set()
+        if self._memory is not None:
+            self._memory.refresh()
+            ours |= self._memory.bindings
+        if existing is None:
+            ours |= self._granted
+        removals = self._settings.source.acl_removals
+        plan = plan_acls(wanted.bindings, existing, ours, removals=removals)
+        return replace(plan, notices=tuple(notices))
+
+    def _read_source(self, kind: ResourceType) -> list[AclBinding]:
+        # Read before and after the ACLs: one that the other flow creates or deletes just now is
+        # in its memory at one of these times at least.
+        before = self._came_back()
+        try:
+            found = self._source.describe(kind)
+        except BrokerError as error:
+            raise _with_remedy(error, "DESCRIBE") from error
+        foreign = before | self._came_back()
+        return [one for one in found if one not in foreign]
+
+    def _came_back(self) -> frozenset[AclBinding]:
+        if self._way_back is None:
+            return frozenset()
+        try:
+            self._way_back.refresh()
+        except BrokerError as error:
+            if error.code not in _OUT_OF_REACH:
+                raise
+        return frozenset(self._way_back.bindings)
+
+    def _read_target(self) -> frozenset[AclBinding] | None:
+        # All kinds, where there is a memory: it may be of a time when the scope was another one.
+        kind = ResourceType.TOPIC if self._memory is None else ResourceType.ANY
+        try:
+            return frozenset(self._target.describe(kind))
+        except BrokerError as error:
+            if error.code != CLUSTER_AUTHORIZATION_FAILED:
+                raise _with_remedy(error, "DESCRIBE") from error
+            return None
+
+    def _sure(self, plan: AclPlan) -> AclPlan:
+        """Nothing is taken away or forgotten before two looks in a row said so.
+
+        A broker that lags behind, or topics that could not be listed for a moment, would otherwise
+        cost somebody a right.
+        """
+        last, self._last = self._last, plan
+        revocations, gone = set(last.revocations), set(last.gone)
+        return replace(
+            plan,
+            revocations=tuple(one for one in plan.revocations if one in revocations),
+            gone=tuple(one for one in plan.gone if one in gone),
+        )
+
+    # --- doing
+
+    def apply(self, plan: AclPlan) -> list[AclOutcome]:
+        """Carry out a plan, grants first; one outcome per action."""
+        granted = self._grant([action.binding for action in plan.grants], is_blind=plan.is_blind)
+        revoked = self._target.delete([action.binding for action in plan.revocations])
+        if self._memory is not None:
+            gone = [one for one, error in revoked.items() if error is None]
+            self._memory.forget([*plan.gone, *gone])
+        return [
+            *(AclOutcome(action, granted[action.binding]) for action in plan.grants),
+            *(AclOutcome(action, revoked[action.binding]) for action in plan.revocations),
+        ]
+
+    def _grant(
+        self, bindings: Sequence[AclBinding], *, is_blind: bool
+    ) -> dict[AclBinding, BrokerError | None]:
+        # One alone at first: a target that lets us create none is not asked for all of them, and
+        # not for each of them written to, again and again.
+        answers = self._grant_some(bindings[:1], is_blind=is_blind)
+        refusal = next(iter(answers.values()), None)
+        if refusal is not None and refusal.code == CLUSTER_AUTHORIZATION_FAILED:
+            return dict.fromkeys(bindings, refusal)
+        return answers | self._grant_some(bindings[1:], is_blind=is_blind)
+
+    def _grant_some(
+        self, bindings: Sequence[AclBinding], *, is_blind: bool
+    ) -> dict[AclBinding, BrokerError | None]:
+        if not bindings:
+            return {}
+        # What was there before us, or may have been, is never ours.
+        memory = None if is_blind else self._memory
+        new: set[AclBinding] = set()
+        if memory is not None:
+            new = set(bindings) - memory.bindings
+            self._remember(memory, new)
+        answers = self._target.create(bindings)
+        if memory is None:
+            self._granted |= {one for one, error in answers.items() if error is None}
+        else:
+            memory.forget([one for one in new if answers[one] is not None])
+        return {
+            one: _with_remedy(error, "ALTER") if error is not None else None
+            for one, error in answers.items()
+        }
+
+    def _remember(self, memory: GrantedAcls, bindings: set[AclBinding]) -> None:
+        if bindings and not memory.is_there:  # deleted, or a plan applied before the first run
+            topic = granted_acls_topic(self._settings, self._names)
+            admin = ClusterAdmin(self._settings.target_admin, self._target_client)
+            for one in ensure_internal_topics([topic], admin, ReplicationFactors()):
+                if one.error is not None:
+                    raise one.error
+        memory.remember(bindings)
+
+    # --- telling
+
+    def _tell(self, outcomes: Iterable[AclOutcome]) -> None:
+        done: dict[type[GrantAcl | RevokeAcl], list[AclBinding]] = {GrantAcl: [], RevokeAcl: []}
+        failed: list[AclOutcome] = []
+        for one in outcomes:
+            if one.error is None:
+                done[type(one.action)].append(one.action.binding)
+            else:
+                failed.append(one)
+        granted, revoked = done[GrantAcl], done[RevokeAcl]
+        if failed:
+            self._status.did("acl refused", len(failed))
+        for verb, bindings in (("granted", granted), ("revoked", revoked)):
+            if bindings:
+                self._status.did(verb, len(bindings))
+                first = bindings[0] if len(bindings) == 1 else f"{bindings[0]} and others"
+                _log.info(
+                    f"{self._flow}: {len(bindings)} ACLs {verb} on cluster "
+                    f"'{self._target.alias}': {first}"
+                )
+        self._report(_sentence(failed) if failed else "")
+
+    def _report(self, trouble: str) -> None:
+        """Into the status, and once into the log."""
+        if trouble and not self._trouble:
+            _log.warning(f"{self._flow}: ACLs: {trouble}")
+        if self._trouble and not trouble:
+            _log.info(f"{self._flow}: ACLs: well again")
+        self._trouble = trouble
+        self._status.note(_NOTE, f"ACLs: {trouble}" if trouble else "")
+
+    def _say(self, level: int, sentence: str) -> None:
+        """Log a sentence once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            _log.log(level, "%s: %s", self._flow, sentence)
+
+
+def _idle(error: BrokerError) -> str:
+    without = _WITHOUT_ACLS[error.code]
+    return f"cluster '{error.cluster}' {without}, so there are no ACLs to sync; {_OFF} to say so"
+
+
+def _with_remedy(error: BrokerError, operation: str) -> BrokerError:
+    remedy = _REMEDIES.get(error.code, "").format(operation=operation)
+    return BrokerError(
+        f"{error} {remedy} {_OFF}." if remedy else str(error),
+        cluster=error.cluster,
+        code=error.code,
+        retriable=error.retriable,
+    )
+
+
+def _sentence(failed: Sequence[AclOutcome]) -> str:
+    first = failed[0]
+    verb = "granted" if isinstance(first.action, GrantAcl) else "revoked"
+    return f"{len(failed)} failed, the first ({first.action.binding}) is not {verb}: {first.error}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a flow would still copy if it ran now: reads both sides, and changes neither.
+
+Where copying goes on is what `starting_points` would find, without its storing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.recreated import find_recreated
+from sparkmirror.connectors.source_topics import MirroredPartition
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.groups import GroupAdmin
+from sparkmirror.kafka.log_dirs import log_sizes
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import STOP
+from sparkmirror.topology.forecast import Backlog, Forecast, forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A forecast and what a person should know about it."""
+
+    forecast: Forecast
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where partitions begin; those that wait for a person are not among the positions."""
+
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    waiting: dict[str, list[TopicPartition]] = field(default_factory=dict)  # by reason
+
+
+def expect(
+    settings: FlowSettings,
+    client: ClusterClient,
+    mirrored: Sequence[MirroredPartition],
+    stored: Mapping[TopicPartition, StoredPosition],
+) -> Expected:
+    """What is to be copied; `client` is the source's."""
+    wanted = [one.source for one in mirrored]
+    admin = ClusterAdmin(settings.source_admin, client)
+    first = admin.earliest_offsets(wanted)
+    end = admin.end_offsets(wanted, settings.fetch.isolation_level)
+    in_group = _initial_offsets(settings, client)
+    starts = starting_positions(
+        mirrored, stored, first.found, end.found, settings, in_group=in_group
+    )
+    failed = first.failed | end.failed
+    known = [tp for tp in wanted if tp not in failed and tp in starts.positions]
+    behind = [tp for tp in known if starts.positions[tp] < end.found[tp]]
+    sizes = log_sizes(client, behind)
+    backlogs = [
+        Backlog(tp, first.found[tp], end.found[tp], starts.positions[tp], sizes.found.get(tp))
+        for tp in known
+    ]
+    notices = [f"{_some(tps)}: {reason}" for reason, tps in sorted(starts.waiting.items())]
+    if failed:
+        reason = str(failed[min(failed)])
+        notices.append(f"{_some(sorted(failed))}: left out of the forecast: {reason}")
+    if sizes.complaint:
+        notices.append(f"How many bytes there are to copy is not known: {sizes.complaint}")
+    return Expected(forecast(backlogs), tuple(notices))
+
+
+def starting_positions(
+    mirrored: Sequence[MirroredPartition],
+    stored: Mapping[TopicPartition, StoredPosition],
+    first: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    settings: FlowSettings,
+    *,
+    in_group: Mapping[TopicPartition, int],
+) -> Starts:
+    """Where each partition would begin, by the rules of `starting_points`: pure."""
+    reset = settings.fetch.auto_offset_reset
+    by_reset = {"earliest": first, "latest": end}.get(reset, {})
+    recreated = {
+        one.one.source: one.policy for one in find_recreated(mirrored, stored, settings.policies)
+    }
+    grown = _grown(stored)
+    starts = Starts()
+    for one in mirrored:
+        tp = one.source
+        position = stored.get(tp)
+        was_added = tp.partition > grown.get(tp.topic, tp.partition)
+        start: int | str | None
+        if position is not None:
+            start = _resumed(one, position, recreated.get(tp), first)
+        elif was_added:
+            start = first.get(tp)
+        elif tp in in_group:
+            start = in_group[tp]
+        else:
+            none = "no offset is stored and auto.offset.reset is none" if reset == "none" else None
+            start = by_reset.get(tp, none)
+        if isinstance(start, str):
+            starts.waiting.setdefault(start, []).append(tp)
+        elif start is not None:
+            starts.positions[tp] = start
+    return starts
+
+
+def _resumed(
+    one: MirroredPartition,
+    stored: StoredPosition,
+    policy: str | None,
+    first: Mapping[TopicPartition, int],
+) -> int | str | None:
+    """Behind a stored position, or why not; `policy` is there if a side is another topic now."""
+    if policy is None and stored.source_topic not in (None, one.topic_id):
+        return "deleted and created again, and source.recreated.policy is stop"
+    if policy == STOP:
+        return f"{one.remote_topic} is not what it was, and target.recreated.policy is stop"
+    return first.get(one.source) if policy == "restart" else stored.offset + 1
+
+
+def _grown(stored: Mapping[TopicPartition, StoredPosition]) -> dict[str, int]:
+    """The last partition of each topic that is mirrored already: later ones were added to it."""
+    last: dict[str, int] = {}
+    for tp, position in stored.items():
+        if position.producer is not None:
+            last[tp.topic] = max(tp.partition, last.get(tp.topic, -1))
+    return last
+
+
+def _initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[TopicPartition, int]:
+    """Where another mirror's group stands; nowhere if the source does not list that group.
+
+    To ask for its coordinator would make a new cluster create a topic.
+    """
+    group = settings.pipeline.initial_offsets_group
+    admin = GroupAdmin(settings.source_admin, client)
+    if not group or group not in admin.states([group]).found:
+        return {}
+    answer = admin.committed([group])
+    for error in answer.failed.values():
+        raise error
+    return {tp: one.offset for tp, one in answer.found.get(group, {}).items()}
+
+
+def _some(tps: Sequence[TopicPartition]) -> str:
+    return f"{tps[0]} and {len(tps) - 1} more" if len(tps) > 1 else str(tps[0])

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out the actions of a flow's plan, and says for each how it went.
+
+Nothing is retried and one failure does not keep the others back. A stage is over when the cluster
+shows what was done, so that whoever plans next does not plan it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.deleted_topics import forget_topic
+from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.closable import Closable
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
+from sparkmirror.kafka.descriptions import Committed, ConfigSource
+from sparkmirror.kafka.groups import GroupAdmin
+from sparkmirror.kafka.requests import chunks
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.state.offsets import OffsetStore
+from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
+from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.apply_configs import Altered, apply_configs
+from sparkmirror.topology.configs import AlterTopic
+from sparkmirror.topology.deletions import DeleteTopic
+from sparkmirror.topology.flow_plan import Action, MoveGroup
+from sparkmirror.topology.internal_topics import (
+    CreateInternalTopic,
+    Side,
+    create_internal_topics,
+)
+from sparkmirror.topology.topics import CreateTopic, GrowTopic
+
+_A_STEP = 200  # actions, between two signs of progress
+_SHOWN_SECONDS = 10.0
+_TOPIC_ALREADY_EXISTS = 36
+
+A = TypeVar("A", bound=Action)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How one action went."""
+
+    action: Action
+    error: str = ""  # "": well
+    remark: str = ""  # what is not quite as it was planned
+
+
+class FlowApplier(Closable):
+    """One pair; belongs to one thread."""
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._settings = settings
+        policy = load_policy(settings.policy, settings.flow)
+        self._map_topic = offset_map_topic(policy.replication, settings.flow.source)
+        self._acls = AclSync(settings, policy, FlowStatus(str(settings.flow)))
+        self._acls_seen: AclPlan | None = None
+        self._store = OffsetStore(
+            settings.target_admin,
+            settings.internal_topics.offsets,
+            connector=settings.source.name,
+            source_alias=settings.flow.source,
+        )
+        self._source_client = ClusterClient(settings.source_admin)
+        self._target_client = ClusterClient(settings.target_admin)
+        self._source = ClusterAdmin(settings.source_admin, self._source_client)
+        self._target = ClusterAdmin(settings.target_admin, self._target_client)
+        self._groups = GroupAdmin(settings.target_admin, self._target_client)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._acls.close()
+        self._source_client.close()
+        self._target_client.close()
+
+    def carry_out(self, stage: type[Action], actions: Sequence[Action]) -> Iterator[Done]:
+        """Do those actions that belong to a stage, some at a time."""
+        if stage is CreateInternalTopic:
+            wanted = _of(CreateInternalTopic, actions)
+            for side, admin in ((Side.TARGET, self._target), (Side.SOURCE, self._source)):
+                here = [action for action in wanted if action.side is side]
+                yield from _in_steps(here, partial(_create_internal, admin))
+        elif stage is CreateTopic:
+            yield from _in_steps(_of(CreateTopic, actions), self._create)
+        elif stage is GrowTopic:
+            yield from _in_steps(_of(GrowTopic, actions), self._grow)
+        elif stage is AlterTopic:
+            yield from _in_steps(_of(AlterTopic, actions), self._alter)
+        elif stage is GrantAcl:
+            yield from _in_steps(_of(GrantAcl, actions), self._grant)
+        elif stage is RevokeAcl:
+            yield from _in_steps(_of(RevokeAcl, actions), self._revoke)
+        elif stage is MoveGroup:
+            yield from _in_steps(_of(MoveGroup, actions), self._move)
+        elif stage is DeleteTopic:
+            yield from _in_steps(_of(DeleteTopic, actions), self._delete)
+
+    # --- topics
+
+    def _create(self, actions: Sequence[CreateTopic]) -> list[Done]:
+        outcomes = apply_plan(actions, self._target)
+        made = [one.action.remote for one in outcomes if one.error is None]
+        if made:
+            self._target.await_topics(made, _SHOWN_SECONDS)
+        return [
+            Done(one.action, str(one.error or ""), "; ".join(refusals([one]))) for one in outcomes
+        ]
+
+    def _grow(self, actions: Sequence[GrowTopic]) -> list[Done]:
+        outcomes = apply_plan(actions, self._target)
+        grown = {one.remote: one.to for one in actions}
+
+        def is_shown() -> bool:
+            shown = self._target.topics(list(grown)).found
+            return all(shown[name].partitions >= grown[name] for name in grown if name in shown)
+
+        _until(is_shown)
+        self._target.await_topics(list(grown), _SHOWN_SECONDS)
+        return [Done(one.action, str(one.error or "")) for one in outcomes]
+
+    def _alter(self, actions: Sequence[AlterTopic]) -> list[Done]:
+        results = apply_configs(actions, self._target)
+        altered = {one.action.remote: one.changes for one in results if one.error is None}
+
+        def is_shown() -> bool:
+            shown = self._target.topic_configs(altered).found
+            for name, entries in shown.items():
+                own = {e.name: e.value for e in entries if e.source is ConfigSource.DYNAMIC_TOPIC}
+                if any(own.get(key) != value for key, value in altered[name].items()):
+                    return False
+            return True
+
+        _until(is_shown)
+        return [Done(one.action, _alteration_error(one)) for one in results]
+
+    def _delete(self, actions: Sequence[DeleteTopic]) -> list[Done]:
+        """Only the very topics that were planned: another one of that name is somebody else's."""
+        found = self._target.topics([one.remote for one in actions]).found
+        same = {
+            one.remote: found[one.remote]
+            for one in actions
+            if one.remote in found and str(found[one.remote].topic_id) == one.topic_id
+        }
+        results = self._target.delete_topics(list(same.values())) if same else {}
+        _until(lambda: not same.keys() & self._target.topics(list(same)).found.keys())
+        done = []
+        for one in actions:
+            if one.remote in same:
+                refusal = results.get(one.remote)
+                if refusal is None:
+                    forget_topic(self._settings, self._store, self._map_topic, one.source)
+                done.append(Done(one, str(refusal or "")))
+            elif one.remote in found:
+                done.append(Done(one, f"'{one.remote}' is another topic than when it was planned"))
+            else:
+                done.append(Done(one, remark=f"'{one.remote}' was gone already"))
+        return done
+
+    # --- rights
+
+    def _grant(self, actions: Sequence[GrantAcl]) -> list[Done]:
+        return self._change_acls(AclPlan(grants=tuple(actions)))
+
+    def _revoke(self, actions: Sequence[RevokeAcl]) -> list[Done]:
+        return self._change_acls(AclPlan(revocations=tuple(actions)))
+
+    def _change_acls(self, plan: AclPlan) -> list[Done]:
+        if self._acls_seen is None:
+            # Reads what was granted before, and whether the target tells what it has.
+            self._acls_seen = self._acls.look(())
+        outcomes = self._acls.apply(replace(plan, is_blind=self._acls_seen.is_blind))
+        granted = {one.action for one in outcomes if one.error is None}
+        _until(lambda: granted.isdisjoint(self._acls.look(()).grants))
+        return [Done(one.action, str(one.error or "")) for one in outcomes]
+
+    # --- groups
+
+    def _move(self, actions: Sequence[MoveGroup]) -> list[Done]:
+        writes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
+        for one in actions:
+            place = TopicPartition(one.topic, one.partition)
+            writes[one.group][place] = Committed(one.after, one.metadata)
+        results = self._groups.commit(writes)
+        return [Done(one, _refusal(one, results.get(one.group))) for one in actions]
+
+
+def _create_internal(admin: ClusterAdmin, actions: Sequence[CreateInternalTopic]) -> list[Done]:
+    results = create_internal_topics(actions, admin)
+    done = []
+    for one in actions:
+        refusal = results.get(one.name)
+        was_there = refusal is not None and refusal.code == _TOPIC_ALREADY_EXISTS
+        done.append(Done(one, "" if refusal is None or was_there else str(refusal)))
+    return done
+
+
+def _of(kind: type[A], actions: Sequence[Action]) -> list[A]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def _in_steps(actions: Sequence[A], step: Callable[[Sequence[A]], list[Done]]) -> Iterator[Done]:
+    for some in chunks(actions, _A_STEP):
+        try:
+            yield from step(some)
+        except SparkmirrorError as error:
+            yield from (Done(action, str(error)) for action in some)
+
+
+def _refusal(move: MoveGroup, error: BrokerError | None) -> str:
+    """An error that names a topic says nothing about what the group has in others."""
+    if error is None or error.topic not in (None, move.topic):
+        return ""
+    return str(error)
+
+
+def _alteration_error(one: Altered) -> str:
+    if one.error is not None or not one.refused:
+        return str(one.error or "")
+    refused = "; ".join(f"{name} is refused: {words}" for name, words in one.refused.items())
+    return f"{refused} The rest went through." if one.changes else refused
+
+
+def _until(is_shown: Callable[[], bool]) -> None:
+    """Wait for the cluster to show what it has acknowledged; it is done either way."""
+    deadline = time.monotonic() + _SHOWN_SECONDS
+    while not is_shown() and time.monotonic() < deadline:
+        time.sleep(PAUSE_SECONDS)

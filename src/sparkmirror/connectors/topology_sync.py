@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what surrounds the records in line: configs and ACLs of remote topics, deleted topics.
+
+A thread of its own with clients of its own, so that neither copying nor the search for new topics
+waits for it. A failed round shows in the status and is tried again at its next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.connectors.deleted_topics import DeletedTopics
+from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
+from sparkmirror.errors import ClusterError, WireError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.topology.topics import TopicRules
+
+_LONGEST_SHARE = 2  # a round that takes long waits so many times as long
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Work:
+    what: str
+    seconds: float
+    do: Callable[[Mirrored], None]
+    due: float = 0.0
+
+
+class TopologySync:
+    """The sync of one flow; begins when its topics are known."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        rules: TopicRules,
+        status: FlowStatus,
+        topics: SourceTopics,
+        acls: AclSync,
+        deleted: DeletedTopics,
+    ) -> None:
+        self._flow = settings.flow
+        self._status = status
+        self._topics = topics
+        self._source = ClusterAdmin(settings.source_admin)
+        self._target = ClusterAdmin(settings.target_admin)
+        self._configs = ConfigSync(self._flow, rules, status)
+        self._acls = acls
+        self._deleted = deleted
+        self._stop = threading.Event()
+        self.first_round = threading.Event()
+        wanted = settings.source
+        plan = (
+            ("config sync", wanted.sync_configs_seconds, self._sync_configs),
+            ("ACL sync", wanted.sync_acls_seconds, self._sync_acls),
+            ("deleted topics", wanted.refresh_topics_seconds, self._look_for_deleted),
+        )
+        self._works = [_Work(what, s, do) for what, s, do in plan if s is not None]
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/source/topology", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin with a round of everything once the topics are known."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within a request's time."""
+        self._stop.set()
+        self.first_round.set()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its thread runs: a round that is under way may still delete and revoke."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._topics.first_round.wait()
+            with self._source, self._target, self._acls:
+                while self._works and not self._stop.is_set():
+                    self._round()
+                    self.first_round.set()
+                    soonest = min(work.due for work in self._works)
+                    self._stop.wait(max(soonest - time.monotonic(), 0))
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the sync of configs and rights failed", self._flow)
+            self._status.note("topology", f"ended: {type(error).__name__}: {error}")
+        finally:
+            self.first_round.set()
+
+    def _round(self) -> None:
+        for work in self._works:
+            began = time.monotonic()
+            if work.due > began or self._stop.is_set():
+                continue
+            trouble = ""
+            try:
+                work.do(self._topics.current or ())
+            except (ClusterError, WireError) as error:
+                trouble = f"{work.what}: {error}"
+            self._status.note(work.what, trouble)
+            took = time.monotonic() - began
+            work.due = max(began + work.seconds, time.monotonic() + took * _LONGEST_SHARE)
+
+    def _sync_configs(self, mirrored: Mirrored) -> None:
+        remotes = {one.source.topic: one.remote_topic for one in mirrored}
+        self._configs.round(remotes, self._source, self._target)
+
+    def _sync_acls(self, mirrored: Mirrored) -> None:
+        self._acls.round(sorted({one.source.topic for one in mirrored}))
+
+    def _look_for_deleted(self, mirrored: Mirrored) -> None:
+        ids = {one.source.topic: one.target_topic_id for one in mirrored}
+        self._deleted.round(ids, self._source, self._target)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the file of a run again when it changed, and says what came of it.
+
+`look` is called about twice a second by the main thread. A file that is wrong is refused as a
+whole: the configuration in use goes on, the log has one line for each thing that is wrong, and
+`complaints` keep it in view until a good file comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+from sparkmirror.app import Application
+from sparkmirror.config.changes import sentence
+from sparkmirror.config.file_watch import FileWatch, Seen
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.notices import Level, Notice
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.metrics.reloads import Reload
+
+_log = logging.getLogger(__name__)
+
+
+class Reloader:
+    """The file of one run; made before the file is first read, so that no change is missed."""
+
+    def __init__(self, file: Path, targets: Collection[str] = ()) -> None:
+        self._file = file
+        self._targets = targets
+        self._watch = FileWatch(file)
+        self._warned: set[tuple[str, str]] = set()
+        self.complaints: tuple[str, ...] = ()
+
+    def load(self) -> MirrorConfig:
+        """Read the file; its warnings go to the log, those that it had before excepted."""
+        config = MirrorConfig.load(self._file)
+        warnings = [n for n in config.problems(self._targets) if n.level is Level.WARNING]
+        for one in warnings:
+            if _identity(one) not in self._warned:
+                _log.warning(str(one))
+        self._warned = {_identity(one) for one in warnings}
+        return config
+
+    def look(self, application: Application, *, is_asked: bool = False) -> None:
+        """Take a changed file up; `is_asked`: read it in any case, what it refers to may differ."""
+        seen = self._watch.look()
+        if seen is Seen.GONE:
+            _log.warning(f"{self._file} is gone; the configuration in use goes on.")
+        if seen is Seen.CHANGED or is_asked:
+            self._take_up(application)
+
+    def _take_up(self, application: Application) -> None:
+        try:
+            changes, later = application.reload(self.load())
+        except SparkmirrorError as error:
+            self._refuse(str(error), application)
+            return
+        except Exception as error:  # noqa: BLE001 - logged and shown, as a thread's root does
+            # Whatever it is, a file that somebody edits must not end flows that run.
+            _log.exception(f"{self._file.name} could not be taken up")
+            self._refuse(f"{type(error).__name__}: {error}", application)
+            return
+        self.complaints = ()
+        level = logging.WARNING if later else logging.INFO
+        _log.log(level, sentence(self._file.name, changes, later))
+        is_same = changes.is_nothing
+        application.reloads.count(Reload.UNCHANGED if is_same else Reload.APPLIED)
+
+    def _refuse(self, text: str, application: Application) -> None:
+        application.reloads.count(Reload.REFUSED)
+        lines = [line for line in text.splitlines() if line.strip()]
+        for line in lines:
+            _log.error(line)
+        last = f"{self._file.name} was refused; the old configuration goes on."
+        _log.error(last)
+        self.complaints = (*lines, last)
+
+
+def _identity(one: Notice) -> tuple[str, str]:
+    """A remark without its line, which moves when others are added."""
+    return one.key, one.message

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a JSON file: sorted, stable, readable; read back field by field, or refused.
+
+Whoever carries out a plan trusts the file, so nothing in it is guessed: an unknown field, a number
+out of range or a newer version is an error that names the place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkmirror.errors import PlanError
+from sparkmirror.model import Flow
+from sparkmirror.topology.action_json import dump_action, parse_action
+from sparkmirror.topology.flow_plan import FlowPlan, in_order, subject
+from sparkmirror.topology.forecast import Forecast, TopicForecast
+from sparkmirror.topology.plan_fields import Fields
+
+VERSION = 1
+MOST_BYTES = 256 << 20  # a move of a group takes some 200: more than a million of them
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """What a plan file holds."""
+
+    file: str  # the properties file, an absolute path
+    made: str  # when, in ISO 8601, UTC
+    rate: float  # bytes a second, for how long copying takes
+    flows: tuple[FlowPlan, ...]
+    unread: tuple[tuple[Flow, str], ...] = ()  # pairs that could not be planned, and why
+
+
+def dump(document: PlanDocument) -> str:
+    """The file's text."""
+    flows = sorted(document.flows, key=lambda one: one.flow)
+    found = {
+        "version": VERSION,
+        "file": document.file,
+        "made": document.made,
+        "bytesPerSecond": document.rate,
+        "flows": [_dump_flow(one, document.rate) for one in flows],
+        "notPlanned": [{"flow": _dump_flow_name(f), "reason": r} for f, r in document.unread],
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(document: PlanDocument, path: Path) -> None:
+    """All of the file or nothing of it; OSError as PlanError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(dump(document))
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.chmod(0o666 & ~_umask())  # as any file; temporary ones are private
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        msg = f"The plan cannot be written to {path}: {error.strerror or error}."
+        raise PlanError(msg) from error
+
+
+def read(path: Path) -> PlanDocument:
+    """A plan file; PlanError says what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        msg = f"The plan {path} cannot be read: {error.strerror or error}."
+        raise PlanError(msg) from error
+    if len(data) > MOST_BYTES:
+        msg = f"{path} is no plan: it is larger than {MOST_BYTES >> 20} MiB."
+        raise PlanError(msg)
+    try:
+        return parse(data.decode("utf-8"))
+    except (PlanError, UnicodeDecodeError) as error:
+        msg = f"{path} is no plan that can be carried out: {error}. Make one with `plan --out`."
+        raise PlanError(msg) from error
+
+
+def parse(text: str) -> PlanDocument:
+    """The same from its text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"it is damaged, or not JSON ({error})"
+        raise PlanError(msg) from error
+    fields = Fields(found, "the plan")
+    version = fields.number("version")
+    if version != VERSION:
+        msg = f"its version is {version}, and this program knows version {VERSION} only"
+        raise PlanError(msg)
+    document = PlanDocument(
+        file=fields.text("file"),
+        made=fields.text("made"),
+        rate=fields.real("bytesPerSecond"),
+        flows=tuple(_flow(one) for one in fields.many("flows")),
+        unread=tuple(
+            (_flow_name(one.within("flow")), _closed(one, one.text("reason")))
+            for one in fields.many("notPlanned")
+        ),
+    )
+    fields.close()
+    names = [one.flow for one in document.flows]
+    if len(set(names)) < len(names):
+        msg = "it has two plans for the same flow"
+        raise PlanError(msg)
+    return document
+
+
+def _closed(fields: Fields, value: str) -> str:
+    fields.close()
+    return value
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# --- flows
+
+
+def _dump_flow_name(flow: Flow) -> dict[str, str]:
+    return {"source": flow.source, "target": flow.target}
+
+
+def _flow_name(fields: Fields) -> Flow:
+    flow = Flow(fields.text("source"), fields.text("target"))
+    fields.close()
+    return flow
+
+
+def _dump_flow(plan: FlowPlan, rate: float) -> dict[str, object]:
+    return {
+        "flow": _dump_flow_name(plan.flow),
+        "settings": plan.settings,
+        "clusterIds": {"source": plan.source_id, "target": plan.target_id},
+        "actions": [dump_action(action) for action in in_order(plan.actions)],
+        "notices": list(plan.notices),
+        "forecast": None if plan.forecast is None else _dump_forecast(plan.forecast, rate),
+    }
+
+
+def _flow(fields: Fields) -> FlowPlan:
+    ids = fields.within("clusterIds")
+    expected = fields.within_or_none("forecast")
+    plan = FlowPlan(
+        flow=_flow_name(fields.within("flow")),
+        settings=fields.text("settings"),
+        source_id=ids.text_or_none("source"),
+        target_id=ids.text_or_none("target"),
+        actions=tuple(parse_action(one) for one in fields.many("actions")),
+        notices=tuple(fields.texts("notices")),
+        forecast=None if expected is None else _forecast(expected),
+    )
+    ids.close()
+    fields.close()
+    if len({subject(action) for action in plan.actions}) < len(plan.actions):
+        msg = f"{plan.flow}: it has two actions for the same thing"
+        raise PlanError(msg)
+    return plan
+
+
+def _dump_forecast(one: Forecast, rate: float) -> dict[str, object]:
+    return {
+        "records": one.records,
+        "bytes": one.bytes,
+        "seconds": None if one.bytes is None else round(one.bytes / rate, 1),
+        "biggest": [
+            {"topic": topic.topic, "records": topic.records, "bytes": topic.bytes}
+            for topic in one.biggest
+        ],
+    }
+
+
+def _forecast(fields: Fields) -> Forecast:
+    fields.real_or_none("seconds")  # follows from the bytes and the rate
+    found = Forecast(
+        fields.number("records"),
+        fields.number_or_none("bytes"),
+        tuple(_topic_forecast(one) for one in fields.many("biggest")),
+    )
+    fields.close()
+    return found
+
+
+def _topic_forecast(fields: Fields) -> TopicForecast:
+    found = TopicForecast(
+        fields.text("topic"), fields.number("records"), fields.number_or_none("bytes")
+    )
+    fields.close()
+    return found

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configs kept in line, topics that grow under load and topics that are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ResourceType
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.model import Flow
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.topology.topics import TopicRules
+from support.mirror_file import mirror_file
+from support.mirror_pair import set_configs
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.odd_logs import alter
+from support.waiting import eventually
+from support.witness import (
+    await_copy,
+    compare_topics,
+    create_topics,
+    delete_topic,
+    end_offsets,
+    grow_topic,
+    numbered,
+    produce,
+    topics,
+)
+
+START_SECONDS = 40.0
+SECONDS = 30.0
+EXCLUDED = {"min.insync.replicas", "max.compaction.lag.ms"}  # the first as by default
+RULES = TopicRules(
+    replicates=lambda _: True,
+    remote_name="a.{}".format,
+    copies_config=lambda name: name not in EXCLUDED,
+)
+
+
+class CountingAdmin(ClusterAdmin):
+    """A real admin client that remembers what it altered."""
+
+    def __init__(self, connection: ConnectionSettings) -> None:
+        super().__init__(connection)
+        self.altered: list[dict[str, dict[str, str | None]]] = []
+
+    def alter_configs(
+        self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """As it is, and remembered."""
+        self.altered.append({topic: dict(configs) for topic, configs in changes.items()})
+        return super().alter_configs(changes, validate_only=validate_only)
+
+
+Admins = tuple[ClusterAdmin, CountingAdmin]
+
+
+@pytest.fixture
+def admins(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Iterator[Admins]:
+    """Clients of both sides."""
+    with ExitStack() as stack:
+        here, there = (
+            ConnectionSettings(name, (cluster.bootstrap_servers,), "config-sync-test")
+            for name, cluster in (("a", source_cluster), ("b", target_cluster))
+        )
+        yield stack.enter_context(ClusterAdmin(here)), stack.enter_context(CountingAdmin(there))
+
+
+def test_only_differences_are_sent(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    admins: Admins,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A change is sent once, a drift is sent back, and a quiet round sends nothing."""
+    names = [unique_topic(f"t{n}") for n in range(3)]
+    remotes = {name: f"a.{name}" for name in names}
+    create_topics(source_cluster, dict.fromkeys(names, 1), {"retention.ms": "100000"})
+    create_topics(target_cluster, dict.fromkeys(remotes.values(), 1), {"retention.ms": "100000"})
+    source, target = admins
+    sync = ConfigSync(Flow("a", "b"), RULES, FlowStatus("a->b"))
+
+    def sent() -> list[dict[str, dict[str, str | None]]]:
+        target.altered.clear()
+        sync.round(remotes, source, target)
+        return target.altered
+
+    assert sent() == []
+    alter(source_cluster, ResourceType.TOPIC, names[1], {"retention.ms": "200000"})
+    alter(target_cluster, ResourceType.TOPIC, remotes[names[2]], {"segment.ms": "70000"})
+    assert sent() == [
+        {remotes[names[1]]: {"retention.ms": "200000"}, remotes[names[2]]: {"segment.ms": None}}
+    ]
+    assert sent() == []
+    assert set_configs(target_cluster, remotes[names[1]])["retention.ms"] == "200000"
+    assert "segment.ms" not in set_configs(target_cluster, remotes[names[2]])
+
+
+def test_what_the_target_refuses_is_told_once_and_the_rest_goes_through(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    admins: Admins,
+    unique_topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The remote topic has an excluded config of its own that another one does not go with."""
+    name = unique_topic("refused")
+    remote = f"a.{name}"
+    here = {"retention.ms": "100000", "min.compaction.lag.ms": "5000"}
+    create_topics(source_cluster, {name: 1}, here)
+    create_topics(target_cluster, {remote: 1}, {"max.compaction.lag.ms": "1000"})
+    source, target = admins
+    status = FlowStatus("a->b")
+    sync = ConfigSync(Flow("a", "b"), RULES, status)
+
+    def tell() -> list[str]:
+        caplog.clear()
+        sync.round({name: remote}, source, target)
+        return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+
+    [sentence] = tell()
+    assert f"refuses min.compaction.lag.ms=5000 on '{remote}'" in sentence
+    assert set_configs(target_cluster, remote)["retention.ms"] == "100000"
+    assert "min.compaction.lag.ms" in status.snapshot().troubles[0]
+    target.altered.clear()
+    assert tell() == []
+    assert target.altered == []
+    assert status.snapshot().troubles
+    alter(source_cluster, ResourceType.TOPIC, name, {"min.compaction.lag.ms": "500"})
+    assert tell() == []
+    assert set_configs(target_cluster, remote)["min.compaction.lag.ms"] == "500"
+    assert status.snapshot().troubles == ()
+    assert status.snapshot().topology_changes == {"altered": 2, "config refused": 1}
+
+
+def test_growth_and_deletion_under_load(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Grown partitions arrive whole, also in a flow that begins at the end.
+
+    A deleted topic is followed by its copy, and one made anew is mirrored anew.
+    """
+    alias, stem = unique_name("topology"), unique_name("topic")
+    grown, doomed, wide = (f"{stem}-{what}" for what in ("grown", "doomed", "wide"))
+    remote = "{}.{}".format
+    create_topics(source_cluster, {grown: 1, doomed: 2, wide: 1})
+    create_topics(target_cluster, {remote(alias, wide): 3})
+    file = mirror_file(
+        tmp_path,
+        {alias: source_cluster, "target": target_cluster},
+        f"{alias}->target.enabled = true",
+        f"{alias}->target.topics = {stem}-.*",
+        f"{alias}.consumer.auto.offset.reset = latest",
+        "refresh.topics.interval.seconds = 1",
+        "sync.topic.deletions.enabled = true",
+        "sync.topic.deletions.grace.seconds = 5",
+        "target.offset.flush.interval.ms = 500",
+    )
+    with MirrorProcess(file) as mirror:
+        mirror.await_log(f"{alias}->target: RUNNING", START_SECONDS)
+        mirror.await_log(f"'{remote(alias, wide)}' has 3 partitions", SECONDS)
+        for topic in (grown, doomed):
+            produce(source_cluster, topic, numbered(100))
+            await_copy(source_cluster, topic, target_cluster, remote(alias, topic), SECONDS)
+        delete_topic(source_cluster, doomed)
+        grow_topic(source_cluster, grown, 4)
+        for first in range(100, 1000, 100):  # before and while it is noticed
+            produce(source_cluster, grown, numbered(100, 4, first=first))
+        await_copy(source_cluster, grown, target_cluster, remote(alias, grown), SECONDS)
+        assert compare_topics(source_cluster, grown, target_cluster, remote(alias, grown)) == 1000
+        mirror.await_log(f"{doomed} was deleted on the source", SECONDS)
+        eventually(
+            lambda: remote(alias, doomed) not in topics(target_cluster), SECONDS, "it follows"
+        )
+        mirror.await_log(f"{remote(alias, doomed)} was deleted", SECONDS)
+        create_topics(source_cluster, {doomed: 2})
+        eventually(
+            lambda: remote(alias, doomed) in topics(target_cluster), SECONDS, "it is there again"
+        )
+        produce(source_cluster, doomed, numbered(50, 2))
+        eventually(
+            lambda: sum(end_offsets(target_cluster, remote(alias, doomed)).values()) == 50,
+            SECONDS,
+            "the new topic is mirrored",
+        )

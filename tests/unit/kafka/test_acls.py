@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ACLs as values: there and back as JSON, and what only a newer broker knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.errors import IncompatibleBrokerVersion
+from kafka.protocol.admin import DescribeAclsResponse
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import BrokerError, WireError
+from sparkmirror.kafka.acls import (
+    UNSUPPORTED_VERSION,
+    AclAdmin,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from sparkmirror.kafka.cluster_client import ClusterClient
+
+BINDING = AclBinding(
+    ResourceType.TOPIC,
+    "orders",
+    PatternType.PREFIXED,
+    "User:app",
+    "*",
+    Operation.READ,
+    Permission.ALLOW,
+)
+
+
+@given(
+    st.builds(
+        AclBinding,
+        st.sampled_from([one for one in ResourceType if one.name != "ANY"]),
+        st.text(),
+        st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+        st.text(),
+        st.text(),
+        st.sampled_from([one for one in Operation if one.name != "ANY"]),
+        st.sampled_from([Permission.ALLOW, Permission.DENY]),
+    )
+)
+def test_an_acl_goes_through_json(binding: AclBinding) -> None:
+    """Plans and the memory keep them so."""
+    assert binding == AclBinding.from_dict(json.loads(json.dumps(binding.as_dict())))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 7),
+        ("name", None),
+        ("operation", "SING"),
+        ("operation", "ANY"),
+        ("patternType", "MATCH"),
+        ("permission", "allow"),
+    ],
+)
+def test_what_is_no_acl_is_refused(field: str, value: object) -> None:
+    """With a sentence that names the field."""
+    with pytest.raises(WireError, match=field):
+        AclBinding.from_dict({**BINDING.as_dict(), field: value})
+
+
+class NewerBroker(ClusterClient):
+    """Answers with numbers that no broker of today sends."""
+
+    def ask(self, request: object, node_id: int | None = None) -> Any:  # noqa: ARG002
+        """The same answer to every question."""
+        resource = DescribeAclsResponse.DescribeAclsResource
+        known = resource.AclDescription(
+            principal="User:app", host="*", operation=3, permission_type=3
+        )
+        unknown = resource.AclDescription(
+            principal="User:app", host="*", operation=99, permission_type=3
+        )
+        return DescribeAclsResponse(
+            error_code=0,
+            resources=[
+                resource(
+                    resource_type=kind,
+                    resource_name="orders",
+                    pattern_type=4,
+                    acls=[known, unknown],
+                )
+                for kind in (2, 98)
+            ],
+        )
+
+
+def test_an_acl_of_a_kind_unknown_today_is_left_out_and_counted() -> None:
+    """The others are there."""
+    admin = AclAdmin(connection := ConnectionSettings("a", ("a:1",), "x"), NewerBroker(connection))
+    assert admin.describe() == [BINDING]
+    assert admin.unknown == 3
+
+
+class ServiceWithoutAcls(ClusterClient):
+    """One that does not offer the request, as Azure Event Hubs."""
+
+    def ask(self, request: object, node_id: int | None = None) -> Any:
+        """What kafka-python raises then."""
+        raise IncompatibleBrokerVersion(request, node_id)
+
+
+def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
+    """Whoever asks can tell it from a trouble."""
+    connection = ConnectionSettings("a", ("a:1",), "x")
+    with pytest.raises(BrokerError) as refusal:
+        AclAdmin(connection, ServiceWithoutAcls(connection)).describe()
+    assert refusal.value.code == UNSUPPORTED_VERSION

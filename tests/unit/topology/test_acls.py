@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which ACLs go to the target under which name, and that nothing of others is taken away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from sparkmirror.model import Flow
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.topology.acls import (
+    AclPlan,
+    AclRules,
+    AclScope,
+    GrantAcl,
+    RevokeAcl,
+    plan_acls,
+    wanted_acls,
+)
+
+FILE = """
+clusters = a, b
+a.bootstrap.servers = 127.0.0.1:1
+b.bootstrap.servers = 127.0.0.1:2
+a->b.enabled = true
+"""
+IDENTITY = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def rules(scope: AclScope, *lines: str) -> AclRules:
+    """Those of the flow a->b under a file with these further lines."""
+    flow = Flow("a", "b")
+    settings = MirrorConfig.parse("\n".join((FILE, *lines))).flow_settings(flow)
+    policy = load_policy(settings.policy, flow)
+    return AclRules(
+        scope,
+        policy.selection.replicate,
+        lambda topic: policy.replication.format_remote_topic("a", topic),
+        policy.group_filter.should_replicate_group,
+    )
+
+
+def acl(
+    name: str = "orders",
+    operation: Operation = Operation.READ,
+    permission: Permission = Permission.ALLOW,
+    *,
+    kind: ResourceType = ResourceType.TOPIC,
+    pattern: PatternType = PatternType.LITERAL,
+) -> AclBinding:
+    """An ACL of one user."""
+    return AclBinding(kind, name, pattern, "User:app", "*", operation, permission)
+
+
+def carried(one: AclBinding, to: AclRules, *mirrored: str) -> AclBinding | None:
+    """What becomes of one ACL; None: it stays where it is."""
+    wanted = wanted_acls([one], to, mirrored)
+    assert wanted.notices == ()
+    return next(iter(wanted.bindings), None)
+
+
+def test_an_acl_reads_as_a_phrase() -> None:
+    """People see this in plans, logs and the status."""
+    expected = "allow User:app READ from * on topic 'a.orders' (literal)"
+    assert expected == str(acl("a.orders"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (acl(), acl("a.orders")),
+        (acl(operation=Operation.DESCRIBE), acl("a.orders", Operation.DESCRIBE)),
+        (acl(operation=Operation.WRITE), None),
+        (acl(operation=Operation.ALL), acl("a.orders")),
+        (
+            acl(operation=Operation.WRITE, permission=Permission.DENY),
+            acl("a.orders", Operation.WRITE, Permission.DENY),
+        ),
+        (
+            acl(operation=Operation.ALL, permission=Permission.DENY),
+            acl("a.orders", Operation.ALL, Permission.DENY),
+        ),
+        (acl("*"), acl("a.*")),
+        (acl("__consumer_offsets"), None),
+        (acl("b.orders"), None),
+        (acl(pattern=PatternType.PREFIXED), None),
+        (acl(kind=ResourceType.GROUP), None),
+        (acl(kind=ResourceType.TRANSACTIONAL_ID), None),
+        (acl("kafka-cluster", kind=ResourceType.CLUSTER), None),
+    ],
+    ids=str,
+)
+def test_the_scope_of_topics_is_mm2s(found: AclBinding, expected: AclBinding | None) -> None:
+    """Literal ACLs of mirrored topics, never the right to write, and MM2's literal 'A.*'."""
+    assert expected == carried(found, rules(AclScope.TOPICS), "orders")
+
+
+def test_the_scope_of_topics_lets_nobody_write_under_identity_either() -> None:
+    """MM2 does not look at the policy."""
+    identity = rules(AclScope.TOPICS, IDENTITY)
+    assert carried(acl(operation=Operation.WRITE), identity) is None
+    assert acl() == carried(acl(operation=Operation.ALL), identity)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (acl(), acl("a.orders")),
+        (acl(operation=Operation.WRITE), None),
+        (acl(operation=Operation.ALL), acl("a.orders")),
+        (acl("b.orders"), None),
+        (acl("or", pattern=PatternType.PREFIXED), acl("a.or", pattern=PatternType.PREFIXED)),
+        (acl("or", Operation.WRITE, pattern=PatternType.PREFIXED), None),
+        (
+            acl("or", Operation.ALL, pattern=PatternType.PREFIXED),
+            acl("a.or", pattern=PatternType.PREFIXED),
+        ),
+        (
+            acl("orders", Operation.ALL, Permission.DENY, pattern=PatternType.PREFIXED),
+            acl("a.orders", Operation.ALL, Permission.DENY, pattern=PatternType.PREFIXED),
+        ),
+        (acl("orders-", pattern=PatternType.PREFIXED), None),
+        (acl("p", pattern=PatternType.PREFIXED), None),
+        (acl("*"), acl("a.", pattern=PatternType.PREFIXED)),
+        (acl("*", Operation.ALL), acl("a.", pattern=PatternType.PREFIXED)),
+        (acl("*", Operation.WRITE), None),
+    ],
+    ids=str,
+)
+def test_the_scope_of_all_has_prefixed_topic_acls(
+    found: AclBinding, expected: AclBinding | None
+) -> None:
+    """If a mirrored topic begins so; '*' becomes the beginning of all remote names."""
+    assert expected == carried(found, rules(AclScope.ALL), "orders", "z")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        acl(kind=ResourceType.GROUP),
+        acl("*", kind=ResourceType.GROUP),
+        acl("console-consumer-", kind=ResourceType.GROUP, pattern=PatternType.PREFIXED),
+        acl("tx", Operation.WRITE, kind=ResourceType.TRANSACTIONAL_ID),
+        acl("tx", kind=ResourceType.TRANSACTIONAL_ID, pattern=PatternType.PREFIXED),
+        acl("kafka-cluster", Operation.IDEMPOTENT_WRITE, kind=ResourceType.CLUSTER),
+    ],
+    ids=str,
+)
+def test_what_is_not_about_topics_keeps_its_name(found: AclBinding) -> None:
+    """Groups, transactional ids and clusters are called the same on both sides."""
+    assert found == carried(found, rules(AclScope.ALL))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        acl("console-consumer-1", kind=ResourceType.GROUP),
+        acl("token", kind=ResourceType.DELEGATION_TOKEN),
+        acl("app", kind=ResourceType.USER),
+    ],
+    ids=str,
+)
+def test_groups_that_are_left_out_and_tokens_stay(found: AclBinding) -> None:
+    """The group filter says no; a token belongs to its cluster."""
+    assert carried(found, rules(AclScope.ALL)) is None
+
+
+@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.ALL, Operation.READ])
+@pytest.mark.parametrize("name", ["orders", "*"])
+def test_a_migration_carries_topic_acls_as_they_are(name: str, operation: Operation) -> None:
+    """Under the identity policy those who write will write to the very same topic."""
+    found = acl(name, operation)
+    assert found == carried(found, rules(AclScope.ALL, IDENTITY), "orders")
+    prefixed = acl("ord", operation, pattern=PatternType.PREFIXED)
+    assert prefixed == carried(prefixed, rules(AclScope.ALL, IDENTITY), "orders")
+
+
+@pytest.mark.parametrize("found", [acl("ord", pattern=PatternType.PREFIXED), acl("*")], ids=str)
+def test_an_acl_that_the_policy_cannot_carry_is_named(found: AclBinding) -> None:
+    """A policy that puts the source behind the name has no common beginning."""
+    suffix = replace(rules(AclScope.ALL), remote_name=lambda topic: f"{topic}.x")
+    wanted = wanted_acls([found, acl()], suffix, ["orders"])
+    assert wanted.bindings == {acl("orders.x")}
+    assert [str(found) in notice for notice in wanted.notices] == [True]
+
+
+def test_only_what_is_missing_is_granted() -> None:
+    """What we granted and somebody deleted comes back."""
+    one, two, three = acl("a.1"), acl("a.2"), acl("a.3")
+    plan = plan_acls({one, two, three}, {one}, {one, two}, removals=False)
+    assert plan == AclPlan(grants=(GrantAcl(two), GrantAcl(three)))
+
+
+def test_only_ours_is_revoked_and_only_if_it_is_asked_for() -> None:
+    """One of somebody else's stays; one that is gone already is forgotten."""
+    ours, theirs, gone = acl("a.1"), acl("a.2"), acl("a.3")
+    plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=True)
+    assert plan == AclPlan(revocations=(RevokeAcl(ours),), gone=(gone,))
+    plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=False)
+    assert plan == AclPlan(gone=(gone,))
+
+
+def test_a_target_that_does_not_tell_gets_each_acl_once() -> None:
+    """And loses none: what is there may be somebody else's."""
+    one, two, three = acl("a.1"), acl("a.2"), acl("a.3")
+    plan = plan_acls({one, two}, None, {one, three}, removals=True)
+    assert plan == AclPlan(grants=(GrantAcl(two),), is_blind=True)
+
+
+SETS = st.frozensets(st.sampled_from([acl(f"a.{number}") for number in range(6)]))
+
+
+@given(SETS, st.none() | SETS, SETS, st.booleans())
+def test_a_plan_never_reaches_beyond_ours(
+    wanted: frozenset[AclBinding],
+    existing: frozenset[AclBinding] | None,
+    ours: frozenset[AclBinding],
+    removals: bool,
+) -> None:
+    """Whatever the sets: no right of somebody else's is lost, and all that is wanted is there."""
+    plan = plan_acls(wanted, existing, ours, removals=removals)
+    grants = {action.binding for action in plan.grants}
+    revoked = {action.binding for action in plan.revocations}
+    assert revoked <= ours - wanted
+    assert set(plan.gone) <= ours - wanted
+    assert grants <= wanted
+    assert removals or not revoked
+    if existing is not None:
+        after = (existing | grants) - revoked
+        assert wanted <= after
+        assert existing - ours <= after
+        again = plan_acls(wanted, after, ours - revoked - set(plan.gone), removals=removals)
+        assert again == AclPlan()
