@@ -146,7 +146,7 @@ class MirrorSourceConnector:
                 return
             if not starts:
                 if self._once:
-                    self._topology.first_round.wait()
+                    self._topology.finish()
                     self._status.enter(FlowState.DONE)
                     return
                 self._status.begin_epoch(self._epochs.number, [])

@@ -24,6 +24,7 @@ from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.topology.deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
+_SETTLED_SECONDS = 2.0  # the copying begins first: new topics have their configs already
 _LONGEST_SHARE = 2  # a round that takes long waits so many times as long
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class TopologySync:
         self._acls = acls
         self._deleted = deleted
         self._stop = threading.Event()
-        self.first_round = threading.Event()
+        self._begin = threading.Event()
+        self._first_round = threading.Event()
         wanted = settings.source
         plan = (
             ("config sync", wanted.sync_configs_seconds, self._sync_configs),
@@ -76,7 +78,13 @@ class TopologySync:
     def stop(self) -> None:
         """End within a request's time."""
         self._stop.set()
-        self.first_round.set()
+        self._begin.set()
+        self._first_round.set()
+
+    def finish(self) -> None:
+        """For a bounded run: returns when everything has been looked at once."""
+        self._begin.set()
+        self._first_round.wait()
 
     @property
     def is_at_work(self) -> bool:
@@ -86,17 +94,18 @@ class TopologySync:
     def _run(self) -> None:
         try:
             self._topics.first_round.wait()
+            self._begin.wait(_SETTLED_SECONDS)
             with self._source, self._target, self._acls:
                 while self._works and not self._stop.is_set():
                     self._round()
-                    self.first_round.set()
+                    self._first_round.set()
                     soonest = min(work.due for work in self._works)
                     self._stop.wait(max(soonest - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the sync of configs and rights failed", self._flow)
             self._status.note("topology", f"ended: {type(error).__name__}: {error}")
         finally:
-            self.first_round.set()
+            self._first_round.set()
 
     def _round(self) -> None:
         for work in self._works:
