@@ -52,7 +52,7 @@ chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
 thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records
-	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py tests/integration/test_group_admin.py
+	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py tests/integration/test_group_admin.py tests/integration/test_topology_sync.py tests/integration/test_many_topics.py tests/integration/test_hot_reload.py tests/integration/test_profiles.py
 
 BENCH := PYTHONPATH=tests:. $(BIN)/python -m benchmarks
 ASKED := $(foreach option,ONLY ROUNDS SCALE SEED INTO,$(if $($(option)),--$(shell \

@@ -20,6 +20,8 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.connectors.source_topics import topic_rules
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.acls import (
     SECURITY_DISABLED,
@@ -30,6 +32,7 @@ from sparkmirror.kafka.acls import (
     Permission,
     ResourceType,
 )
+from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.model import Flow
@@ -466,3 +469,46 @@ def test_a_running_flow_carries_acls_over(pair: Pair, tmp_path: Path) -> None:
         revoke(pair.source, here)
         eventually(lambda: acls(pair.target, user) == set(), PATIENCE_SECONDS, "it is revoked")
         mirror.await_log("1 ACLs revoked on cluster 'target'", PATIENCE_SECONDS)
+
+
+def test_missing_describe_configs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """MM2's testMissingDescribeConfigsAcl: said with cluster and right, and the rest goes on."""
+    topic = unique_name("secretive")
+    create_topics(bench.source, {topic: 1}, {"retention.ms": "100000"})
+    create_topics(bench.target, {f"{bench.alias}.{topic}": 1})
+    settings = bench.settings
+    status = FlowStatus(str(settings.flow))
+    sync = ConfigSync(
+        settings.flow,
+        topic_rules(load_policy(settings.policy, settings.flow), settings.flow),
+        status,
+    )
+    rule = replace(
+        EVERYTHING,
+        resource_type=ResourceType.TOPIC,
+        name=topic,
+        host=SYNC_HOST,
+        operation=Operation.DESCRIBE_CONFIGS,
+        permission=Permission.DENY,
+    )
+    remotes = {topic: f"{bench.alias}.{topic}"}
+    with (
+        ClusterAdmin(settings.source_admin) as source,
+        ClusterAdmin(settings.target_admin) as target,
+    ):
+        grant(bench.source, rule)
+        try:
+            sync.round(remotes, source, target)
+            sync.round(remotes, source, target)
+        finally:
+            revoke(bench.source, rule)
+        (trouble,) = status.snapshot().troubles
+        assert f"cannot be read on {bench.alias}" in trouble
+        assert "TOPIC_AUTHORIZATION_FAILED" in trouble
+        assert sum("cannot be read" in one.getMessage() for one in caplog.records) == 1
+        eventually(
+            lambda: sync.round(remotes, source, target) or not status.snapshot().troubles,
+            PATIENCE_SECONDS,
+            "it is read again",
+        )
+    assert status.snapshot().topology_changes["altered"] == 1
