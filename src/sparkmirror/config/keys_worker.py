@@ -95,7 +95,7 @@ WORKER_KEYS = (
         default="disabled",
         doc="Whether flows into this cluster write records and positions together in "
         "transactions (enabled). preparing changes nothing yet, as in Connect.",
-        checks=(one_of("disabled", "preparing", "enabled", "DISABLED", "PREPARING", "ENABLED"),),
+        checks=(one_of("disabled", "preparing", "enabled", ignore_case=True),),
         importance=Importance.HIGH,
     ),
     Key(
