@@ -98,7 +98,6 @@ def _fraction(text: str) -> float:
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Check:
     """The value must be one of these texts."""
-
     names = ", ".join(allowed)
     java = f"String must be one of: {names}"
     accepted = set(allowed)
@@ -138,9 +137,7 @@ def between(low: int, high: int) -> Check:
             raise Rejected("must not be null", java=_NULL)
         if isinstance(value, int) and not low <= value <= high:
             java = f"at least {low}" if value < low else f"no more than {high}"
-            raise Rejected(
-                f"must be between {low} and {high}", value, java=f"Value must be {java}"
-            )
+            raise Rejected(f"must be between {low} and {high}", value, java=f"Value must be {java}")
 
     return check
 
