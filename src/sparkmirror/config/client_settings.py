@@ -134,6 +134,16 @@ def read_connection(
     return _connection(client, _read(client, values, resolver, report), report)
 
 
+def check_producer(
+    alias: str, values: Layered, resolver: Resolver, report: Report, servers_key: str
+) -> None:
+    """Say what is wrong with a producer that no flow has asked for yet."""
+    client = _Client("producer", "producer", alias, "", servers_key)
+    reader = _read(client, values, resolver, report)
+    _connection(client, reader, report)
+    _produce(reader, report)
+
+
 def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) -> Reader:
     reader = Reader(client.section, values, resolver, report)
     reader.read_all(CLIENT[client.role].values())
