@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sparkmirror.config.client_settings import ServerKeys, read_clients
 from sparkmirror.config.flow_rules import check_flow
+from sparkmirror.config.key import Key
 from sparkmirror.config.keys import CONNECTOR, WORKER
 from sparkmirror.config.keys_worker import STORAGE_OWN, STORAGES
 from sparkmirror.config.layering import (
@@ -57,6 +59,7 @@ class FlowLayers:
     heartbeat_name: str
     checkpoint_name: str
     server_keys: ServerKeys
+    keys: Mapping[str, Key] = field(default_factory=lambda: CONNECTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
 def read_layers(layers: FlowLayers, resolver: Resolver, report: Report) -> ReadLayers:
     """Read what the layers of a flow say; rules between keys are the caller's."""
     connector = Reader("connector", layers.connector, resolver, report)
-    connector.read_all(CONNECTOR.values())
+    connector.read_all(layers.keys.values())
     worker = Reader("worker", layers.worker, resolver, report)
     worker.read_all(WORKER.values())
     clients = read_clients(
