@@ -67,14 +67,18 @@ def connector_class(config: ConnectorTexts) -> ConnectorClass:
     key = "connector.class"
     name = config.get(key)
     if name is None:
-        shown = ", ".join(
-            f"{k}={'[hidden]' if is_secret(k) and v is not None else v}" for k, v in config.items()
-        )
+        shown = ", ".join(f"{k}={_shown(k, text)}" for k, text in config.items())
         raise ConfigError(f"Connector config {{{shown}}} contains no connector type", key=key)
     found = find_class(name)
     if found is None:
         raise ConfigError(unknown_class(name, PLUGIN_VERSION), key=key)
     return found
+
+
+def _shown(key: str, text: str | None) -> str:
+    if text is None:
+        return "null"
+    return "[hidden]" if is_secret(key) else text
 
 
 def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReading:
