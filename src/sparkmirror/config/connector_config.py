@@ -16,6 +16,7 @@ from sparkmirror.config.client_settings import ServerKeys
 from sparkmirror.config.connector_classes import ConnectorClass, find_class, unknown_class
 from sparkmirror.config.connector_rules import check_connector
 from sparkmirror.config.flow_settings import FlowLayers, read_layers
+from sparkmirror.config.hidden_values import HIDDEN
 from sparkmirror.config.keys import CONNECTOR, is_secret
 from sparkmirror.config.keys_classes import CLASS_KEYS, FILTER_KEYS
 from sparkmirror.config.layering import (
@@ -78,7 +79,7 @@ def connector_class(config: ConnectorTexts) -> ConnectorClass:
 def _shown(key: str, text: str | None) -> str:
     if text is None:
         return "null"
-    return "[hidden]" if is_secret(key) else text
+    return HIDDEN if is_secret(key) else text
 
 
 def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReading:
@@ -147,6 +148,9 @@ def _with_state(settings: FlowSettings, worker: WorkerFile) -> FlowSettings:
 def _remark(kind: ConnectorClass, raw: Mapping[str, Entry], report: Report) -> None:
     """Keys that nothing reads, and keys of the other two classes."""
     for key, entry in raw.items():
+        if entry.text == HIDDEN and is_secret(key):
+            message = f"{key}: {HIDDEN} stands for a value that is stored, and none is."
+            report.notices.append(notice(Level.ERROR, key, entry.line, message))
         remark = connector_key(key)
         if remark is not None:
             report.notices.append(notice(remark.level, key, entry.line, remark.text))
@@ -167,5 +171,6 @@ def _about_connector(
     report: Report, config: ConnectorTexts, worker: WorkerFile
 ) -> tuple[Notice, ...]:
     """Remarks on the worker's lines were made when its file was read; no key has a line here."""
-    mine = (n for n in report.notices if n.key in config or n.key not in worker.values)
+    workers = worker.values.keys() - config.keys()
+    mine = (n for n in report.notices if n.key not in workers or not n.where)
     return tuple(dict.fromkeys(replace(n, where="") for n in mine))

@@ -20,6 +20,7 @@ from sparkmirror.config.connector_definitions import (
     default_text,
     definitions,
 )
+from sparkmirror.config.hidden_values import HIDDEN
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys import is_secret
 from sparkmirror.config.keys_classes import CLASS_KEYS
@@ -28,7 +29,6 @@ from sparkmirror.config.settings import ExactlyOnce
 from sparkmirror.config.value_types import Rejected, Type, parse_value
 from sparkmirror.config.worker_file import WorkerFile
 
-HIDDEN = "[hidden]"
 _NULL = "Null value can not be supplied as the configuration value."
 _PLUGIN_VERSION = ".plugin.version"
 _CONVERTER = ".converter"

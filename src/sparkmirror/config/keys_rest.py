@@ -9,7 +9,9 @@ from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.value_types import Rejected, Type, between, one_of
 
 _LAST_PORT = 65_535
-LISTENER = re.compile(r"(?P<scheme>[a-zA-Z]+)://(?P<host>\[[^\]]*\]|[^:/\[\]]*):(?P<port>[0-9]+)/?")
+LISTENER = re.compile(
+    r"(?P<scheme>[a-zA-Z]+)://(?P<host>\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]*):(?P<port>[0-9]+)/?"
+)
 
 
 def listeners(value: object) -> None:

@@ -262,6 +262,8 @@ def client_config(connector: Layered, side: str, role: str) -> Layered:
             config.put(key, value)
     for prefix in (f"{role}.", f"{side}.{role}."):
         config.put_all(_below(connector, prefix))
+    for key in [key for key in config if key.startswith("override.")]:
+        del config[key]  # `consumer.override.` is about the worker's clients, not the connector's
     if role == "consumer":
         # `consumer.poll.timeout.ms` and `admin.timeout.ms` are connector keys, not client keys.
         config.pop("poll.timeout.ms", None)
