@@ -9,7 +9,8 @@ shows in the status and is tried again at the next one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
@@ -27,7 +28,7 @@ from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.policy.own_topics import acls_topic
+from sparkmirror.policy.own_topics import acls_topic, is_acls_topic
 from sparkmirror.state.granted_acls import GrantedAcls
 from sparkmirror.topology.acls import (
     AclPlan,
@@ -42,6 +43,7 @@ from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import ensure_internal_topics, granted_acls_topic
 
 _NOTE = "acls"
+_REFUSED_SECONDS = 60.0  # what the target refuses is tried again after so long
 _OFF = "set sync.topic.acls.enabled=false"
 _WITHOUT_ACLS = {
     SECURITY_DISABLED: "has no authorizer",
@@ -86,11 +88,11 @@ class AclSync(Closable):
         self._memory: GrantedAcls | None = None
         if source.acls_scope == AclScope.ALL.value or source.acl_removals:
             self._memory = GrantedAcls(self._target_client, acls_topic(names, flow.source))
-        # What the flow in the other direction brought to the source: it must not come back.
-        self._way_back: GrantedAcls | None = None
-        if self._rules.scope is AclScope.ALL:
-            self._way_back = GrantedAcls(self._source_client, acls_topic(names, flow.target))
+        # What flows brought to the source: under the same name it would go round for ever.
+        self._brought: dict[str, GrantedAcls] = {}
+        self._source_admin = ClusterAdmin(settings.source_admin, self._source_client)
         self._granted: set[AclBinding] = set()  # by this process, written down nowhere
+        self._refused: dict[AclBinding, tuple[BrokerError, float]] = {}  # why, and until when
         self._last = AclPlan()
         self._said: set[str] = set()
         self._trouble = ""
@@ -104,7 +106,8 @@ class AclSync(Closable):
         """Bring the target in line with the source; never raises for what a cluster does."""
         try:
             plan = self.look(mirrored_topics)
-            outcomes = self.apply(self._sure(plan))
+            waiting = self._waiting(plan)
+            outcomes = [*self.apply(self._without(self._sure(plan), waiting)), *waiting]
         except SparkmirrorError as error:
             self._report(str(error))
             return
@@ -113,6 +116,23 @@ class AclSync(Closable):
         for notice in plan.notices:
             self._say(logging.WARNING, notice)
         self._tell(outcomes)
+
+    def _waiting(self, plan: AclPlan) -> list[AclOutcome]:
+        """Grants that were refused a short while ago: they fail without being tried again."""
+        now = time.monotonic()
+        wanted = {action.binding for action in plan.grants}
+        for binding in [one for one in self._refused if one not in wanted]:
+            del self._refused[binding]
+        return [
+            AclOutcome(action, self._refused[action.binding][0])
+            for action in plan.grants
+            if action.binding in self._refused and self._refused[action.binding][1] > now
+        ]
+
+    @staticmethod
+    def _without(plan: AclPlan, waiting: Sequence[AclOutcome]) -> AclPlan:
+        later = {one.action for one in waiting}
+        return replace(plan, grants=tuple(one for one in plan.grants if one not in later))
 
     # --- looking
 
@@ -146,29 +166,52 @@ class AclSync(Closable):
         if existing is None:
             ours |= self._granted
         removals = self._settings.source.acl_removals
-        plan = plan_acls(wanted.bindings, existing, ours, removals=removals)
+        if removals and not found and len(ours) > 1:
+            removals = False
+            notices.append(
+                f"Cluster '{self._source.alias}' shows no ACLs at all, so it may be another one: "
+                f"none of the {len(ours)} that were granted is taken away."
+            )
+        plan = plan_acls(wanted.bindings, existing, ours, removals=removals, idle=wanted.idle)
         return replace(plan, notices=tuple(notices))
+
+    def shows(self, wanted: Mapping[AclBinding, bool]) -> bool:
+        """Whether the target has these ACLs, or has them no longer (False)."""
+        existing = frozenset(self._target.describe(ResourceType.ANY))
+        return all((binding in existing) is is_there for binding, is_there in wanted.items())
 
     def _read_source(self, kind: ResourceType) -> list[AclBinding]:
         # Read before and after the ACLs: one that the other flow creates or deletes just now is
         # in its memory at one of these times at least.
-        before = self._came_back()
+        before = self._read_brought()
         try:
             found = self._source.describe(kind)
         except BrokerError as error:
             raise _with_remedy(error, "DESCRIBE") from error
-        foreign = before | self._came_back()
-        return [one for one in found if one not in foreign]
+        foreign = before | self._read_brought()
+        return [one for one in found if one not in foreign or self._has_another_name(one)]
 
-    def _came_back(self) -> frozenset[AclBinding]:
-        if self._way_back is None:
+    def _read_brought(self) -> frozenset[AclBinding]:
+        """What the flows into the source granted there, whichever cluster they come from."""
+        if self._rules.scope is not AclScope.ALL:
             return frozenset()
-        try:
-            self._way_back.refresh()
-        except BrokerError as error:
-            if error.code not in _OUT_OF_REACH:
-                raise
-        return frozenset(self._way_back.bindings)
+        for topic in self._source_admin.topics().found:
+            if is_acls_topic(topic) and topic not in self._brought:
+                self._brought[topic] = GrantedAcls(self._source_client, topic)
+        found: set[AclBinding] = set()
+        for memory in self._brought.values():
+            try:
+                memory.refresh()
+            except BrokerError as error:
+                if error.code not in _OUT_OF_REACH:
+                    raise
+            found |= memory.bindings
+        return frozenset(found)
+
+    def _has_another_name(self, one: AclBinding) -> bool:
+        """Topics of topics: 'a.orders' becomes 'b.a.orders', and cycles are left out as topics."""
+        is_topic = one.resource_type is ResourceType.TOPIC
+        return is_topic and self._rules.remote_name(one.name) != one.name
 
     def _read_target(self) -> frozenset[AclBinding] | None:
         # All kinds, where there is a memory: it may be of a time when the scope was another one.
@@ -260,8 +303,19 @@ class AclSync(Closable):
             else:
                 failed.append(one)
         granted, revoked = done[GrantAcl], done[RevokeAcl]
-        if failed:
-            self._status.did("acl refused", len(failed))
+        new = [one for one in failed if one.action.binding not in self._refused]
+        if new:
+            self._status.did("acl refused", len(new))
+        for binding in granted:
+            self._refused.pop(binding, None)
+        now = time.monotonic()
+        for one in failed:
+            # Without the right to create any, one is tried in each round.
+            if one.error is None or one.error.code == CLUSTER_AUTHORIZATION_FAILED:
+                continue
+            binding = one.action.binding
+            if binding not in self._refused or self._refused[binding][1] <= now:
+                self._refused[binding] = one.error, now + _REFUSED_SECONDS
         for verb, bindings in (("granted", granted), ("revoked", revoked)):
             if bindings:
                 self._status.did(verb, len(bindings))

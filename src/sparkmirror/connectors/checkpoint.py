@@ -60,6 +60,11 @@ class MirrorCheckpointConnector:
         # Replaced as a whole: any thread may read it.
         self.counts: Mapping[str, int] = {}  # positions of groups by state
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its thread runs: a round that is under way may still place groups."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()

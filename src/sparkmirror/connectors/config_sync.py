@@ -8,6 +8,7 @@ once per topic and config, stays in the status, and is not sent again before the
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,9 @@ from sparkmirror.topology.topics import TopicRules
 _MISSING = frozenset({3, 100})  # deleted between two questions
 _ALL_AT_ONCE = 1000
 _TURNS = 4
+_TIMES = 3  # so often a value is set without asking why it does not stay
+_FIRST_PAUSE_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 600.0
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +34,26 @@ _log = logging.getLogger(__name__)
 class _Refusal:
     value: str | None
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    value: str | None
+    times: int
+    not_before: float
+
+
+def _is_useless(sent: _Sent, value: str | None, shown: str | None) -> bool:
+    """Whether to send a value again that was sent, and is not there.
+
+    Some clusters take a value that they have anyway, and do not show it as the topic's own. What
+    does not stay is sent ever more rarely.
+    """
+    if sent.value != value:
+        return False
+    if value is not None and shown == value:
+        return True
+    return sent.times >= _TIMES and time.monotonic() < sent.not_before
 
 
 class ConfigSync:
@@ -44,9 +68,10 @@ class ConfigSync:
         self._turn = 0
         self._equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
         self._refused: dict[str, dict[str, _Refusal]] = {}  # by remote topic and config
-        self._sent: dict[str, AlterTopic] = {}
+        self._sent: dict[str, dict[str, _Sent]] = {}  # what has not been seen to be kept yet
         self._unread: set[str] = set()
         self._failure = ""
+        self._was_fickle = False
 
     def round(self, remotes: Mapping[str, str], source: ClusterAdmin, target: ClusterAdmin) -> None:
         """Compare and alter; `remotes` is source topic -> remote topic that exists."""
@@ -58,7 +83,14 @@ class ConfigSync:
         self._take(apply_configs(actions, target) if actions else [])
         for remote in [one for one in self._refused if one not in self._there]:
             del self._refused[remote]
+        for remote in [one for one in self._sent if one not in self._there]:
+            del self._sent[remote]
         self._status.note("configs refused", self._refusals())
+        fickle = self._fickle()
+        self._status.note("configs not kept", fickle)
+        if fickle and not self._was_fickle:
+            _log.warning("%s: %s", self._flow, fickle)
+        self._was_fickle = bool(fickle)
 
     def _read_target(
         self, remotes: Mapping[str, str], here: Mapping[str, TopicConfigs], target: ClusterAdmin
@@ -104,10 +136,10 @@ class ConfigSync:
             before = self._equal.get(name)
             is_same = before is not None and before[0] is pair[0] and before[1] is pair[1]
             action = None if is_same else self._action(name, remote, *pair)
-            if action is None:
-                equal[name] = pair
-            else:
+            if action is not None:
                 actions.append(action)
+            elif not self._sent.get(remote):  # else it is not known yet whether it stays
+                equal[name] = pair
         self._equal = equal
         return actions
 
@@ -127,23 +159,14 @@ class ConfigSync:
             for config, value in planned.changes.items()
             if config not in refused or refused[config].value != value
         }
-        for config in self._taken_without_effect(remote, there, changes):
-            del changes[config]
-        return replace(planned, changes=changes) if changes else None
-
-    def _taken_without_effect(
-        self, remote: str, there: TopicConfigs, changes: Mapping[str, str | None]
-    ) -> list[str]:
-        """Some clusters take a value that they have anyway, and do not show it as the topic's."""
-        if remote not in self._sent:
-            return []
-        sent = self._sent[remote].changes
+        sent = self._sent.get(remote, {})
+        for config in [one for one in sent if one not in planned.changes]:
+            del sent[config]  # it was kept
         shown = {e.name: e.value for e in there if e.source is not ConfigSource.DYNAMIC_TOPIC}
-        return [
-            config
-            for config, value in changes.items()
-            if sent.get(config) == value and shown.get(config) == value and value is not None
-        ]
+        for config in [one for one in changes if one in sent]:
+            if _is_useless(sent[config], changes[config], shown.get(config)):
+                del changes[config]
+        return replace(planned, changes=changes) if changes else None
 
     # --- telling
 
@@ -154,12 +177,7 @@ class ConfigSync:
             if one.error is not None:
                 failures.append(one.error)
             elif one.changes:
-                self._sent[remote] = replace(one.action, changes=one.changes)
-                for config in one.changes:
-                    self._refused.get(remote, {}).pop(config, None)
-                self._status.did("altered")
-                said = ", ".join(_said(*change) for change in sorted(one.changes.items()))
-                _log.info(f"{self._flow}: {self._flow.target}: {remote}: {said}")
+                self._remember(remote, one.changes)
             if one.refused:
                 self._status.did("config refused", len(one.refused))
             for config, words in one.refused.items():
@@ -168,6 +186,42 @@ class ConfigSync:
         for sentence in _sentences(self._flow.target, results):
             _log.warning("%s: %s", self._flow, sentence)
         self._report_failures(failures)
+
+    def _remember(self, remote: str, changes: Mapping[str, str | None]) -> None:
+        """What was sent; and log it, but not every time where it does not stay."""
+        sent = self._sent.setdefault(remote, {})
+        for config, value in changes.items():
+            self._refused.get(remote, {}).pop(config, None)
+            before = sent.get(config)
+            times = before.times + 1 if before is not None and before.value == value else 1
+            pause = min(
+                _FIRST_PAUSE_SECONDS * 2.0 ** max(times - _TIMES, 0), _LONGEST_PAUSE_SECONDS
+            )
+            sent[config] = _Sent(value, times, time.monotonic() + pause)
+        self._status.did("altered")
+        said = ", ".join(_said(*one) for one in sorted(changes.items()))
+        is_news = any(sent[config].times <= _TIMES for config in changes)
+        level = logging.INFO if is_news else logging.DEBUG
+        _log.log(level, f"{self._flow}: {self._flow.target}: {remote}: {said}")
+
+    def _fickle(self) -> str:
+        """What was sent again and again, and is something else every time we look."""
+        found = [
+            (remote, config)
+            for remote, sent in self._sent.items()
+            for config, one in sent.items()
+            if one.times >= _TIMES
+        ]
+        if not found:
+            return ""
+        remote, config = found[0]
+        topics = len({remote for remote, _ in found})
+        return (
+            f"{self._flow.target} does not keep {', '.join(sorted({c for _, c in found}))} on "
+            f"{topics} topics: '{remote}' had another value of {config} each of {_TIMES} times. "
+            "Somebody or something there sets it back; leave it to them with "
+            "config.properties.exclude."
+        )
 
     def _report_failures(self, failures: Sequence[ClusterError]) -> None:
         sentence = ""

@@ -3,15 +3,16 @@
 
 A topic counts as ours if a position of it is stored, so one that was deleted while nothing ran is
 noticed, too. The time of grace begins when this process noticed: a restart makes it longer, never
-shorter.
+shorter, and so does a doubt about the topic.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.formats.map_chunk import ChunkKey
@@ -22,8 +23,18 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.state.offsets import OffsetStore
-from sparkmirror.topology.deletions import deleted_topics, plan_deletions
+from sparkmirror.topology.deletions import (
+    DeletionPlan,
+    KeptTopic,
+    MirroredTopic,
+    RemoteTopics,
+    copied_topics,
+    deleted_topics,
+    plan_deletions,
+)
+from sparkmirror.topology.topics import TopicRules
 
+_NAMED = 5
 _log = logging.getLogger(__name__)
 
 
@@ -33,15 +44,15 @@ class DeletedTopics:
     def __init__(
         self,
         settings: FlowSettings,
+        rules: TopicRules,
         status: FlowStatus,
-        remote_name: Callable[[str], str],
         map_topic: str,
         on_forgotten: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
+        self._rules = rules
         self._status = status
-        self._remote_name = remote_name
         self._map_topic = map_topic
         self._on_forgotten = on_forgotten
         self._grace = settings.source.deletions_grace_seconds  # None: nothing is deleted
@@ -51,104 +62,158 @@ class DeletedTopics:
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
-        self._written: dict[str, str | None] | None = None  # source topic -> remote topic's id
+        self._names: set[str] | None = None  # source topics that are, or were, copied
         self._since: dict[str, float] = {}
-        self._kept: set[str] = set()
+        self._kept: dict[str, str] = {}
 
     def round(
-        self, mirrored: Mapping[str, str | None], source: ClusterAdmin, target: ClusterAdmin
+        self, mirrored: Mapping[str, MirroredTopic], source: ClusterAdmin, target: ClusterAdmin
     ) -> None:
-        """Look once; `mirrored` has the ids of the remote topics of what is mirrored now."""
-        if self._written is None:
-            self._written = written_topics(self._store.read().positions)
-        self._written |= mirrored
+        """Look once; `mirrored` is what is there and selected now."""
+        is_first = self._names is None
+        if self._names is None:
+            stored = {tp.topic for tp in self._store.read().positions}
+            self._names = {topic for topic in stored if self._rules.replicates(topic)}
+        self._names |= mirrored.keys()
         for back in [topic for topic in self._since if topic in mirrored]:
             self._settle(back)
-        missing = sorted(self._written.keys() - mirrored.keys())
-        if not missing:
+        missing = sorted(self._names - mirrored.keys())
+        deleted = deleted_topics(source.topics(missing).failed) if missing else []
+        self._notice([name for name in deleted if name not in self._since], is_news=not is_first)
+        if self._grace is None:
             return
-        answer = source.topics(missing)
-        for name in answer.found:  # not selected any more, which is not our business here
-            self._settle(name)
-            self._written.pop(name)
-        deleted = deleted_topics(answer.failed)
+        now = time.monotonic()
+        due = [name for name in deleted if now - self._since[name] >= self._grace]
         for name in deleted:
-            self._notice(name)
-        due = [name for name in deleted if self._is_due(name)]
+            if name not in due and name not in self._kept:
+                self._announce(name, self._since[name] + self._grace - now)
         if due:
             self._delete(due, mirrored, target)
 
-    def _settle(self, topic: str) -> None:
-        self._since.pop(topic, None)
-        self._kept.discard(topic)
-        self._status.note(f"deleted {topic}", "")
+    # --- telling
 
-    def _notice(self, topic: str) -> None:
-        remote = self._remote_name(topic)
-        here = f"{self._flow.source}: {topic} was deleted on the source"
-        if topic not in self._since:
-            self._since[topic] = time.monotonic()
-            self._status.did("source deleted")
-            what = f"{self._flow.target}: {remote} stays as it is"
-            if self._grace is not None:
-                what = f"{self._flow.target}: {remote} follows in {_duration(self._grace)}"
-            _log.warning(f"{self._flow}: {here}; {what}.")
-        if self._grace is not None and topic not in self._kept:
-            left = self._since[topic] + self._grace - time.monotonic()
-            self._status.note(
-                f"deleted {topic}",
-                f"{here}; {self._flow.target}: {remote} follows in {_duration(max(left, 0))} "
-                "(sync.topic.deletions.enabled)",
+    def _notice(self, names: Collection[str], *, is_news: bool) -> None:
+        """Of those that were gone before this process looked, one line is enough."""
+        if not names:
+            return
+        for name in names:
+            self._since[name] = time.monotonic()
+        follows = "stays as it is"
+        if self._grace is not None:
+            follows = f"follows in {_duration(self._grace)}"
+        if not is_news:
+            listed = ", ".join(sorted(names)[:_NAMED])
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            _log.info(
+                f"{self._flow}: of earlier topics {len(names)} were deleted on "
+                f"'{self._flow.source}' ({listed}{more}); what there is of them on "
+                f"'{self._flow.target}' {follows}."
+            )
+            return
+        self._status.did("source deleted", len(names))
+        for name in names:
+            _log.warning(
+                f"{self._flow}: {self._flow.source}: {name} was deleted on the source; "
+                f"{self._flow.target}: {self._rules.remote_name(name)} {follows}."
             )
 
-    def _is_due(self, topic: str) -> bool:
-        return self._grace is not None and time.monotonic() - self._since[topic] >= self._grace
+    def _announce(self, name: str, seconds: float) -> None:
+        """A time rather than what is left of it: the same sentence until then."""
+        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        self._status.note(
+            f"deleted {name}",
+            f"{self._flow.source}: {name} was deleted on the source; {self._flow.target}: "
+            f"{self._rules.remote_name(name)} follows at {at:%Y-%m-%d %H:%M} UTC "
+            "(sync.topic.deletions.enabled)",
+        )
+
+    def _keep(self, name: str, sentence: str) -> None:
+        """It stays for now, and has all of its time of grace again when the doubt is gone."""
+        self._since[name] = time.monotonic()
+        self._status.note(f"deleted {name}", sentence)
+        if self._kept.get(name) != sentence:
+            self._kept[name] = sentence
+            _log.warning("%s: %s", self._flow, sentence)
+
+    def _settle(self, name: str) -> None:
+        self._since.pop(name, None)
+        self._kept.pop(name, None)
+        self._status.note(f"deleted {name}", "")
+
+    # --- deleting
 
     def _delete(
-        self, due: list[str], mirrored: Mapping[str, str | None], target: ClusterAdmin
+        self, due: Collection[str], mirrored: Mapping[str, MirroredTopic], target: ClusterAdmin
     ) -> None:
-        remotes = {topic: self._remote_name(topic) for topic in due}
-        there = target.topics(sorted(remotes.values())).found
-        plan = plan_deletions(remotes, self._written or {}, there, mirrored)
+        positions = self._store.read().positions
+        plan = look_at_deleted(due, positions, mirrored, self._rules, target, self._settings)
         for kept in plan.kept:
-            self._status.note(f"deleted {kept.source}", str(kept))
-            if kept.source not in self._kept:
-                self._kept.add(kept.source)
-                _log.warning("%s: %s", self._flow, kept)
-        answers = target.delete_topics([there[one.remote] for one in plan.actions])
+            self._keep(kept.source, str(kept))
+        there = target.topics([one.remote for one in plan.actions]).found if plan.actions else {}
+        wanted = [
+            there[one.remote]
+            for one in plan.actions
+            if one.remote in there and str(there[one.remote].topic_id) == one.topic_id
+        ]
+        answers = target.delete_topics(wanted)
+        forgotten = [*plan.gone]
         for action in plan.actions:
-            refusal = answers.get(action.remote)
+            if action.remote not in answers:
+                continue  # it changed between two questions: the next round looks again
+            refusal = answers[action.remote]
             if refusal is not None:
-                self._status.note(f"deleted {action.source}", str(refusal))
-                if action.source not in self._kept:
-                    self._kept.add(action.source)
-                    _log.warning("%s: %s", self._flow, refusal)
+                self._keep(
+                    action.source, str(KeptTopic(action.source, action.remote, str(refusal)))
+                )
                 continue
             _log.warning(
                 f"{self._flow}: {self._flow.target}: {action.remote} was deleted, as "
                 f"{action.source} was on {self._flow.source} (sync.topic.deletions.enabled)."
             )
             self._status.did("deleted")
-            self._forget(action.source)
-        settled = {one.source for one in plan.kept} | {one.source for one in plan.actions}
-        for topic in due:
-            if topic not in settled:  # somebody else has deleted it
-                self._forget(topic)
-
-    def _forget(self, topic: str) -> None:
-        forget_topic(self._settings, self._store, self._map_topic, topic)
-        self._on_forgotten(topic)
-        if self._written is not None:
-            self._written.pop(topic, None)
-        self._settle(topic)
+            forgotten.append(action.source)
+        forget_topics(self._settings, self._store, self._map_topic, forgotten)
+        for name in forgotten:
+            self._on_forgotten(name)
+            self._settle(name)
+        if self._names is not None:
+            self._names.difference_update(forgotten)
 
 
-def forget_topic(settings: FlowSettings, store: OffsetStore, map_topic: str, topic: str) -> None:
-    """Remove what is stored of a topic that is gone on both sides: one made anew is another."""
-    positions = [tp for tp in store.read().positions if tp.topic == topic]
-    store.write(dict.fromkeys(positions))
-    if not map_topic:
+def look_at_deleted(
+    names: Iterable[str],
+    positions: Mapping[TopicPartition, StoredPosition],
+    mirrored: Mapping[str, MirroredTopic],
+    rules: TopicRules,
+    target: ClusterAdmin,
+    settings: FlowSettings,
+) -> DeletionPlan:
+    """What may become of the copies of topics that the source does not know; touches nothing."""
+    remotes = {name: rules.remote_name(name) for name in names}
+    answer = target.topics(sorted(set(remotes.values())))
+    places = [
+        TopicPartition(topic.name, index)
+        for topic in answer.found.values()
+        for index in range(topic.partitions)
+    ]
+    ends = target.end_offsets(places, "read_uncommitted").found if places else {}
+    return plan_deletions(
+        remotes,
+        copied_topics(positions),
+        mirrored,
+        RemoteTopics(answer.found, answer.failed, ends),
+        markers=int(settings.transactions.is_enabled),  # that of the last transaction
+    )
+
+
+def forget_topics(
+    settings: FlowSettings, store: OffsetStore, map_topic: str, topics: Collection[str]
+) -> None:
+    """Remove what is stored of topics that are gone on both sides: one made anew is another."""
+    if not topics:
         return
+    positions = [tp for tp in store.read().positions if tp.topic in topics]
+    store.write(dict.fromkeys(positions))
     with ClusterAdmin(settings.target_admin) as admin:
         if map_topic not in admin.topics([map_topic]).found:
             return
@@ -160,19 +225,14 @@ def forget_topic(settings: FlowSettings, store: OffsetStore, map_topic: str, top
             [
                 ChunkKey(tp, first)
                 for tp, known in offsets.maps.items()
-                if tp.topic == topic
+                if tp.topic in topics
                 for first in known.firsts
             ]
         )
-
-
-def written_topics(positions: Mapping[TopicPartition, StoredPosition]) -> dict[str, str | None]:
-    """The source topics of stored positions, with the ids of the remote topics written to."""
-    return {tp.topic: position.target_topic for tp, position in positions.items()}
 
 
 def _duration(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return f"{max(seconds, 0):.0f} seconds"

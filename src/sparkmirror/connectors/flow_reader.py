@@ -17,7 +17,7 @@ from typing import TypeVar
 from sparkmirror.config.settings import FlowSettings, TopicFactor
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.backlog import expect
-from sparkmirror.connectors.deleted_topics import written_topics
+from sparkmirror.connectors.deleted_topics import look_at_deleted
 from sparkmirror.connectors.group_rounds import GroupRounds
 from sparkmirror.connectors.site import Site
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
@@ -34,7 +34,7 @@ from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.as_if import Changes, cluster_of, joined
 from sparkmirror.topology.configs import AlterTopic, plan_configs
-from sparkmirror.topology.deletions import KeptTopic, deleted_topics, plan_deletions
+from sparkmirror.topology.deletions import KeptTopic, MirroredTopic, deleted_topics
 from sparkmirror.topology.factors import choose_factor, shortfall
 from sparkmirror.topology.flow_plan import Action, FlowPlan, MoveGroup, in_order
 from sparkmirror.topology.forecast import Forecast
@@ -257,12 +257,18 @@ class _FlowReader(Closable):
 
     def _deletions(self, stored: Mapping[TopicPartition, StoredPosition]) -> Sequence[Action]:
         """Copies of topics that are gone; a notice names those that stay."""
-        written = written_topics(stored)
-        mirrored = mirrored_topics(self._source.found, self._rules)
-        missing = sorted(written.keys() - mirrored.keys())
+        mirrored = {
+            name: MirroredTopic(
+                self._rules.remote_name(name), str(topic.topic_id) if topic.topic_id else None
+            )
+            for name, topic in mirrored_topics(self._source.found, self._rules).items()
+        }
+        selected = {tp.topic for tp in stored if self._rules.replicates(tp.topic)}
+        missing = sorted(selected - mirrored.keys())
         gone = deleted_topics(self._source.admin.topics(missing).failed) if missing else []
-        remotes = {topic: self._rules.remote_name(topic) for topic in gone}
-        plan = plan_deletions(remotes, written, self._target.found, mirrored)
+        plan = look_at_deleted(
+            gone, stored, mirrored, self._rules, self._target.admin, self._settings
+        )
         for kept in plan.kept:
             self._note(str(kept))
         if self._settings.source.deletions_grace_seconds is not None:

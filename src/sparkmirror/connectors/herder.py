@@ -94,7 +94,8 @@ class Herder:
 
         What is left of it may still wait for an answer; it writes no record, position or right.
         """
-        return self._stop.is_set() and (self.source is None or not self.source.is_at_work)
+        parts = (self.source, self.checkpoint)
+        return self._stop.is_set() and not any(one and one.is_at_work for one in parts)
 
     @property
     def is_settled(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
-from sparkmirror.connectors.deleted_topics import forget_topic
+from sparkmirror.connectors.deleted_topics import forget_topics
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
@@ -33,7 +33,7 @@ from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
 from sparkmirror.topology.apply import apply_plan, refusals
 from sparkmirror.topology.apply_configs import Altered, apply_configs
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
+from sparkmirror.topology.deletions import DeleteTopic, deleted_topics
 from sparkmirror.topology.flow_plan import Action, MoveGroup
 from sparkmirror.topology.internal_topics import (
     CreateInternalTopic,
@@ -146,22 +146,34 @@ class FlowApplier(Closable):
         return [Done(one.action, _alteration_error(one)) for one in results]
 
     def _delete(self, actions: Sequence[DeleteTopic]) -> list[Done]:
-        """Only the very topics that were planned: another one of that name is somebody else's."""
+        """Only the very topics that were planned: another one of that name is somebody else's.
+
+        The source is asked once more, as other actions may have taken their time.
+        """
+        gone = deleted_topics(self._source.topics([one.source for one in actions]).failed)
         found = self._target.topics([one.remote for one in actions]).found
         same = {
             one.remote: found[one.remote]
             for one in actions
-            if one.remote in found and str(found[one.remote].topic_id) == one.topic_id
+            if one.remote in found
+            and one.source in gone
+            and str(found[one.remote].topic_id) == one.topic_id
         }
         results = self._target.delete_topics(list(same.values())) if same else {}
-        _until(lambda: not same.keys() & self._target.topics(list(same)).found.keys())
+        deleted = [one.source for one in actions if results.get(one.remote, True) is None]
+        remark = ""
+        try:
+            _until(lambda: not same.keys() & self._target.topics(list(same)).found.keys())
+            forget_topics(self._settings, self._store, self._map_topic, deleted)
+        except SparkmirrorError as error:
+            remark = f"what is stored of it stays: {error}"
         done = []
         for one in actions:
             if one.remote in same:
                 refusal = results.get(one.remote)
-                if refusal is None:
-                    forget_topic(self._settings, self._store, self._map_topic, one.source)
-                done.append(Done(one, str(refusal or "")))
+                done.append(Done(one, str(refusal or ""), "" if refusal else remark))
+            elif one.remote in found and one.source not in gone:
+                done.append(Done(one, f"'{one.source}' is on the source again"))
             elif one.remote in found:
                 done.append(Done(one, f"'{one.remote}' is another topic than when it was planned"))
             else:
@@ -181,8 +193,13 @@ class FlowApplier(Closable):
             # Reads what was granted before, and whether the target tells what it has.
             self._acls_seen = self._acls.look(())
         outcomes = self._acls.apply(replace(plan, is_blind=self._acls_seen.is_blind))
-        granted = {one.action for one in outcomes if one.error is None}
-        _until(lambda: granted.isdisjoint(self._acls.look(()).grants))
+        wanted = {
+            one.action.binding: isinstance(one.action, GrantAcl)
+            for one in outcomes
+            if one.error is None
+        }
+        if wanted and not self._acls_seen.is_blind:
+            _until(lambda: self._acls.shows(wanted))
         return [Done(one.action, str(one.error or "")) for one in outcomes]
 
     # --- groups

@@ -72,7 +72,7 @@ class MirrorSourceConnector:
         self._points = points(settings, status, side_topics)
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
-        deleted = DeletedTopics(settings, status, rules.remote_name, map_topic, self._points.forget)
+        deleted = DeletedTopics(settings, rules, status, map_topic, self._points.forget)
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
         self._stop_at: dict[TopicPartition, int] = {}
@@ -104,7 +104,8 @@ class MirrorSourceConnector:
     @property
     def is_at_work(self) -> bool:
         """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
-        return self._thread.is_alive() or self._topology.is_at_work
+        threads = (self._thread.is_alive(), self._topology.is_at_work, self._topics.is_at_work)
+        return any(threads)
 
     def join(self, seconds: float) -> bool:
         """Wait until positions are written; whether it ended in time."""

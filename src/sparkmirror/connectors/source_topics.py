@@ -98,6 +98,11 @@ class SourceTopics:
         self._stop.set()
         self.first_round.set()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its thread runs: a round that is under way may still create topics."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         try:
             self._watch()

@@ -62,6 +62,9 @@ class StartingPoints:
         self._anew: set[TopicPartition] = set()  # to begin at the source's beginning
         self._stopped: set[TopicPartition] = set()  # by a policy
         self._forgotten: deque[str] = deque()  # topics; another thread appends
+        self._is_added: dict[
+            TopicPartition, bool
+        ] = {}  # partitions without a pair, when first seen
         self._producer = NO_PRODUCER
         self.offsets_partitions = 0
 
@@ -128,7 +131,7 @@ class StartingPoints:
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
 
     def _drop(self, topic: str) -> None:
-        for known in (self._pairs, self._incomplete):
+        for known in (self._pairs, self._incomplete, self._is_added):
             for tp in [one for one in known if one.topic == topic]:
                 del known[tp]
 
@@ -186,7 +189,7 @@ class StartingPoints:
             if one.source in self._incomplete
         }
         others = [one.source for one in newcomers if one.source not in positions]
-        whole = self._anew | self._grown(others)
+        whole = self._anew | self._added(others)
         positions |= self._reset_positions([tp for tp in others if tp not in whole])
         positions |= self._earliest([tp for tp in others if tp in whole])
         wanted = [one for one in newcomers if one.source in positions]
@@ -200,8 +203,8 @@ class StartingPoints:
             self._anew.discard(tp)
             self._learn(tp, stored)
 
-    def _grown(self, newcomers: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those that were added to a topic which is mirrored already.
+    def _added(self, newcomers: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that were added to a topic which was mirrored already when they were first seen.
 
         Their first records were written before anybody could notice, so even a flow that begins
         at the end (auto.offset.reset=latest) takes them from the beginning.
@@ -209,7 +212,9 @@ class StartingPoints:
         last: dict[str, int] = {}
         for tp in self._pairs:
             last[tp.topic] = max(tp.partition, last.get(tp.topic, -1))
-        return {tp for tp in newcomers if tp.topic in last and tp.partition > last[tp.topic]}
+        for tp in newcomers:
+            self._is_added.setdefault(tp, tp.topic in last and tp.partition > last[tp.topic])
+        return {tp for tp in newcomers if self._is_added[tp]}
 
     def _make(
         self, wanted: list[MirroredPartition], positions: Mapping[TopicPartition, int]

@@ -21,6 +21,7 @@ from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.topology.deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
 _LONGEST_SHARE = 2  # a round that takes long waits so many times as long
@@ -119,5 +120,7 @@ class TopologySync:
         self._acls.round(sorted({one.source.topic for one in mirrored}))
 
     def _look_for_deleted(self, mirrored: Mirrored) -> None:
-        ids = {one.source.topic: one.target_topic_id for one in mirrored}
-        self._deleted.round(ids, self._source, self._target)
+        topics = {
+            one.source.topic: MirroredTopic(one.remote_topic, one.topic_id) for one in mirrored
+        }
+        self._deleted.round(topics, self._source, self._target)

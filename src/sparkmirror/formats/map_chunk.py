@@ -103,7 +103,7 @@ class MapChunk:
     @classmethod
     def from_value(cls, first: int, value: bytes) -> MapChunk:
         """The chunk that a record with such a key holds."""
-        target_first, _has_runs = read_header(value)
+        target_first, _record = read_header(first, value)
         _version, covered, _target_first, target_covered = _HEADER.unpack_from(value)
         numbers = [*_numbers(value[_HEADER.size :])]
         if len(numbers) % _NUMBERS_A_RUN:
@@ -117,14 +117,18 @@ class MapChunk:
         return cls(first, target_first, covered, target_covered, tuple(runs))
 
 
-def read_header(value: bytes) -> tuple[int, bool]:
-    """The first target offset, and whether there are runs: all that a reader keeps of a chunk."""
+def read_header(first: int, value: bytes) -> tuple[int, int | None]:
+    """The first target offset, and the first record's source offset if there is a record.
+
+    That is all that a reader keeps of a chunk.
+    """
     fields = FieldReader(value, "The value of an offset map's chunk")
     fields.version(_VERSION)
     if len(value) < _HEADER.size:
         raise WireError(f"A chunk of an offset map ends within its header: {value.hex()}.")
     target_first: int = _HEADER.unpack_from(value)[2]
-    return target_first, len(value) > _HEADER.size
+    gap = next(_numbers(value[_HEADER.size :]), None)
+    return target_first, None if gap is None else first + gap
 
 
 def _append(encoded: bytearray, number: int) -> None:

@@ -54,6 +54,7 @@ from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 _CONFIG_TOPICS_A_REQUEST = 250
 _KEPT_ANSWERS = 256
+_FORGET_ABOVE = 5000
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _NEW_TOPICS_A_REQUEST = 200
 _UNKNOWN_TOPIC_ID = 100
@@ -77,6 +78,7 @@ class ClusterAdmin(Closable):
     def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
         self._kept_configs: dict[tuple[str, ...], _KeptConfigs] = {}
+        self._known_configs: dict[str, TopicConfigs] = {}
 
     @property
     def alias(self) -> str:
@@ -118,17 +120,21 @@ class ClusterAdmin(Closable):
             raw = self._client.persist("describing configs", step)
             kept = self._kept_configs.pop(some, None)
             if kept is None or kept.body != raw.body:
-                kept = self._decoded_configs(raw, kept.found if kept else {})
+                kept = self._decoded_configs(raw)
             answers[some] = kept
         self._kept_configs |= answers  # the latest stand last
         for old in list(self._kept_configs)[:-_KEPT_ANSWERS]:
             del self._kept_configs[old]
+        found = {name: one for kept in answers.values() for name, one in kept.found.items()}
+        self._known_configs |= found
+        if len(self._known_configs) > 2 * len(found) + _FORGET_ABOVE:  # most are of deleted topics
+            self._known_configs = dict(found)
         return Answers(
-            {name: entries for one in answers.values() for name, entries in one.found.items()},
+            found,
             {name: error for one in answers.values() for name, error in one.failed.items()},
         )
 
-    def _decoded_configs(self, raw: RawAnswer, before: Mapping[str, TopicConfigs]) -> _KeptConfigs:
+    def _decoded_configs(self, raw: RawAnswer) -> _KeptConfigs:
         found: dict[str, TopicConfigs] = {}
         failed: dict[str, BrokerError] = {}
         for result in raw.decode().results:
@@ -142,7 +148,8 @@ class ClusterAdmin(Closable):
                 )
                 continue
             entries = tuple(map(_config_entry, result.configs))
-            found[name] = before[name] if before.get(name) == entries else entries
+            before = self._known_configs.get(name)
+            found[name] = before if before is not None and before == entries else entries
         return _KeptConfigs(raw.body, found, failed)
 
     def alter_configs(

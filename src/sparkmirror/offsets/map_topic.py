@@ -59,7 +59,9 @@ class MapTopic:
     def _see(self, record: LogRecord) -> None:
         try:
             key = ChunkKey.unpack(record.key or b"")
-            target_first, has_runs = read_header(record.value) if record.value else (0, False)
+            target_first, first = (
+                read_header(key.first, record.value) if record.value else (0, None)
+            )
         except WireError:
             self.unreadable += 1
             return
@@ -67,7 +69,7 @@ class MapTopic:
         if not record.value:
             known.forget(key.first)
             return
-        gone = known.see(key.first, target_first, record.offset, has_runs=has_runs)
+        gone = known.see(key.first, target_first, record.offset, first)
         self.invalid += [ChunkKey(key.topic_partition, first) for first in gone]
         self._keep(key, record.value)
 

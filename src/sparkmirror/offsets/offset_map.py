@@ -6,7 +6,7 @@ that log; the chunk itself is asked for when a translation needs it.
 
 Invariants, after every chunk:
     A  first source offsets ascend, and no two are the same
-    B  first target offsets ascend with them; equal ones only behind a chunk without runs
+    B  first target offsets ascend with them; equal ones only behind a chunk without records
     C  an offset, of either side, belongs to the last chunk that begins at or before it
     D  what a chunk says from the beginning of the next one on, on either side, counts for nothing
 
@@ -29,6 +29,9 @@ from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 Load = Callable[[int, int], MapChunk]  # a chunk, from its first offset and its place
 
 
+_NONE = -1
+
+
 class Fit(Enum):
     """How good a translation is."""
 
@@ -48,13 +51,13 @@ class Translation(NamedTuple):
 class OffsetMap:
     """Chunks of one topic partition, in both orders at once (invariants A and B)."""
 
-    __slots__ = ("_filled", "_firsts", "_places", "_targets")
+    __slots__ = ("_firsts", "_places", "_records", "_targets")
 
     def __init__(self) -> None:
         self._firsts = array("q")
         self._targets = array("q")
         self._places = array("q")
-        self._filled = array("b")  # whether the chunk has runs
+        self._records = array("q")  # the first record of each, _NONE if nothing it says counts
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -67,37 +70,42 @@ class OffsetMap:
     @property
     def is_empty(self) -> bool:
         """Whether it knows of no mirrored record."""
-        return not any(self._filled)
+        return all(record == _NONE for record in self._records)
 
-    def see(self, first: int, target_first: int, place: int, *, has_runs: bool) -> list[int]:
-        """Take a chunk in; the first offsets of those that it makes invalid."""
+    def see(self, first: int, target_first: int, place: int, record: int | None) -> list[int]:
+        """Take a chunk in, with its first record's offset; the firsts of those it makes invalid."""
         at = bisect_left(self._firsts, first)
         is_known = at < len(self._firsts) and self._firsts[at] == first
         gone = [*self._firsts[at + is_known :]]
         self._cut(at)
-        while at and self._contradicts(at - 1, target_first):
+        while at and self._contradicts(at - 1, first, target_first):
             at -= 1
             gone.append(self._firsts[at])
         self._cut(at)
+        if at and self._targets[-1] == target_first:
+            self._records[-1] = _NONE  # of records it says the same; but it also knows of a gap
         self._firsts.append(first)
         self._targets.append(target_first)
         self._places.append(place)
-        self._filled.append(has_runs)
+        self._records.append(_NONE if record is None else record)
         return gone
 
-    def _contradicts(self, at: int, target_first: int) -> bool:
+    def _contradicts(self, at: int, first: int, target_first: int) -> bool:
+        """Whether it has records where the new chunk says that there are none, or others."""
         theirs = self._targets[at]
-        return theirs > target_first or (theirs == target_first and bool(self._filled[at]))
+        return theirs > target_first or (
+            theirs == target_first and self._records[at] != _NONE and self._records[at] < first
+        )
 
     def _cut(self, at: int) -> None:
-        for column in (self._firsts, self._targets, self._places, self._filled):
+        for column in (self._firsts, self._targets, self._places, self._records):
             del column[at:]
 
     def forget(self, first: int) -> None:
         """A chunk was deleted."""
         at = bisect_left(self._firsts, first)
         if at < len(self._firsts) and self._firsts[at] == first:
-            for column in (self._firsts, self._targets, self._places, self._filled):
+            for column in (self._firsts, self._targets, self._places, self._records):
                 del column[at]
 
     def outlived(self, log_start: int) -> list[int]:
@@ -164,7 +172,7 @@ class OffsetMap:
 
     def _next_record(self, at: int, load: Load) -> MappedRun | None:
         while at < len(self._firsts):
-            if self._filled[at]:
+            if self._records[at] != _NONE:
                 return self._chunk(at, load).runs[0]
             at += 1
         return None

@@ -11,6 +11,7 @@ from typing import Protocol
 
 OFFSET_MAP = "mm2-offset-map"
 _OFFSET_SYNCS = "mm2-offset-syncs"
+_ACLS = "mm2-acls"
 
 
 class SyncsNames(Protocol):
@@ -38,7 +39,12 @@ def dead_letters_topic(names: SyncsNames, source_alias: str) -> str:
 
 def acls_topic(names: SyncsNames, source_alias: str) -> str:
     """The topic on the target that knows which of its ACLs the flow created."""
-    return _own_topic("mm2-acls", names, source_alias)
+    return _own_topic(_ACLS, names, source_alias)
+
+
+def is_acls_topic(topic: str) -> bool:
+    """Whether a topic is such a one, of whichever flow."""
+    return topic.startswith(_ACLS) and topic.endswith("internal")
 
 
 def _own_topic(what: str, names: SyncsNames, source_alias: str) -> str:

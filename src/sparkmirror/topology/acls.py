@@ -53,6 +53,7 @@ class AclsWanted:
 
     bindings: frozenset[AclBinding]
     notices: tuple[str, ...] = ()
+    idle: frozenset[AclBinding] = frozenset()  # about no topic just now: neither given nor taken
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -87,6 +88,7 @@ def plan_acls(
     ours: AbstractSet[AclBinding],
     *,
     removals: bool,
+    idle: AbstractSet[AclBinding] = frozenset(),
 ) -> AclPlan:
     """What differs; `existing` is None if the target does not tell, `ours` is what we granted.
 
@@ -95,7 +97,7 @@ def plan_acls(
     """
     if existing is None:
         return AclPlan(grants=_sorted(GrantAcl, wanted - ours), is_blind=True)
-    unwanted = ours - wanted
+    unwanted = ours - wanted - idle
     return AclPlan(
         grants=_sorted(GrantAcl, wanted - existing),
         revocations=_sorted(RevokeAcl, unwanted & existing) if removals else (),
@@ -116,21 +118,31 @@ def wanted_acls(
         return AclsWanted(frozenset(one for one in carried if one is not None))
     names = sorted(mirrored)
     wanted: set[AclBinding] = set()
+    idle: set[AclBinding] = set()
     notices: list[str] = []
     for one in bindings:
         if one.resource_type is not ResourceType.TOPIC:
-            if _keeps_its_name(one, rules):
-                wanted.add(one)
-        elif _concerns(one, rules, names):
-            place = _remote_place(one, rules)
-            if place is None:
+            if _shuts_out(one):
                 notices.append(
-                    f"The ACL '{one}' is not carried over: the replication policy does not turn "
-                    "the names that it is about into names with one beginning."
+                    f"The ACL '{one}' is not carried over: on the target it could shut this "
+                    "mirror out, which could not take it back. Create it there by hand."
                 )
-            elif (remote := _renamed(one, *place)) is not None:
-                wanted.add(remote)
-    return AclsWanted(frozenset(wanted), tuple(notices))
+            elif _keeps_its_name(one, rules):
+                wanted.add(one)
+            continue
+        is_prefix, is_about_ours = one.pattern is PatternType.PREFIXED, _concerns(one, rules, names)
+        if not is_prefix and not is_about_ours:
+            continue
+        place = _remote_place(one, rules)
+        remote = _renamed(one, *place) if place is not None else None
+        if remote is not None:
+            (wanted if is_about_ours else idle).add(remote)
+        elif place is None and is_about_ours:
+            notices.append(
+                f"The ACL '{one}' is not carried over: the replication policy does not turn "
+                "the names that it is about into names with one beginning."
+            )
+    return AclsWanted(frozenset(wanted), tuple(notices), frozenset(idle - wanted))
 
 
 def _as_mm2(one: AclBinding, rules: AclRules) -> AclBinding | None:
@@ -156,6 +168,11 @@ def _renamed(one: AclBinding, name: str, pattern: PatternType) -> AclBinding | N
     if (name, pattern) == (one.name, one.pattern):
         return one  # the policy keeps names: who wrote to the topic will write to it here
     return _readers_only(replace(one, name=name, pattern=pattern))
+
+
+def _shuts_out(one: AclBinding) -> bool:
+    """A denial on the whole cluster: it may be about the mirror itself, read-only on the source."""
+    return one.resource_type is ResourceType.CLUSTER and one.permission is Permission.DENY
 
 
 def _keeps_its_name(one: AclBinding, rules: AclRules) -> bool:

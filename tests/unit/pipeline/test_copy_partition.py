@@ -47,7 +47,9 @@ def reader(part: CopyPartition) -> Callable[[int], Translation | None]:
     chunks = dict(enumerate(part.new_chunks()))
     offsets = OffsetMap()
     for place, chunk in chunks.items():
-        offsets.see(chunk.first, chunk.target_first, place, has_runs=bool(chunk.runs))
+        offsets.see(
+            chunk.first, chunk.target_first, place, chunk.runs[0].source if chunk.runs else None
+        )
     return lambda offset: offsets.to_target(offset, lambda _first, place: chunks[place])
 
 

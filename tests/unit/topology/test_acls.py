@@ -236,3 +236,23 @@ def test_a_plan_never_reaches_beyond_ours(
         assert existing - ours <= after
         again = plan_acls(wanted, after, ours - revoked - set(plan.gone), removals=removals)
         assert again == AclPlan()
+
+
+def test_a_denial_on_the_whole_cluster_is_not_carried_over() -> None:
+    """It may be about the mirror itself, which could not take it back."""
+    denial = acl("kafka-cluster", Operation.ALTER, Permission.DENY, kind=ResourceType.CLUSTER)
+    found = wanted_acls([denial], rules(AclScope.ALL))
+    assert found.bindings == frozenset()
+    assert "could shut this mirror out" in found.notices[0]
+
+
+def test_a_prefix_without_a_topic_is_neither_given_nor_taken() -> None:
+    """Topics that cannot be listed for a while cost nobody a right."""
+    one = acl("orders-", pattern=PatternType.PREFIXED)
+    there = replace(one, name="a.orders-")
+    assert wanted_acls([one], rules(AclScope.ALL), ["orders-eu"]).bindings == {there}
+    found = wanted_acls([one], rules(AclScope.ALL), [])
+    assert (found.bindings, found.idle) == (frozenset(), {there})
+    plan = plan_acls(found.bindings, {there}, {there}, removals=True, idle=found.idle)
+    assert (plan.grants, plan.revocations, plan.gone) == ((), (), ())
+    assert plan_acls(set(), {there}, {there}, removals=True).revocations == (RevokeAcl(there),)

@@ -1,46 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which remote topics may follow a deleted source topic: every doubt speaks against it."""
 
+from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from sparkmirror.errors import BrokerError
+from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.descriptions import TopicDescription
-from sparkmirror.topology.deletions import DeleteTopic, deleted_topics, plan_deletions
+from sparkmirror.model import TopicPartition
+from sparkmirror.topology.deletions import (
+    CopiedTopic,
+    DeleteTopic,
+    DeletionPlan,
+    MirroredTopic,
+    RemoteTopics,
+    copied_topics,
+    deleted_topics,
+    plan_deletions,
+)
 
 OURS, OTHER = UUID(int=1), UUID(int=2)
+COPIED = {"t": CopiedTopic("old", str(OURS), {0: 100}), "u": CopiedTopic("u-id", "x", {})}
+MIRRORED = {"u": MirroredTopic("a.u", "u-id")}
 
 
-def remote(topic_id: UUID | None) -> dict[str, TopicDescription]:
+def failure(code: int) -> BrokerError:
+    """A cluster's answer about a topic."""
+    return BrokerError(f"code {code}", cluster="a", code=code, retriable=False)
+
+
+def remote(topic_id: UUID | None = OURS, *ends: int) -> RemoteTopics:
     """A topic on the target."""
-    return {"a.t": TopicDescription("a.t", topic_id, 1, 1)}
+    found = {"a.t": TopicDescription("a.t", topic_id, len(ends) or 1, 1)}
+    return RemoteTopics(
+        found, {}, {TopicPartition("a.t", n): end for n, end in enumerate(ends or (100,))}
+    )
+
+
+def plan(
+    copied: dict[str, CopiedTopic] = COPIED,
+    mirrored: dict[str, MirroredTopic] = MIRRORED,
+    target: RemoteTopics | None = None,
+    markers: int = 0,
+) -> DeletionPlan:
+    """What becomes of a.t after t was deleted."""
+    return plan_deletions({"t": "a.t"}, copied, mirrored, target or remote(), markers=markers)
 
 
 def test_what_we_wrote_is_deleted() -> None:
     """The id is that of the topic which the positions name."""
-    plan = plan_deletions({"t": "a.t"}, {"t": str(OURS)}, remote(OURS), {"u"})
-    assert plan.actions == (DeleteTopic("t", "a.t", str(OURS)),)
-    assert plan.kept == ()
+    assert plan() == DeletionPlan((DeleteTopic("t", "a.t", str(OURS)),))
 
 
-def test_every_doubt_keeps_a_topic() -> None:
-    """Another id, an unknown id, nothing else mirrored; what is gone need not be kept."""
-    doubtful = [
-        ({"t": str(OURS)}, remote(OTHER), {"u"}, "not the topic that was written"),
-        ({"t": None}, remote(OURS), {"u"}, "not known"),
-        ({"t": str(OURS)}, remote(None), {"u"}, "not known"),
-        ({"t": str(OURS)}, remote(OURS), set[str](), "another cluster"),
-    ]
-    for written, target, mirrored, reason in doubtful:
-        plan = plan_deletions({"t": "a.t"}, written, target, mirrored)
-        assert plan.actions == ()
-        assert reason in str(plan.kept[0])
-    assert plan_deletions({"t": "a.t"}, {"t": str(OURS)}, {}, {"u"}).kept == ()
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"target": remote(OTHER)}, "not the topic that was written"),
+        ({"target": remote(None)}, "not known"),
+        ({"copied": {**COPIED, "t": replace(COPIED["t"], target_id=None)}}, "not known"),
+        ({"mirrored": {}}, "another cluster"),
+        ({"mirrored": {"u": MirroredTopic("a.u", "new")}}, "another cluster"),
+        ({"mirrored": {"heartbeats": MirroredTopic("a.heartbeats", "h")}}, "another cluster"),
+        ({"mirrored": {"u": MirroredTopic("a.u", None)}}, "another cluster"),
+        ({"mirrored": {**MIRRORED, "T": MirroredTopic("a.t", "T-id")}}, "also where 'T'"),
+        ({"target": RemoteTopics({}, {"a.t": failure(29)}, {})}, "does not tell"),
+        ({"target": replace(remote(), ends={})}, "does not tell where it ends"),
+        ({"target": remote(OURS, 101)}, "somebody else"),
+        ({"target": remote(OURS, 100, 1)}, "somebody else"),
+        ({"target": remote(OURS, 102), "markers": 1}, "somebody else"),
+    ],
+)
+def test_every_doubt_keeps_a_topic(given: dict[str, object], reason: str) -> None:
+    """Another topic, another cluster, another origin, another writer, no answer."""
+    found = plan(**given)  # type: ignore[arg-type]
+    assert found.actions == ()
+    assert reason in str(found.kept[0])
+
+
+def test_the_marker_of_our_last_transaction_is_nobody_elses() -> None:
+    """It lies behind the last record."""
+    assert plan(target=remote(OURS, 101), markers=1).actions
+
+
+def test_a_topic_that_is_gone_on_both_sides_is_to_be_forgotten() -> None:
+    """Only if the target says so plainly."""
+    assert plan(target=RemoteTopics({}, {"a.t": failure(3)}, {})) == DeletionPlan(gone=("t",))
 
 
 def test_a_topic_that_may_not_be_seen_is_not_a_deleted_one() -> None:
     """A list of topics cannot tell the two apart, an answer by name can."""
-    answers = {
-        "gone": BrokerError("no", cluster="a", code=3, retriable=True),
-        "hidden": BrokerError("no", cluster="a", code=29, retriable=False),
+    assert deleted_topics({"gone": failure(3), "hidden": failure(29)}) == ["gone"]
+
+
+def test_what_was_copied_is_known_by_the_positions() -> None:
+    """Ids, and where each partition ends there; Java's positions know neither."""
+    positions = {
+        TopicPartition("t", 0): StoredPosition(9, 41, source_topic="s", target_topic="r"),
+        TopicPartition("t", 1): StoredPosition(9, None, source_topic="s", target_topic="r"),
+        TopicPartition("java", 0): StoredPosition(9),
     }
-    assert deleted_topics(answers) == ["gone"]
+    assert copied_topics(positions) == {
+        "t": CopiedTopic("s", "r", {0: 42}),
+        "java": CopiedTopic(None, None, {}),
+    }
