@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 
 from sparkmirror.config.keys import CLIENT
 from sparkmirror.config.keys_client import KEPT_COMPRESSION, MOST_IN_FLIGHT
-from sparkmirror.config.layering import Layered, client_config, record_producer_config
+from sparkmirror.config.layering import (
+    Layered,
+    Origin,
+    Value,
+    client_config,
+    record_producer_config,
+)
 from sparkmirror.config.placement import unknown_client_key
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
@@ -33,6 +39,22 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """The keys that give a flow's clusters their addresses, for the sentence about a missing one.
+
+    Empty: nobody misses them.
+    """
+
+    source: str
+    target: str
+
+    @classmethod
+    def of(cls, flow: Flow) -> ServerKeys:
+        """Where a file of MM2's has them."""
+        return cls(f"{flow.source}.bootstrap.servers", f"{flow.target}.bootstrap.servers")
+
+
+@dataclass(frozen=True, slots=True)
 class _Client:
     """Which client is read: its role, its heading in `check`, the cluster and the client id."""
 
@@ -40,25 +62,34 @@ class _Client:
     section: str
     alias: str
     client_id: str
+    servers_key: str
 
 
 def read_clients(
-    connector: Layered, worker: Layered, flow: Flow, resolver: Resolver, report: Report
+    connector: Layered,
+    worker: Layered,
+    flow: Flow,
+    resolver: Resolver,
+    report: Report,
+    keys: ServerKeys,
 ) -> Clients:
     """Read the four clients that a flow uses."""
     entity = f"{flow}|{connector['name'].text.strip()}"
-    consumer = _Client("consumer", "source consumer", flow.source, f"{entity}|replication-consumer")
+    consumer = _Client(
+        "consumer", "source consumer", flow.source, f"{entity}|replication-consumer", keys.source
+    )
     producer = _Client(
         "producer",
         "target producer",
         flow.target,
         f"connector-producer-{connector['name'].text.strip()}",
+        keys.target,
     )
     source_admin = _Client(
-        "admin", "source admin", flow.source, f"{entity}|replication-source-admin"
+        "admin", "source admin", flow.source, f"{entity}|replication-source-admin", keys.source
     )
     target_admin = _Client(
-        "admin", "target admin", flow.target, f"{entity}|replication-target-admin"
+        "admin", "target admin", flow.target, f"{entity}|replication-target-admin", keys.target
     )
     read = {}
     for client, values in (
@@ -83,11 +114,34 @@ def read_clients(
 
 
 def read_connection(
-    role: str, alias: str, values: Layered, resolver: Resolver, report: Report
+    role: str,
+    alias: str,
+    values: Layered,
+    resolver: Resolver,
+    report: Report,
+    *,
+    client_id: str = "",
+    servers_key: str = "",
 ) -> ConnectionSettings:
     """Read one client that belongs to no flow; `role` is admin, consumer or producer."""
-    client = _Client(role, role, alias, f"sparkmirror-client|{role}")
+    client = _Client(
+        role,
+        role,
+        alias,
+        client_id or f"sparkmirror-client|{role}",
+        servers_key or f"{alias}.bootstrap.servers",
+    )
     return _connection(client, _read(client, values, resolver, report), report)
+
+
+def check_producer(
+    alias: str, values: Layered, resolver: Resolver, report: Report, servers_key: str
+) -> None:
+    """Say what is wrong with a producer that no flow has asked for yet."""
+    client = _Client("producer", "producer", alias, "", servers_key)
+    reader = _read(client, values, resolver, report)
+    _connection(client, reader, report)
+    _produce(reader, report)
 
 
 def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) -> Reader:
@@ -100,12 +154,12 @@ def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) 
 
 def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSettings:
     servers = reader.strings("bootstrap.servers")
-    if not servers and not reader.is_set("bootstrap.servers"):
+    if client.servers_key and not servers and not reader.is_set("bootstrap.servers"):
         report.error(
-            reader.value("bootstrap.servers"),
-            f"{client.alias}.bootstrap.servers",
-            f"{client.alias}.bootstrap.servers is missing: write the host:port of some brokers "
-            f"of cluster {client.alias}.",
+            Value("", Origin(client.servers_key)),
+            client.servers_key,
+            f"{client.servers_key} is missing: write the host:port of some brokers of cluster "
+            f"{client.alias}.",
         )
     own_id = reader.string("client.id")
     return ConnectionSettings(

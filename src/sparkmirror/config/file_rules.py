@@ -10,7 +10,7 @@ from sparkmirror.config.keys_worker import GLOBAL_WORKER_PREFIXES
 from sparkmirror.config.notices import Level, Notice, notice
 from sparkmirror.config.placement import Remark, cluster_key, flow_key, global_key
 from sparkmirror.config.properties import Entry, PropertyFile
-from sparkmirror.config.providers import BUILT_IN
+from sparkmirror.config.providers import undeclared_provider
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.value_types import Rejected, topic_characters
 from sparkmirror.model import Flow
@@ -86,7 +86,9 @@ def _remarks(file: PropertyFile, entry: Entry, aliases: Collection[str]) -> Iter
         )
         return
     if key.startswith("config.providers."):
-        yield from _undeclared_provider(file, key)
+        sentence = undeclared_provider(file, key)
+        if sentence:
+            yield Remark(Level.WARNING, sentence)
         return
     alias = max((a for a in aliases if key.startswith(f"{a}.")), key=len, default=None)
     remark = global_key(key, aliases)
@@ -102,16 +104,6 @@ def _remarks(file: PropertyFile, entry: Entry, aliases: Collection[str]) -> Iter
             )
     if remark is not None:
         yield remark
-
-
-def _undeclared_provider(file: PropertyFile, key: str) -> Iterator[Remark]:
-    name = key.removeprefix("config.providers.").partition(".")[0]
-    listed = file.entries.get("config.providers")
-    names = [item.strip() for item in listed.text.split(",")] if listed else []
-    if name not in (*names, *BUILT_IN):
-        yield Remark(
-            Level.WARNING, f"{key} does nothing: the line config.providers does not name {name}."
-        )
 
 
 def _flow_line(file: PropertyFile, entry: Entry, aliases: Collection[str]) -> Iterator[Remark]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sparkmirror.config.layering import Origin, Value
+from sparkmirror.config.layering import Value
 from sparkmirror.config.notices import Level
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
@@ -15,13 +15,13 @@ _READ_COMMITTED = "isolation.level=read_committed"
 def check_flow(settings: FlowSettings, connector: Reader, worker: Reader, report: Report) -> None:
     """Add to the report what MM2's connectors would say about the combination of keys."""
     _exactly_once(settings, connector, worker, report)
-    _names(settings, connector, report)
+    check_names(settings, connector, report)
     _aliases(settings, connector, report)
     if not settings.enabled:
         return
     _offset_syncs(connector, report)
-    _transforms(connector, report)
-    _acls(settings, connector, report)
+    check_transforms(connector, report)
+    check_acls(settings, connector, report)
 
 
 def _exactly_once(
@@ -57,16 +57,7 @@ def _exactly_once(
             f"transactions on {flow.source} are copied. Write "
             f"{flow.source}.consumer.{_READ_COMMITTED}.",
         )
-    _transaction_keys(settings, connector, support, report)
-
-
-def _transaction_keys(
-    settings: FlowSettings, connector: Reader, support: Origin, report: Report
-) -> None:
-    """What the keys around an enabled exactly-once flow must and cannot be."""
-    transactions = settings.transactions
-    boundary = connector.string("transaction.boundary").lower()
-    if boundary == "connector":
+    if connector.string("transaction.boundary").lower() == "connector":
         key = connector.origin("transaction.boundary").key
         report.error(
             connector.value("transaction.boundary"),
@@ -74,16 +65,23 @@ def _transaction_keys(
             f"{key}=connector: the mirror's source connector sets no transaction boundaries; "
             "write poll or interval.",
         )
-    interval = "transaction.boundary.interval.ms"
-    if connector.is_set(interval) and boundary != "interval":
-        origin = connector.origin(interval)
-        report.warn(origin, f"{origin.key} does nothing without transaction.boundary=interval.")
     if settings.produce.acks != -1:
         report.error(
             Value("", support),
             support.key,
-            f"{support.key}=enabled needs {settings.flow.target}.producer.acks=all.",
+            f"{support.key}=enabled needs {flow.target}.producer.acks=all.",
         )
+    check_commits(settings, connector, report)
+
+
+def check_commits(settings: FlowSettings, connector: Reader, report: Report) -> None:
+    """How often an exactly-once flow commits must agree with how long a transaction lives."""
+    transactions = settings.transactions
+    boundary = connector.string("transaction.boundary").lower()
+    interval = "transaction.boundary.interval.ms"
+    if connector.is_set(interval) and boundary != "interval":
+        origin = connector.origin(interval)
+        report.warn(origin, f"{origin.key} does nothing without transaction.boundary=interval.")
     if transactions.commit_seconds * 2000 > transactions.timeout_ms:
         report.error(
             connector.value(interval),
@@ -94,7 +92,7 @@ def _transaction_keys(
         )
 
 
-def _names(settings: FlowSettings, connector: Reader, report: Report) -> None:
+def check_names(settings: FlowSettings, connector: Reader, report: Report) -> None:
     """Regexes that do not compile and classes that cannot be loaded."""
     for error in policy_errors(settings.policy, settings.flow):
         name = error.key or ""
@@ -147,7 +145,8 @@ def _offset_syncs(connector: Reader, report: Report) -> None:
         )
 
 
-def _acls(settings: FlowSettings, connector: Reader, report: Report) -> None:
+def check_acls(settings: FlowSettings, connector: Reader, report: Report) -> None:
+    """Keys about ACLs that are not synced."""
     if settings.source.sync_acls_seconds is not None:
         return
     for name in ("sync.acls.scope", "sync.acls.removals.enabled"):
@@ -160,7 +159,8 @@ def _acls(settings: FlowSettings, connector: Reader, report: Report) -> None:
             )
 
 
-def _transforms(connector: Reader, report: Report) -> None:
+def check_transforms(connector: Reader, report: Report) -> None:
+    """Records are copied untouched."""
     if connector.strings("transforms"):
         key = connector.origin("transforms").key
         report.error(

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from sparkmirror.config import client_settings
+from sparkmirror.config.client_settings import ServerKeys, read_clients
 from sparkmirror.config.flow_rules import check_flow
+from sparkmirror.config.key import Key
 from sparkmirror.config.keys import CONNECTOR, WORKER
 from sparkmirror.config.keys_worker import STORAGE_OWN, STORAGES
-from sparkmirror.config.layering import Raw, connector_config, profile_names, worker_config
+from sparkmirror.config.layering import (
+    Layered,
+    Raw,
+    connector_config,
+    profile_names,
+    worker_config,
+)
 from sparkmirror.config.profile_rules import check_profiles
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
@@ -41,24 +49,62 @@ class FlowReading:
     report: Report
 
 
+@dataclass(frozen=True, slots=True)
+class FlowLayers:
+    """The texts that settings are made of, wherever they were written."""
+
+    flow: Flow
+    connector: Layered
+    worker: Layered
+    heartbeat_name: str
+    checkpoint_name: str
+    server_keys: ServerKeys
+    keys: Mapping[str, Key] = field(default_factory=lambda: CONNECTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLayers:
+    """Settings, and the readers that rules between keys ask."""
+
+    settings: FlowSettings
+    connector: Reader
+    worker: Reader
+
+
 def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
     """Read the pair's settings; whatever is wrong stands in the report's notices."""
     report = Report()
-    connector_values = connector_config(raw, flow)
-    worker_values = worker_config(raw, flow)
-    connector = Reader("connector", connector_values, resolver, report)
-    connector.read_all(CONNECTOR.values())
-    worker = Reader("worker", worker_values, resolver, report)
-    worker.read_all(WORKER.values())
-    clients = client_settings.read_clients(connector_values, worker_values, flow, resolver, report)
-    settings = FlowSettings(
+    layers = FlowLayers(
         flow=flow,
+        connector=connector_config(raw, flow),
+        worker=worker_config(raw, flow),
+        heartbeat_name=connector_config(raw, flow, "MirrorHeartbeatConnector")["name"].text,
+        checkpoint_name=connector_config(raw, flow, "MirrorCheckpointConnector")["name"].text,
+        server_keys=ServerKeys.of(flow),
+    )
+    read = read_layers(layers, resolver, report)
+    check_flow(read.settings, read.connector, read.worker, report)
+    check_profiles(profile_names(raw, flow), read.connector, report)
+    return FlowReading(read.settings, report)
+
+
+def read_layers(layers: FlowLayers, resolver: Resolver, report: Report) -> ReadLayers:
+    """Read what the layers of a flow say; rules between keys are the caller's."""
+    connector = Reader("connector", layers.connector, resolver, report)
+    connector.read_all(layers.keys.values())
+    worker = Reader("worker", layers.worker, resolver, report)
+    worker.read_all(WORKER.values())
+    clients = read_clients(
+        layers.connector, layers.worker, layers.flow, resolver, report, layers.server_keys
+    )
+    settings = FlowSettings(
+        flow=layers.flow,
         enabled=connector.boolean("enabled"),
         policy=_policy(connector),
         source=_source(connector),
-        heartbeat=_heartbeat(raw, flow, connector),
-        checkpoint=_checkpoint(raw, flow, connector),
-        internal_topics=_internal_topics(worker),
+        heartbeat=_heartbeat(layers.heartbeat_name, connector),
+        checkpoint=_checkpoint(layers.checkpoint_name, connector),
+        internal_topics=read_internal_topics(worker),
         pipeline=PipelineSettings(
             offset_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
             epoch_seconds=float(connector.integer("epoch.seconds")),
@@ -75,9 +121,7 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
         transactions=_transactions(connector, worker, clients.transaction_timeout_ms),
         policies=_policies(connector),
     )
-    check_flow(settings, connector, worker, report)
-    check_profiles(profile_names(raw, flow), connector, report)
-    return FlowReading(settings, report)
+    return ReadLayers(settings, connector, worker)
 
 
 def _policy(connector: Reader) -> PolicySettings:
@@ -139,17 +183,17 @@ def _source(connector: Reader) -> SourceSettings:
     )
 
 
-def _heartbeat(raw: Raw, flow: Flow, connector: Reader) -> HeartbeatSettings:
+def _heartbeat(name: str, connector: Reader) -> HeartbeatSettings:
     return HeartbeatSettings(
-        name=connector_config(raw, flow, "MirrorHeartbeatConnector")["name"].text,
+        name=name,
         interval_seconds=_interval(connector, "emit.heartbeats"),
         factor=_factor(connector, "heartbeats.topic.replication.factor"),
     )
 
 
-def _checkpoint(raw: Raw, flow: Flow, connector: Reader) -> CheckpointSettings:
+def _checkpoint(name: str, connector: Reader) -> CheckpointSettings:
     return CheckpointSettings(
-        name=connector_config(raw, flow, "MirrorCheckpointConnector")["name"].text,
+        name=name,
         enabled=connector.boolean("emit.checkpoints.enabled"),
         factor=_factor(connector, "checkpoints.topic.replication.factor"),
         emit_seconds=_interval(connector, "emit.checkpoints"),
@@ -186,7 +230,8 @@ def _factor(reader: Reader, name: str) -> TopicFactor:
     )
 
 
-def _internal_topics(worker: Reader) -> InternalTopics:
+def read_internal_topics(worker: Reader) -> InternalTopics:
+    """A worker's three topics."""
     extra: dict[str, dict[str, str]] = {}
     for storage in STORAGES:
         configs = worker.below(f"{storage}.", without=STORAGE_OWN)

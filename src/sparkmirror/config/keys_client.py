@@ -9,12 +9,6 @@ from __future__ import annotations
 from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.value_types import Type, addresses, at_least, one_of
 
-_SSL_SECRETS = (
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.keystore.key",
-    "ssl.truststore.password",
-)
 _SSL_NAMES = (
     "ssl.protocol",
     "ssl.provider",
@@ -35,11 +29,6 @@ _SSL_NAMES = (
     "ssl.endpoint.identification.algorithm",
     "ssl.secure.random.implementation",
     "ssl.engine.factory.class",
-)
-_SASL_SECRETS = (
-    "sasl.jaas.config",
-    "sasl.oauthbearer.client.credentials.client.secret",
-    "sasl.oauthbearer.assertion.private.key.passphrase",
 )
 _SASL_NAMES = (
     "sasl.kerberos.service.name",
@@ -91,6 +80,64 @@ _SASL_NAMES = (
     "sasl.oauthbearer.header.urlencode",
 )
 
+# What is no text, by type; Kafka's types, so that tools that ask for them see the same.
+_TYPES = {
+    Type.PASSWORD: (
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+    ),
+    Type.LIST: (
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "sasl.oauthbearer.expected.audience",
+    ),
+    Type.CLASS: (
+        "ssl.engine.factory.class",
+        "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.jwt.validator.class",
+    ),
+    Type.DOUBLE: (
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+    ),
+    Type.LONG: (
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    ),
+    Type.INT: (
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "sasl.oauthbearer.clock.skew.seconds",
+    ),
+    Type.SHORT: (
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.buffer.seconds",
+    ),
+    Type.BOOLEAN: (
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "sasl.oauthbearer.header.urlencode",
+    ),
+}
+_TYPE_OF = {name: value_type for value_type, names in _TYPES.items() for name in names}
+
 _NO_SECURITY = "this version connects without TLS and SASL only"
 
 SECURITY_KEYS = (
@@ -114,7 +161,7 @@ SECURITY_KEYS = (
     *(
         Key(
             name=name,
-            type=Type.PASSWORD if name in _SSL_SECRETS else Type.STRING,
+            type=_TYPE_OF.get(name, Type.STRING),
             default=None,
             doc="A TLS setting of Kafka's clients.",
             importance=Importance.LOW,
@@ -125,7 +172,7 @@ SECURITY_KEYS = (
     *(
         Key(
             name=name,
-            type=Type.PASSWORD if name in _SASL_SECRETS else Type.STRING,
+            type=_TYPE_OF.get(name, Type.STRING),
             default=None,
             doc="A SASL setting of Kafka's clients.",
             importance=Importance.LOW,

@@ -15,6 +15,7 @@ from sparkmirror.config.value_types import (
     Type,
     at_least,
     between,
+    connector_name,
     items_among,
     not_empty,
     one_of,
@@ -34,11 +35,11 @@ CONNECT_KEYS = (
         doc="Connector name, also the first part of the keys in the offsets topic; by default "
         "the connector's simple class name.",
         importance=Importance.LOW,
-        checks=(not_empty,),
+        checks=(connector_name,),
     ),
     Key(
         name="connector.class",
-        type=Type.CLASS,
+        type=Type.STRING,
         default=None,
         doc="Java class name of the connector, kept for compatibility.",
         importance=Importance.LOW,
@@ -71,7 +72,7 @@ CONNECT_KEYS = (
     *(
         Key(
             name=f"{part}.converter{suffix}",
-            type=Type.CLASS,
+            type=Type.STRING if suffix else Type.CLASS,
             default=None,
             doc=f"Converter of record {part}s{' (its version)' if suffix else ''}.",
             importance=Importance.LOW,
@@ -101,7 +102,7 @@ CONNECT_KEYS = (
         default="restart",
         doc="What to do when a config provider's value changes.",
         importance=Importance.LOW,
-        checks=(one_of("restart", "none", "RESTART", "NONE"),),
+        checks=(one_of("none", "restart"),),
         no_effect="values of config providers are read with the file, at the start, when it "
         "changes and at SIGHUP",
     ),
@@ -343,7 +344,7 @@ FLOW_ONLY_KEYS = (
         doc="Whether the flow must be exactly-once: required refuses to run it without "
         "exactly.once.source.support=enabled and isolation.level=read_committed.",
         importance=Importance.LOW,
-        checks=(one_of("requested", "required", "REQUESTED", "REQUIRED"),),
+        checks=(one_of("required", "requested", ignore_case=True),),
     ),
     Key(
         name="transaction.boundary",
@@ -353,7 +354,7 @@ FLOW_ONLY_KEYS = (
         "second while records arrive) or interval. connector is refused: MM2's connector sets no "
         "boundaries.",
         importance=Importance.LOW,
-        checks=(one_of("poll", "interval", "connector", "POLL", "INTERVAL", "CONNECTOR"),),
+        checks=(one_of("poll", "interval", "connector", ignore_case=True),),
     ),
     Key(
         name="transaction.boundary.interval.ms",

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.keys_rest import REST_KEYS
 from sparkmirror.config.value_types import (
     Rejected,
     Type,
@@ -95,7 +98,7 @@ WORKER_KEYS = (
         default="disabled",
         doc="Whether flows into this cluster write records and positions together in "
         "transactions (enabled). preparing changes nothing yet, as in Connect.",
-        checks=(one_of("disabled", "preparing", "enabled", "DISABLED", "PREPARING", "ENABLED"),),
+        checks=(one_of("disabled", "preparing", "enabled", ignore_case=True),),
         importance=Importance.HIGH,
     ),
     Key(
@@ -139,16 +142,7 @@ IGNORED_WORKER = {
     "rest.extension.classes": _NO_REST,
 }
 
-DRIVER_KEYS = (
-    Key(
-        name="clusters",
-        type=Type.LIST,
-        default=None,
-        doc="Aliases of the clusters that this file is about.",
-        importance=Importance.HIGH,
-        required=True,
-        checks=(not_empty,),
-    ),
+METRICS_KEYS = (
     Key(
         name="metrics.port",
         type=Type.INT,
@@ -164,6 +158,19 @@ DRIVER_KEYS = (
         checks=(not_empty,),
         importance=Importance.LOW,
     ),
+)
+
+DRIVER_KEYS = (
+    Key(
+        name="clusters",
+        type=Type.LIST,
+        default=None,
+        doc="Aliases of the clusters that this file is about.",
+        importance=Importance.HIGH,
+        required=True,
+        checks=(not_empty,),
+    ),
+    *METRICS_KEYS,
     Key(
         name="dedicated.mode.enable.internal.rest",
         type=Type.BOOLEAN,
@@ -172,25 +179,14 @@ DRIVER_KEYS = (
         importance=Importance.LOW,
         no_effect=_NO_REST,
     ),
-    *(
-        Key(
-            name=name,
-            type=value_type,
-            default=default,
-            doc=doc,
-            importance=Importance.LOW,
-            no_effect=_NO_REST,
-        )
-        for name, value_type, default, doc in (
-            ("listeners", Type.LIST, "http://:8083", "Where the REST server listens."),
-            ("rest.advertised.host.name", Type.STRING, None, "Host name given to other workers."),
-            ("rest.advertised.port", Type.INT, None, "Port given to other workers."),
-            ("rest.advertised.listener", Type.STRING, None, "Listener given to other workers."),
-            ("access.control.allow.origin", Type.STRING, "", "Origins that browsers may use."),
-            ("access.control.allow.methods", Type.STRING, "", "Methods that browsers may use."),
-            ("response.http.headers.config", Type.STRING, "", "Headers of every REST answer."),
-            ("ssl.client.auth", Type.STRING, "none", "Whether REST clients need a certificate."),
-        )
+    *(replace(key, no_effect=_NO_REST, checks=()) for key in REST_KEYS),
+    Key(
+        name="ssl.client.auth",
+        type=Type.STRING,
+        default="none",
+        doc="Whether REST clients need a certificate.",
+        importance=Importance.LOW,
+        no_effect=_NO_REST,
     ),
     Key(
         name="plugin.path",

@@ -174,11 +174,16 @@ def connector_config(raw: Raw, flow: Flow, connector: str = "MirrorSourceConnect
         config.put_if_absent(key, default(text, key))
     config.put_all(with_prefix(raw, f"{flow}."))
     config.put_if_absent("enabled", default("false", "enabled"))
+    _rename(config)
+    _place_syncs(config, raw, flow)
+    return config
+
+
+def _rename(config: Layered) -> None:
+    """Old spellings become the new ones, which win."""
     for old, new in DEPRECATED.items():
         if old in config:
             config.put_if_absent(new, config.pop(old))
-    _place_syncs(config, raw, flow)
-    return config
 
 
 def _place_syncs(config: Layered, raw: Raw, flow: Flow) -> None:
@@ -215,6 +220,39 @@ def worker_config(raw: Raw, flow: Flow) -> Layered:
     return config
 
 
+def connect_config(raw: Raw, flow: Flow) -> Layered:
+    """The flat configuration of a connector on a Connect worker, variables not resolved.
+
+    Config providers are the worker's: what a connector says about them is left out.
+    """
+    config = _profile_layer(raw, flow, is_workers=False)
+    for key, entry in raw.items():
+        if not key.startswith("config.providers"):
+            config.put(key, _written(entry))
+    config.put_if_absent("enabled", default("true", "enabled"))
+    _rename(config)
+    _place_syncs(config, raw, flow)
+    return config
+
+
+def connect_worker_config(worker: Layered, raw: Raw | None = None) -> Layered:
+    """What a worker's file means to a connector; `raw` is the connector's configuration.
+
+    A connector's producer does not inherit the security of the worker's own client, and a profile
+    that a connector names says nothing about the worker's topics.
+    """
+    config = Layered()
+    if raw is not None:
+        flow = Flow("", "")  # a flat configuration has no lines for one flow
+        for key, value in _profile_layer(raw, flow, is_workers=True).items():
+            if key.startswith("producer."):
+                config.put(key, value)
+    for key, value in worker.items():
+        if key not in CLIENT_NAMES or key == "bootstrap.servers":
+            config.put(key, value)
+    return config
+
+
 def client_config(connector: Layered, side: str, role: str) -> Layered:
     """A connector's own client: `side` is source or target, `role` consumer, producer or admin."""
     config = Layered()
@@ -224,6 +262,8 @@ def client_config(connector: Layered, side: str, role: str) -> Layered:
             config.put(key, value)
     for prefix in (f"{role}.", f"{side}.{role}."):
         config.put_all(_below(connector, prefix))
+    for key in [key for key in config if key.startswith("override.")]:
+        del config[key]  # `consumer.override.` is about the worker's clients, not the connector's
     if role == "consumer":
         # `consumer.poll.timeout.ms` and `admin.timeout.ms` are connector keys, not client keys.
         config.pop("poll.timeout.ms", None)

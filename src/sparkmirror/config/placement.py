@@ -30,6 +30,9 @@ from sparkmirror.model import Flow
 
 _CLIENT_PREFIXES = tuple(f"{role}." for role in CLIENT_ROLES)
 _SIDE_PREFIXES = tuple(f"{side}.{role}." for side in ("source", "target") for role in CLIENT_ROLES)
+_CLUSTER_KEYS = frozenset(
+    f"{side}.cluster.{name}" for side in ("source", "target") for name in SECURITY
+)
 # Below these only Connect's Java plugins read anything.
 _PLUGIN_PREFIXES = (
     "transforms.",
@@ -78,6 +81,46 @@ def flow_key(flow: Flow, rest: str) -> Remark | None:  # noqa: PLR0911 - a list 
             f"{flow.target}.{rest}.",
         )
     return _plugin(key, rest) or _unknown(key, rest, f"{flow}.", CONNECTOR)
+
+
+def connector_key(key: str) -> Remark | None:  # noqa: C901, PLR0911 - a list of cases
+    """What becomes of a key in the configuration of a connector on a Connect worker."""
+    if key.startswith("config.providers"):
+        return Remark(Level.INFO, f"{key} has no effect: config providers are the worker's.")
+    if key in CONNECTOR or key.startswith(("producer.override.", "task.")):
+        return None
+    if (outdated := _outdated(key, key)) is not None:
+        return outdated
+    if key.startswith(("consumer.override.", "admin.override.")):
+        return Remark(
+            Level.INFO,
+            f"{key} has no effect: in Connect it reaches the worker's own clients; for the "
+            "connector's write source.consumer., source.admin. or target.admin.",
+        )
+    if key.startswith(("producer.", "source.producer.", "target.producer.")):
+        name = key.partition("producer.")[2]
+        return Remark(
+            Level.WARNING,
+            f"{key} reaches only MM2's producer of offset syncs; for records write "
+            f"producer.override.{name}.",
+        )
+    if key.startswith("target.consumer."):
+        return Remark(Level.INFO, f"{key} has no effect: nothing consumes from the target yet.")
+    if key.startswith((*_CLIENT_PREFIXES, *_SIDE_PREFIXES)):
+        return None  # the clients' own reading reports these
+    if key in SECURITY:
+        return Remark(
+            Level.WARNING,
+            f"{key} does nothing: a connector has two clusters, write source.cluster.{key} and "
+            f"target.cluster.{key}.",
+        )
+    if key in _CLUSTER_KEYS:
+        return None
+    if key in WORKER or key in IGNORED_WORKER or key.startswith(STORAGES):
+        return Remark(
+            Level.WARNING, f"{key} does nothing for one connector: it belongs in the worker's file."
+        )
+    return _plugin(key, key) or _unknown(key, key, "", (*CONNECTOR, *_CLUSTER_KEYS))
 
 
 def cluster_key(alias: str, rest: str) -> Remark | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sparkmirror.config.properties import Entry, read_properties
+from sparkmirror.config.properties import Entry, PropertyFile, read_properties
 from sparkmirror.config.value_types import Rejected, parse_list
 from sparkmirror.errors import ConfigError
 
@@ -202,6 +202,16 @@ def make_resolver(raw: Mapping[str, Entry]) -> tuple[Resolver, list[ConfigError]
             entry = params.get("allowed.paths") or params["allowlist.pattern"]
             errors.append(_about(entry, str(error)))
     return Resolver(providers), errors
+
+
+def undeclared_provider(file: PropertyFile, key: str) -> str:
+    """A sentence about `config.providers.<name>.…` of a name that no line declares; else empty."""
+    name = key.removeprefix("config.providers.").partition(".")[0]
+    listed = file.entries.get("config.providers")
+    names = [item.strip() for item in listed.text.split(",")] if listed else []
+    if name in (*names, *BUILT_IN):
+        return ""
+    return f"{key} does nothing: the line config.providers does not name {name}."
 
 
 def _make(kind: str, params: Mapping[str, Entry]) -> Provider:

@@ -243,3 +243,9 @@ class FlowSettings:
     produce: ProduceSettings
     transactions: TransactionSettings = TransactionSettings()
     policies: Policies = Policies()
+    worker: ConnectionSettings | None = None  # where the internal topics are; None: on the target
+
+    @property
+    def state(self) -> ConnectionSettings:
+        """The cluster that holds positions and statuses."""
+        return self.worker or self.target_admin

@@ -15,11 +15,15 @@ Check = Callable[[object], None]
 
 
 class Rejected(ValueError):  # noqa: N818 - "Error" is kept for what leaves this package
-    """A value that a key does not take: `rule` says why, `found` is the value where it helps."""
+    """A value that a key does not take: `rule` says why, `found` is the value where it helps.
 
-    def __init__(self, rule: str, found: object = None) -> None:
+    `java` is what Kafka's own check says about it, for clients of the REST API that know it.
+    """
+
+    def __init__(self, rule: str, found: object = None, *, java: str = "") -> None:
         super().__init__(rule if found is None else f"{rule}, not {found!r}")
         self.rule = rule
+        self.java = java or rule
 
 
 class Type(Enum):
@@ -29,6 +33,7 @@ class Type(Enum):
     INT = "int"
     SHORT = "short"
     LONG = "long"
+    DOUBLE = "double"
     STRING = "string"
     LIST = "list"
     CLASS = "class"
@@ -37,15 +42,18 @@ class Type(Enum):
 
 _BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
+_FRACTION = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def parse_value(value_type: Type, text: str) -> object:
-    """The typed value of `text`: bool, int, str or tuple of str (duplicates dropped)."""
+    """The typed value of `text`: bool, int, float, str or tuple of str (duplicates dropped)."""
     trimmed = text.strip()
     if value_type is Type.BOOLEAN:
         return _boolean(trimmed)
     if value_type in _BITS:
-        return _integer(trimmed, _BITS[value_type])
+        return _integer(trimmed, value_type)
+    if value_type is Type.DOUBLE:
+        return _fraction(trimmed)
     if value_type is Type.LIST:
         return parse_list(trimmed)[0]
     return trimmed
@@ -66,36 +74,57 @@ def parse_list(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _boolean(text: str) -> bool:
     lowered = text.lower()
     if lowered not in {"true", "false"}:
-        raise Rejected("must be true or false", text)
+        raise Rejected(
+            "must be true or false", text, java="Expected value to be either true or false"
+        )
     return lowered == "true"
 
 
-def _integer(text: str, bits: int) -> int:
+def _integer(text: str, value_type: Type) -> int:
+    bits, java = _BITS[value_type], f"Not a number of type {value_type.name}"
     if not _DECIMAL.fullmatch(text):
-        raise Rejected("must be a whole number", text)
+        raise Rejected("must be a whole number", text, java=java)
     number = int(text)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        raise Rejected(f"must fit into {bits} bits", number)
+        raise Rejected(f"must fit into {bits} bits", number, java=java)
     return number
+
+
+def _fraction(text: str) -> float:
+    if not _FRACTION.fullmatch(text):
+        raise Rejected("must be a number", text, java="Not a number of type DOUBLE")
+    return float(text)
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Check:
     """The value must be one of these texts."""
+    names = ", ".join(allowed)
+    java = f"String must be one of: {names}"
+    accepted = set(allowed)
+    if ignore_case:
+        java = f"String must be one of (case insensitive): {names.upper()}"
+        accepted = {text.upper() for text in allowed}
 
     def check(value: object) -> None:
         text = str(value).upper() if ignore_case else str(value)
-        if text not in allowed:
-            raise Rejected(f"must be one of {', '.join(allowed)}", value)
+        if text not in accepted:
+            raise Rejected(f"must be one of {names}", value, java=java)
 
     return check
+
+
+_NULL = "Value must be non-null"
 
 
 def at_least(low: int, hint: str = "") -> Check:
     """The number must not be below `low`."""
 
     def check(value: object) -> None:
+        if value is None:
+            raise Rejected("must not be null", java=_NULL)
         if isinstance(value, int) and value < low:
-            raise Rejected(f"must be at least {low}{hint and f' ({hint})'}", value)
+            rule = f"must be at least {low}{hint and f' ({hint})'}"
+            raise Rejected(rule, value, java=f"Value must be at least {low}")
 
     return check
 
@@ -104,8 +133,11 @@ def between(low: int, high: int) -> Check:
     """The number must lie in the closed range."""
 
     def check(value: object) -> None:
+        if value is None:
+            raise Rejected("must not be null", java=_NULL)
         if isinstance(value, int) and not low <= value <= high:
-            raise Rejected(f"must be between {low} and {high}", value)
+            java = f"at least {low}" if value < low else f"no more than {high}"
+            raise Rejected(f"must be between {low} and {high}", value, java=f"Value must be {java}")
 
     return check
 
@@ -115,7 +147,10 @@ def items_among(*allowed: str) -> Check:
 
     def check(value: object) -> None:
         if isinstance(value, tuple) and (not value or not set(value) <= set(allowed)):
-            raise Rejected(f"must list one or more of {', '.join(allowed)}")
+            names = ", ".join(allowed)
+            raise Rejected(
+                f"must list one or more of {names}", java=f"String must be one of: {names}"
+            )
 
     return check
 
@@ -123,7 +158,25 @@ def items_among(*allowed: str) -> Check:
 def not_empty(value: object) -> None:
     """The text or list must hold something."""
     if value in ("", ()):
-        raise Rejected("must not be empty")
+        raise Rejected("must not be empty", java="String must be non-empty")
+
+
+_FIRST_PRINTABLE = 0x20
+_DELETE = 0x7F
+
+
+def connector_name(value: object) -> None:
+    """The text names a connector: part of keys, URLs and client ids."""
+    if value == "":
+        raise Rejected("must not be empty", java="String may not be empty")
+    control = [ord(c) for c in str(value) if ord(c) < _FIRST_PRINTABLE or ord(c) == _DELETE]
+    if control:
+        found = ", ".join(str(code) for code in control)
+        raise Rejected(
+            f"must not hold control characters (it has {found})",
+            java="String may not contain control sequences but had the following ASCII chars: "
+            + found,
+        )
 
 
 def not_zero(value: object) -> None:

@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.config.value_types import (
+    Check,
     Rejected,
     Type,
     address,
+    at_least,
+    between,
+    connector_name,
+    items_among,
+    not_empty,
+    one_of,
     parse_list,
     parse_value,
     topic_characters,
@@ -97,3 +104,62 @@ def test_aliases_must_fit_into_topic_names() -> None:
     for alias in ("us east", "a/b", "é", ""):
         with pytest.raises(Rejected):
             topic_characters(alias)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.8", 0.8), (" -1 ", -1.0), (".5", 0.5), ("2.", 2.0), ("1e-3", 0.001)]
+)
+def test_fractions_are_read(text: str, value: float) -> None:
+    """As Java reads a double, short of its odder spellings."""
+    assert value == parse_value(Type.DOUBLE, text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,5", "nan", "0x1p3", "."])
+def test_fractions_that_are_none_are_refused(text: str) -> None:
+    """A comma is no point."""
+    with pytest.raises(Rejected, match="must be a number") as caught:
+        parse_value(Type.DOUBLE, text)
+    assert caught.value.java == "Not a number of type DOUBLE"
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "java"),
+    [
+        (at_least(1), 0, "Value must be at least 1"),
+        (at_least(1, "a hint"), None, "Value must be non-null"),
+        (between(1, 5), 6, "Value must be no more than 5"),
+        (between(1, 5), 0, "Value must be at least 1"),
+        (between(1, 5), None, "Value must be non-null"),
+        (one_of("a", "b"), "A", "String must be one of: a, b"),
+        (one_of("a", "b", ignore_case=True), "c", "String must be one of (case insensitive): A, B"),
+        (connector_name, "", "String may not be empty"),
+        (
+            connector_name,
+            "a\x00b\x7f",
+            "String may not contain control sequences but had the following ASCII chars: 0, 127",
+        ),
+        (not_empty, "", "String must be non-empty"),
+        (items_among("a", "b"), ("c",), "String must be one of: a, b"),
+        (topic_characters, "a b", None),
+    ],
+)
+def test_a_refused_value_is_also_said_in_kafkas_words(
+    check: Check, value: object, java: str | None
+) -> None:
+    """Or in ours, where Kafka has no such rule."""
+    with pytest.raises(Rejected) as caught:
+        check(value)
+    assert caught.value.java == (caught.value.rule if java is None else java)
+
+
+@pytest.mark.parametrize("text", ["POLL", "poll", "Poll"])
+def test_case_may_be_ignored(text: str) -> None:
+    """Whatever the case of what is allowed."""
+    one_of("poll", ignore_case=True)(text)
+    one_of("POLL", ignore_case=True)(text)
+
+
+@pytest.mark.parametrize("name", ["x", "a b", "a/b", "späti", "..", "x" * 300])
+def test_a_connector_may_be_called_almost_anything(name: str) -> None:
+    """Connect refuses nothing but control characters."""
+    connector_name(name)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of a connector's configuration, as Connect answers `PUT .../config/validate`.
+
+Each key is parsed by itself, with Kafka's own words for what is wrong. What the reading of the
+whole configuration finds beyond that (`config/connector_config.py`) is added to the keys it is
+about, so that nothing is accepted here which could not be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.connector_config import ConnectorTexts, read_connector
+from sparkmirror.config.connector_definitions import (
+    GROUPS,
+    Definition,
+    client_definition,
+    default_text,
+    definitions,
+)
+from sparkmirror.config.hidden_values import HIDDEN
+from sparkmirror.config.key import Key
+from sparkmirror.config.keys import is_secret
+from sparkmirror.config.keys_classes import CLASS_KEYS
+from sparkmirror.config.providers import Resolver
+from sparkmirror.config.settings import ExactlyOnce
+from sparkmirror.config.value_types import Rejected, Type, parse_value
+from sparkmirror.config.worker_file import WorkerFile
+
+_NULL = "Null value can not be supplied as the configuration value."
+_PLUGIN_VERSION = ".plugin.version"
+_CONVERTER = ".converter"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """What a configuration says about one key, and what is wrong with it."""
+
+    name: str
+    value: str | None
+    recommended_values: tuple[str, ...]
+    errors: tuple[str, ...]
+    visible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A key with its value; without a definition if no class has such a key."""
+
+    definition: Definition | None
+    value: ConfigValue
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The whole answer; `name` is the class as it was given."""
+
+    name: str
+    error_count: int
+    groups: tuple[str, ...]
+    configs: tuple[ConfigEntry, ...]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Every error sentence, in the order of the keys."""
+        return tuple(error for entry in self.configs for error in entry.value.errors)
+
+    @property
+    def refusal(self) -> str:
+        """What Connect says when a connector with such a configuration is refused."""
+        lines = "\n".join(self.errors)
+        return (
+            f"Connector configuration is invalid and contains the following {self.error_count} "
+            f"error(s):\n{lines}\nYou can also find the above list of errors at the endpoint "
+            "`/connector-plugins/{connectorType}/config/validate`"
+        )
+
+
+def validate(config: ConnectorTexts, worker: WorkerFile) -> Validation:
+    """Look at every key; ConfigError only if the configuration names no class that we have."""
+    reading = read_connector(config, worker)
+    parsed = {
+        key.name: _parse(key, config, worker.resolver) for key in CLASS_KEYS[reading.kind].values()
+    }
+    wrong = {name: list(errors) for name, (_, errors) in parsed.items() if errors}
+    for name, text in config.items():
+        if text is None and name not in wrong:
+            wrong[name] = [_NULL]
+    alone = frozenset(wrong)
+    for found in reading.errors:
+        if found.key not in alone:
+            wrong.setdefault(found.key, []).append(found.message)
+    entries = [
+        *_defined(reading.kind, config, parsed, wrong),
+        *_others(config, worker, wrong, parsed),
+    ]
+    return Validation(
+        name=config["connector.class"] or "",
+        error_count=sum(len(entry.value.errors) for entry in entries),
+        groups=GROUPS,
+        configs=tuple(entries),
+    )
+
+
+_Parsed = tuple[str | None, tuple[str, ...]]  # the value as it is shown, and the errors
+
+
+def _defined(
+    kind: ConnectorClass,
+    config: ConnectorTexts,
+    parsed: Mapping[str, _Parsed],
+    wrong: Mapping[str, list[str]],
+) -> Iterator[ConfigEntry]:
+    for definition in definitions(kind):
+        name = definition.name
+        is_version = name.endswith(_CONVERTER + _PLUGIN_VERSION)
+        value = ConfigValue(
+            name=name,
+            value=parsed[name][0],
+            recommended_values=(),
+            errors=tuple(wrong.get(name, ())),
+            visible=not is_version or bool(config.get(name.removesuffix(_PLUGIN_VERSION))),
+        )
+        yield ConfigEntry(definition, value)
+
+
+def _others(
+    config: ConnectorTexts,
+    worker: WorkerFile,
+    wrong: Mapping[str, list[str]],
+    defined: Mapping[str, _Parsed],
+) -> Iterator[ConfigEntry]:
+    """Client keys that a connector overrides, and whatever else something is wrong with."""
+    roles = ["producer"]
+    if worker.settings.exactly_once is ExactlyOnce.ENABLED:
+        roles += ["consumer", "admin"]
+    prefixes = tuple(f"{role}.override." for role in roles)
+    for name in dict.fromkeys((*(n for n in config if n.startswith(prefixes)), *wrong)):
+        if name in defined:
+            continue
+        text = config.get(name)
+        value = ConfigValue(
+            name=name,
+            value=HIDDEN if text and is_secret(name) else text,
+            recommended_values=(),
+            errors=tuple(wrong.get(name, ())),
+            visible=True,
+        )
+        yield ConfigEntry(client_definition(name), value)
+
+
+def _parse(key: Key, config: ConnectorTexts, resolver: Resolver) -> _Parsed:
+    """The value that a form shows, and Kafka's sentences about it."""
+    name = key.name
+    if name not in config:
+        if key.required:
+            return None, (f'Missing required configuration "{name}" which has no default value.',)
+        return default_text(key), ()
+    text = config[name]
+    return (None, tuple(_null_errors(key))) if text is None else _parse_text(key, text, resolver)
+
+
+def _parse_text(key: Key, text: str, resolver: Resolver) -> _Parsed:
+    name = key.name
+    try:
+        resolved = resolver.resolve(text)
+    except LookupError as error:
+        return text, (f"{name}: {error.args[0]}.",)
+    shown = text if resolved.from_provider else resolved.text
+    shown = HIDDEN if key.is_secret else shown
+    if key.type is Type.LIST:
+        return _list(key, resolved.text, None if shown == resolved.text else shown)
+    try:
+        parsed = parse_value(key.type, resolved.text)
+    except Rejected as error:
+        return None, (_invalid(name, shown, error), *_rejections(key, None, "null"))
+    is_plain = not resolved.from_provider and not key.is_secret
+    value = _text_of(parsed) if is_plain else shown
+    return value, tuple(_rejections(key, parsed, value.strip()))
+
+
+def _list(key: Key, text: str, instead: str | None) -> _Parsed:
+    """A list is shown as it stands, also where an item is wrong."""
+    trimmed = text.strip()
+    items = [item.strip() for item in trimmed.split(",")] if trimmed else []
+    shown = ",".join(items) if instead is None else instead
+    if "" in items:
+        return shown, (f"Configuration '{key.name}' values must not be empty.",)
+    if len(set(items)) < len(items):
+        return shown, (f"Configuration '{key.name}' values must not be duplicated.",)
+    return shown, tuple(_rejections(key, tuple(items), shown))
+
+
+def _null_errors(key: Key) -> Iterator[str]:
+    if key.type is Type.LIST:
+        yield f"Configuration '{key.name}' values must not be null."
+    else:
+        yield from _rejections(key, None, "null")
+
+
+def _rejections(key: Key, value: object, shown: str) -> Iterator[str]:
+    for check in key.checks:
+        try:
+            check(value)
+        except Rejected as error:
+            yield _invalid(key.name, shown, error)
+            return
+
+
+def _invalid(name: str, shown: str, error: Rejected) -> str:
+    return f"Invalid value {shown} for configuration {name}: {error.java}"
+
+
+def _text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

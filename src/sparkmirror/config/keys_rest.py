@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of keys of Connect's REST server, as a worker's file has them."""
+
+from __future__ import annotations
+
+import re
+
+from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.value_types import Rejected, Type, between, one_of
+
+_LAST_PORT = 65_535
+LISTENER = re.compile(
+    r"(?P<scheme>[a-zA-Z]+)://(?P<host>\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]*):(?P<port>[0-9]+)/?"
+)
+
+
+def listeners(value: object) -> None:
+    """Each item is `http://host:port`; the host may be left out."""
+    for item in value if isinstance(value, tuple) else ():
+        found = LISTENER.fullmatch(item)
+        if found is None or int(found["port"]) > _LAST_PORT:
+            raise Rejected("must list addresses such as http://:8083", item)
+        if found["scheme"].lower() != "http":
+            raise Rejected("may name http only, this version serves no other", item)
+
+
+def not_without(value: object) -> None:
+    """A server listens somewhere."""
+    if value == ():
+        raise Rejected("must name at least one address, such as http://:8083")
+
+
+REST_KEYS = (
+    Key(
+        name="listeners",
+        type=Type.LIST,
+        default="http://:8083",
+        doc="Where the REST server listens.",
+        importance=Importance.LOW,
+        checks=(not_without, listeners),
+    ),
+    Key(
+        name="rest.advertised.host.name",
+        type=Type.STRING,
+        default=None,
+        doc="Host name given to other workers.",
+        importance=Importance.LOW,
+    ),
+    Key(
+        name="rest.advertised.port",
+        type=Type.INT,
+        default=None,
+        doc="Port given to other workers.",
+        importance=Importance.LOW,
+        checks=(between(1, _LAST_PORT),),
+    ),
+    Key(
+        name="rest.advertised.listener",
+        type=Type.STRING,
+        default=None,
+        doc="Listener given to other workers.",
+        importance=Importance.LOW,
+        checks=(one_of("http", "https", ignore_case=True),),
+    ),
+    Key(
+        name="access.control.allow.origin",
+        type=Type.STRING,
+        default="",
+        doc="Origins that browsers may use.",
+        importance=Importance.LOW,
+    ),
+    Key(
+        name="access.control.allow.methods",
+        type=Type.STRING,
+        default="",
+        doc="Methods that browsers may use.",
+        importance=Importance.LOW,
+    ),
+    Key(
+        name="response.http.headers.config",
+        type=Type.STRING,
+        default="",
+        doc="Headers of every REST answer.",
+        importance=Importance.LOW,
+    ),
+)
+
+# Only a worker's file has these.
+WORKER_REST_KEYS = (
+    Key(
+        name="admin.listeners",
+        type=Type.LIST,
+        default=None,
+        doc="Where the paths below /admin are served; not set: where all others are; empty: "
+        "nowhere.",
+        importance=Importance.LOW,
+        checks=(listeners,),
+    ),
+    Key(
+        name="rest.port",
+        type=Type.INT,
+        default=None,
+        doc="Port of the REST server in files older than listeners, which wins.",
+        importance=Importance.LOW,
+        checks=(between(0, _LAST_PORT),),
+    ),
+    Key(
+        name="rest.host.name",
+        type=Type.STRING,
+        default=None,
+        doc="Address of the REST server in files older than listeners, which wins.",
+        importance=Importance.LOW,
+    ),
+)

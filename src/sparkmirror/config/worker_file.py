@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Connect worker's file (`connect-distributed.properties`) as the rest of the program sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkmirror.config.client_settings import check_producer, read_connection
+from sparkmirror.config.flow_settings import read_internal_topics
+from sparkmirror.config.keys import CLIENT, IGNORED
+from sparkmirror.config.keys_rest import LISTENER
+from sparkmirror.config.keys_worker_file import REQUIRED, WORKER_FILE_KEYS, policy_name
+from sparkmirror.config.layering import (
+    Layered,
+    connect_worker_config,
+    record_producer_config,
+    with_prefix,
+)
+from sparkmirror.config.notices import Level, Notice, notice, raise_errors
+from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
+from sparkmirror.config.providers import Resolver, make_resolver
+from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.settings import ExactlyOnce, MetricsSettings
+from sparkmirror.config.worker_file_rules import check_worker, line_notices
+from sparkmirror.config.worker_settings import (
+    GroupSettings,
+    Listener,
+    OverridePolicy,
+    Overrides,
+    RestSettings,
+    SigningSettings,
+    WorkerSettings,
+)
+
+ALIAS = "worker"  # how messages call the cluster that a worker sits on
+_SPARK = "spark."
+
+
+class WorkerFile:
+    """One file. Reading it never fails on its content: `notices` tell all that is wrong."""
+
+    def __init__(self, file: PropertyFile) -> None:
+        self.name = file.name
+        self.resolver: Resolver
+        self.resolver, provider_errors = make_resolver(file.entries)
+        self.values: Layered = with_prefix(file.entries, "")
+        report = Report()
+        report.notices += [
+            Notice(Level.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
+            for e in provider_errors
+        ]
+        report.notices += line_notices(file)
+        self._settings = _read(self.values, self.resolver, report)
+        self.effective = tuple(report.effective)
+        order = list(Level)
+        self.notices = sorted(
+            dict.fromkeys(report.notices), key=lambda n: (order.index(n.level), _line(n))
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> WorkerFile:
+        """Read the file; ConfigError if it cannot be read or is no properties file."""
+        return cls(read_properties(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str = "connect-distributed.properties") -> WorkerFile:
+        """The same from a text."""
+        return cls(parse_properties(text, name))
+
+    @property
+    def settings(self) -> WorkerSettings:
+        """The typed settings; ConfigError with every sentence if any value is wrong."""
+        raise_errors(self.notices, self.name)
+        return self._settings
+
+
+def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings:
+    reader = Reader("worker", values, resolver, report)
+    reader.read_all(WORKER_FILE_KEYS)
+    for name in REQUIRED:
+        if name not in values:
+            message = f"{name} is missing: {_REMEDIES[name]}."
+            report.notices.append(notice(Level.ERROR, name, 0, message))
+    group = _group(reader)
+    connection = read_connection(
+        "admin",
+        ALIAS,
+        _own_client(values),
+        resolver,
+        report,
+        client_id=f"connect-{group.group_id}",
+        servers_key="bootstrap.servers",
+    )
+    _read_producer(values, resolver, report)
+    settings = WorkerSettings(
+        connection=connection,
+        group=group,
+        signing=_signing(reader),
+        rest=_rest(reader),
+        internal_topics=read_internal_topics(reader),
+        offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
+        exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
+        overrides=_overrides(reader),
+        topic_tracking=reader.boolean("topic.tracking.enable"),
+        topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
+        metrics=_metrics(reader),
+        spark={k: reader.resolved(k) or "" for k in values if k.startswith(_SPARK)},
+    )
+    check_worker(settings, reader, report)
+    return settings
+
+
+_REMEDIES = {
+    "group.id": "workers with the same one share connectors, write for example "
+    "group.id=connect-cluster",
+    "config.storage.topic": "write for example config.storage.topic=connect-configs",
+    "offset.storage.topic": "write for example offset.storage.topic=connect-offsets",
+    "status.storage.topic": "write for example status.storage.topic=connect-status",
+}
+
+
+def _own_client(values: Layered) -> Layered:
+    """The worker's own client reads its keys from the top of the file."""
+    known = CLIENT["admin"].keys() | IGNORED["admin"].keys()
+    return Layered((name, values[name]) for name in values if name in known)
+
+
+def _read_producer(values: Layered, resolver: Resolver, report: Report) -> None:
+    """What is wrong with the producer of all connectors is said once, here."""
+    producer = record_producer_config(Layered(), connect_worker_config(values))
+    check_producer(ALIAS, producer, resolver, report, "bootstrap.servers")
+
+
+def _group(reader: Reader) -> GroupSettings:
+    return GroupSettings(
+        group_id=reader.string("group.id"),
+        session_timeout_ms=reader.integer("session.timeout.ms"),
+        heartbeat_interval_ms=reader.integer("heartbeat.interval.ms"),
+        rebalance_timeout_ms=reader.integer("rebalance.timeout.ms"),
+        rebalance_delay_ms=reader.integer("scheduled.rebalance.max.delay.ms"),
+        sync_timeout_ms=reader.integer("worker.sync.timeout.ms"),
+        unsync_backoff_ms=reader.integer("worker.unsync.backoff.ms"),
+        protocol=reader.string("connect.protocol").lower(),
+    )
+
+
+def _signing(reader: Reader) -> SigningSettings:
+    return SigningSettings(
+        key_ttl_ms=reader.integer("inter.worker.key.ttl.ms"),
+        key_bits=reader.optional_integer("inter.worker.key.size"),
+        key_algorithm=reader.string("inter.worker.key.generation.algorithm"),
+        signature_algorithm=reader.string("inter.worker.signature.algorithm"),
+        accepted_algorithms=reader.strings("inter.worker.verification.algorithms"),
+    )
+
+
+def _rest(reader: Reader) -> RestSettings:
+    listeners = _listeners(reader, "listeners")
+    port = reader.optional_integer("rest.port")
+    host = _unquoted(reader.string("rest.host.name"))
+    if not reader.is_set("listeners") and (port is not None or host):
+        first = listeners[0]
+        listeners = (Listener(first.scheme, host, first.port if port is None else port),)
+    return RestSettings(
+        listeners=listeners,
+        admin_listeners=(
+            _listeners(reader, "admin.listeners") if reader.is_set("admin.listeners") else None
+        ),
+        advertised_host=_unquoted(reader.string("rest.advertised.host.name")),
+        advertised_port=reader.optional_integer("rest.advertised.port"),
+        advertised_scheme=reader.string("rest.advertised.listener").lower(),
+        allow_origin=reader.string("access.control.allow.origin"),
+        allow_methods=reader.string("access.control.allow.methods"),
+        response_headers=reader.string("response.http.headers.config"),
+    )
+
+
+def _listeners(reader: Reader, name: str) -> tuple[Listener, ...]:
+    found = (LISTENER.fullmatch(item) for item in reader.strings(name))
+    return tuple(
+        Listener(one["scheme"].lower(), one["host"].strip("[]"), int(one["port"]))
+        for one in found
+        if one is not None
+    )
+
+
+def _unquoted(text: str) -> str:
+    """No host name has quotes; images that make files of environment variables leave them in."""
+    return text.strip("\"'")
+
+
+def _overrides(reader: Reader) -> Overrides:
+    return Overrides(
+        OverridePolicy(policy_name(reader.string("connector.client.config.override.policy"))),
+        reader.strings("connector.client.config.override.allowlist"),
+    )
+
+
+def _metrics(reader: Reader) -> MetricsSettings | None:
+    port = reader.optional_integer("metrics.port")
+    return None if port is None else MetricsSettings(reader.string("metrics.host"), port)
+
+
+def _line(found: Notice) -> int:
+    return int(found.where.removeprefix("line ") or 0)

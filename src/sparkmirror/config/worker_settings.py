@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The typed settings of a Connect worker: its cluster, its group, its REST server, its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sparkmirror.config.settings import (
+    ConnectionSettings,
+    ExactlyOnce,
+    InternalTopics,
+    MetricsSettings,
+)
+
+# Who a client is, as Connect's Principal policy counts it.
+_PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+
+
+class OverridePolicy(Enum):
+    """Which client keys a connector may set for the worker's clients; named as in Connect."""
+
+    ALL = "All"
+    NONE = "None"
+    PRINCIPAL = "Principal"
+    ALLOWLIST = "Allowlist"
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What connectors may override: the policy, and the keys that an Allowlist names."""
+
+    policy: OverridePolicy = OverridePolicy.ALL
+    allowlist: tuple[str, ...] = ()
+
+    def allows(self, key: str) -> bool:
+        """Whether a connector may set this client key (without `producer.override.`)."""
+        if self.policy is OverridePolicy.PRINCIPAL:
+            return key in _PRINCIPAL_KEYS
+        if self.policy is OverridePolicy.ALLOWLIST:
+            return key in self.allowlist
+        return self.policy is OverridePolicy.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; an empty host means every interface, port 0 any free port."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """Where and how the REST API is served, and what other workers are told."""
+
+    listeners: tuple[Listener, ...]
+    admin_listeners: tuple[Listener, ...] | None = None  # None: with all else; empty: nowhere
+    advertised_host: str = ""  # empty: the listener's, else the machine's name
+    advertised_port: int | None = None  # None: the listener's
+    advertised_scheme: str = ""  # empty: the first listener's
+    allow_origin: str = ""
+    allow_methods: str = ""
+    response_headers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """How workers of one group stay together."""
+
+    group_id: str
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    rebalance_delay_ms: int = 300_000  # scheduled.rebalance.max.delay.ms
+    sync_timeout_ms: int = 3_000
+    unsync_backoff_ms: int = 300_000
+    protocol: str = "sessioned"  # or compatible, eager
+
+
+@dataclass(frozen=True, slots=True)
+class SigningSettings:
+    """How requests between workers are signed."""
+
+    key_ttl_ms: int = 3_600_000
+    key_bits: int | None = None  # None: the algorithm's own
+    key_algorithm: str = "HmacSHA256"
+    signature_algorithm: str = "HmacSHA256"
+    accepted_algorithms: tuple[str, ...] = ("HmacSHA256",)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """All that a worker needs before it knows any connector."""
+
+    connection: ConnectionSettings  # to the cluster with the three topics and the group
+    group: GroupSettings
+    signing: SigningSettings
+    rest: RestSettings
+    internal_topics: InternalTopics
+    offset_flush_seconds: float
+    exactly_once: ExactlyOnce
+    overrides: Overrides
+    topic_tracking: bool
+    topic_tracking_reset: bool
+    metrics: MetricsSettings | None
+    spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session as it stands
