@@ -74,6 +74,17 @@ class ConnectTopics:
         return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
+def heartbeat_config(cluster: Cluster) -> dict[str, str]:
+    """The connector that is content with one cluster."""
+    return {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
+        "source.cluster.alias": "a",
+        "target.cluster.alias": "b",
+        "target.cluster.bootstrap.servers": cluster.bootstrap_servers,
+        "heartbeats.topic.replication.factor": "1",
+    }
+
+
 class JavaConnect:
     """A running Java worker; a context manager that waits for its API and ends it."""
 
@@ -97,9 +108,7 @@ class JavaConnect:
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
         try:
-            # Before the API is there the server answers in HTML.
-            not_yet = (OSError, json.JSONDecodeError)
-            eventually(self._is_up, START_SECONDS, "Java's worker serves", not_yet=not_yet)
+            eventually(self._is_up, START_SECONDS, "Java's worker serves", not_yet=(OSError,))
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -126,7 +135,7 @@ class JavaConnect:
         self._process.wait(_STOP_SECONDS)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status code and the JSON of one answer."""
+        """The status code and the JSON of one answer, or its text: the server itself says HTML."""
         request = urllib.request.Request(
             f"http://{self.worker_id}{path}",
             method=method,
@@ -135,11 +144,12 @@ class JavaConnect:
         )
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - ours
-                code, text = answer.status, answer.read()
+                code, kind, text = answer.status, answer.headers["Content-Type"], answer.read()
         except urllib.error.HTTPError as refusal:
             with refusal:
-                code, text = refusal.code, refusal.read()
-        return code, json.loads(text) if text else None
+                code, kind, text = refusal.code, refusal.headers["Content-Type"], refusal.read()
+        is_json = text and kind == "application/json"
+        return code, json.loads(text) if is_json else text.decode()
 
     def get(self, path: str) -> Any:
         """What is there; an AssertionError if the worker refuses."""
