@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_fields import Foreign
 from sparkmirror.formats.connect_records import (
     ConfigRecord,
@@ -210,3 +211,9 @@ def test_secrets_are_not_printed() -> None:
         SessionKey(b"hush", "HmacSHA256", 1),
     )
     assert "hush" not in repr(records)
+
+
+def test_half_a_character_in_a_value_is_refused_by_our_error() -> None:
+    """Java cannot write it either."""
+    with pytest.raises(WireError, match="half a character"):
+        ConnectorConfig("c", {"x": "\ud800"}).value()
