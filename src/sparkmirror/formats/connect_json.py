@@ -25,7 +25,10 @@ def encode(value: Json) -> bytes:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     if not text.isascii() or "\\u" in text:
         text = _SPECIAL.sub(_as_java, text)
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"{text!r} holds half a character, which no JSON can say.") from error
 
 
 def _as_java(found: re.Match[str]) -> str:
@@ -42,6 +45,9 @@ def decode(data: bytes, what: str) -> Json:
     """What the bytes say; `what` names the record in the error sentence."""
     try:
         value: Json = json.loads(data)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also numbers of 5,000 digits, a million brackets
         raise WireError(f"{what} is not JSON: {error}.") from error
     return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +30,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 # record needs beside key and value.
 _REQUEST_BYTES = 1024
 _RECORD_BYTES = 32
+_A_RECORD_BATCH = 512 * 1024  # half of what a topic takes by default
 
 
 class TopicLog:
@@ -215,6 +216,23 @@ def _portions(
             size += added
     if portion:
         yield portion
+
+
+def record_batches(
+    records: Iterable[KeyValue], most_bytes: int = _A_RECORD_BATCH
+) -> Iterator[list[KeyValue]]:
+    """Records in portions for one append each; one that is larger has its own."""
+    some: list[KeyValue] = []
+    size = 0
+    for record in records:
+        added = sum(len(part) for part in record if part is not None)
+        if some and size + added > most_bytes:
+            yield some
+            some, size = [], 0
+        some.append(record)
+        size += added
+    if some:
+        yield some
 
 
 def _sealed(records: Sequence[KeyValue]) -> bytes:

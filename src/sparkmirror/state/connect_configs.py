@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which connectors there are and what they are meant to do, as Connect's config topic says.
+
+`ConfigState` is what a worker knows after some records, by the rules of Java's workers:
+
+A  Tasks change as one: their records wait until a commit counts them.
+B  A commit that counts tasks whose records are missing (the cleaner takes them when a leader dies
+   between two of them) leaves the connector *inconsistent*: it has no tasks until a leader has
+   published all of them anew.
+C  A commit without a connector is left over from one that was deleted.
+D  Tasks that were committed after the last fencing may not write exactly once before the next.
+
+`ConfigLog` belongs to one thread, and to whoever owns the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias
+
+from sparkmirror.errors import ConfigError
+from sparkmirror.formats.connect_fields import Config, Foreign
+from sparkmirror.formats.connect_records import (
+    ConfigRecord,
+    ConnectorConfig,
+    ConnectorTarget,
+    LoggerLevel,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TaskConfig,
+    TaskCount,
+    TasksCommit,
+    read_config_record,
+)
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.records import LogRecord
+from sparkmirror.state.connect_topic import READ_SECONDS, ConnectTopic
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorChanged:
+    """A connector is new or has another configuration."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRemoved:
+    """A connector was deleted."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChanged:
+    """A connector is meant to do something else."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksChanged:
+    """A connector's tasks were committed, and which are new; none if some are missing."""
+
+    connector: str
+    tasks: tuple[int, ...]
+
+
+ConfigEvent: TypeAlias = (
+    ConnectorChanged
+    | ConnectorRemoved
+    | TargetChanged
+    | TasksChanged
+    | RestartRequest
+    | SessionKey
+    | LoggerLevel
+)
+
+
+@dataclass(slots=True)
+class ConfigState:
+    """What the records up to `offset` say."""
+
+    offset: int = -1  # one past the last record, as workers tell each other; -1: none was read
+    configs: dict[str, Config] = field(default_factory=dict, repr=False)
+    target_states: dict[str, TargetState] = field(default_factory=dict)
+    task_counts: dict[str, int] = field(default_factory=dict)
+    inconsistent: set[str] = field(default_factory=set)
+    applied: dict[str, Config] = field(
+        default_factory=dict, repr=False
+    )  # when tasks were committed
+    task_generations: dict[str, int] = field(default_factory=dict)  # how often that was, less one
+    fenced_counts: dict[str, int] = field(default_factory=dict)  # tasks at the last fencing
+    unfenced: set[str] = field(default_factory=set)
+    session_key: SessionKey | None = None
+    passed_over: int = 0  # records that could not be read
+    _tasks: dict[str, dict[int, Config]] = field(default_factory=dict, repr=False)
+    _waiting: dict[str, dict[int, Config]] = field(default_factory=dict, repr=False)
+
+    @property
+    def connectors(self) -> list[str]:
+        """Their names, sorted."""
+        return sorted(self.configs)
+
+    def target_state(self, connector: str) -> TargetState:
+        """What a connector is meant to do; to run, unless somebody has said otherwise."""
+        return self.target_states.get(connector, TargetState.STARTED)
+
+    def tasks(self, connector: str) -> list[Config]:
+        """The configurations of its tasks; none while it is inconsistent."""
+        if connector in self.inconsistent:
+            return []
+        known = self._tasks.get(connector, {})
+        return [known[task] for task in range(self.task_counts.get(connector, 0))]
+
+    def waiting_tasks(self, connector: str) -> set[int]:
+        """Tasks with a new configuration that no commit has counted yet."""
+        return set(self._waiting.get(connector, {}))
+
+    def copy(self) -> ConfigState:
+        """The same for another thread; configurations themselves never change."""
+        twin = ConfigState()
+        for one in fields(self):
+            value = getattr(self, one.name)
+            setattr(twin, one.name, value.copy() if isinstance(value, dict | set) else value)
+        twin._tasks = {name: dict(tasks) for name, tasks in self._tasks.items()}
+        twin._waiting = {name: dict(tasks) for name, tasks in self._waiting.items()}
+        return twin
+
+    def apply(self, record: LogRecord) -> ConfigEvent | Foreign | None:
+        """Take one more record in; what has happened, if a worker must do something about it."""
+        found = read_config_record(record.key, record.value)
+        if not isinstance(found, Foreign) or found.is_json:
+            # What is no JSON does not count for Java, and workers compare their offsets.
+            self.offset = record.offset + 1
+        event: ConfigEvent | Foreign | None = None
+        match found:
+            case ConnectorConfig(connector, config):
+                event = self._connector(connector, config)
+            case ConnectorTarget(connector, state):
+                event = self._target(connector, state)
+            case TaskConfig(connector, task, config):
+                self._waiting.setdefault(connector, {})[task] = config
+            case TasksCommit(connector, count):
+                event = self._commit(connector, count)
+            case TaskCount(connector, count):
+                self.fenced_counts[connector] = count
+                self.unfenced.discard(connector)  # D
+            case SessionKey():
+                event = self.session_key = found
+            case RestartRequest() | LoggerLevel():
+                event = found
+            case Foreign():
+                self.passed_over += 1
+                event = found
+        return event
+
+    def _connector(self, connector: str, config: Config | None) -> ConfigEvent | None:
+        if config is not None:
+            self.configs[connector] = config
+            return ConnectorChanged(connector)
+        was_there = connector in self.configs
+        self._forget(connector)
+        return ConnectorRemoved(connector) if was_there else None
+
+    def _target(self, connector: str, state: TargetState | None) -> ConfigEvent | None:
+        before = self.target_state(connector)
+        if state is None:
+            self.target_states.pop(connector, None)
+        else:
+            self.target_states[connector] = state
+        is_new = self.target_state(connector) is not before
+        # Before its connector is there it is the state to begin with.
+        return TargetChanged(connector) if is_new and connector in self.configs else None
+
+    def _commit(self, connector: str, count: int) -> ConfigEvent | None:
+        config = self.configs.get(connector)
+        if config is None:  # C
+            self._forget(connector)
+            return None
+        waiting = self._waiting.pop(connector, {})
+        self.task_counts[connector] = count
+        self.unfenced.add(connector)  # D
+        if any(task not in waiting for task in range(count)):  # B
+            self.inconsistent.add(connector)
+            return TasksChanged(connector, ())
+        self._tasks[connector] = waiting  # A
+        self.inconsistent.discard(connector)
+        self.applied[connector] = config
+        self.task_generations[connector] = self.task_generations.get(connector, -1) + 1
+        return TasksChanged(connector, tuple(range(count)))
+
+    def _forget(self, connector: str) -> None:
+        """All but the target state, which has a record of its own, and whom to fence."""
+        for known in (self.configs, self.task_counts, self._tasks, self._waiting, self.applied):
+            known.pop(connector, None)
+        self.inconsistent.discard(connector)
+
+
+class ConfigLog:
+    """The config topic: `state` is what was read so far, every `put` reads itself back."""
+
+    def __init__(self, client: ClusterClient, topic: str) -> None:
+        self.topic = topic
+        self.state = ConfigState()
+        self._alias = client.connection.alias
+        self._connect_topic = ConnectTopic(
+            client, topic, take=self._take, forget_all=self._forget_all, check=self._check
+        )
+        self._events: list[ConfigEvent] = []
+        self._lost: set[str] = set()  # connectors of a topic that was deleted
+        self._is_started = False
+
+    def refresh(self, timeout_seconds: float = READ_SECONDS) -> list[ConfigEvent]:
+        """Read on to the end; what has happened since the last time, `put` by others or by us.
+
+        Nothing the first time, when all is new: restarts that were asked for before are over.
+        """
+        self._exchange((), timeout_seconds)
+        events, self._events = self._events, []
+        return events
+
+    def put_connector(
+        self, connector: str, config: Config, target_state: TargetState | None = None
+    ) -> None:
+        """A new connector, or another configuration; with a target state only if one is given."""
+        records: list[ConfigRecord] = [ConnectorConfig(connector, config)]
+        if target_state is not None:
+            records.insert(0, ConnectorTarget(connector, target_state))
+        self._exchange(records)
+
+    def remove_connector(self, connector: str) -> None:
+        """Delete a connector; its tasks go with it."""
+        self._exchange([ConnectorConfig(connector, None), ConnectorTarget(connector, None)])
+
+    def put_tasks(self, connector: str, configs: Sequence[Config]) -> None:
+        """A connector's tasks, all of them; the commit follows when all are known to be there."""
+        self._exchange(())
+        tasks = [TaskConfig(connector, task, config) for task, config in enumerate(configs)]
+        if tasks:
+            self._exchange(tasks)
+        self._exchange([TasksCommit(connector, len(tasks))])
+
+    def put_target_state(self, connector: str, state: TargetState) -> None:
+        """What a connector is meant to do."""
+        self._exchange([ConnectorTarget(connector, state)])
+
+    def put_restart_request(self, request: RestartRequest) -> None:
+        """Ask whoever runs the connector to restart it."""
+        self._exchange([request])
+
+    def put_task_count(self, connector: str, tasks: int) -> None:
+        """Every earlier writer of a connector with so many tasks is fenced."""
+        self._exchange([TaskCount(connector, tasks)])
+
+    def put_session_key(self, key: SessionKey) -> None:
+        """The key that workers sign with from now on."""
+        self._exchange([key])
+
+    def put_logger_level(self, level: LoggerLevel) -> None:
+        """How much all workers say about something."""
+        self._exchange([level])
+
+    def _exchange(
+        self, records: Sequence[ConfigRecord], timeout_seconds: float = READ_SECONDS
+    ) -> None:
+        pairs = [(record.key(), record.value()) for record in records]
+        self._connect_topic.exchange(pairs, timeout_seconds)
+        self._events += map(ConnectorRemoved, sorted(self._lost - self.state.configs.keys()))
+        self._lost.clear()
+        self._is_started = True
+
+    def _take(self, record: LogRecord) -> Foreign | None:
+        event = self.state.apply(record)
+        if isinstance(event, Foreign):
+            return event
+        if event is not None and self._is_started:
+            self._events.append(event)
+        return None
+
+    def _forget_all(self) -> None:
+        self._lost |= self.state.configs.keys()
+        self.state = ConfigState()
+
+    def _check(self, partitions: int) -> None:
+        if partitions != 1:
+            raise ConfigError(
+                f"Topic '{self.topic}' on cluster '{self._alias}' has {partitions} partitions, but "
+                f"connectors are kept in order, which takes exactly 1. Name another topic in "
+                f"config.storage.topic, or delete this one.",
+                key="config.storage.topic",
+            )

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker knows after some records of the status topic, and what it may write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.formats.connect_fields import Foreign
+from sparkmirror.formats.connect_statuses import (
+    ConnectorStatus,
+    State,
+    Status,
+    StatusRecord,
+    TaskStatus,
+    TopicSeen,
+    TopicStatus,
+)
+from sparkmirror.kafka.records import LogRecord
+from sparkmirror.state.connect_statuses import StatusState
+
+HERE, THERE = "here:8083", "there:8083"
+STATUSES = st.builds(
+    Status, st.sampled_from(State), st.sampled_from([HERE, THERE]), st.integers(0, 3)
+)
+NAMES = st.sampled_from(["a", "a-0"])
+RECORDS = st.one_of(
+    st.builds(ConnectorStatus, NAMES, st.none() | STATUSES),
+    st.builds(TaskStatus, NAMES, st.integers(0, 2), st.none() | STATUSES),
+    st.builds(
+        TopicStatus,
+        NAMES,
+        st.sampled_from(["t", "u"]),
+        st.none() | st.builds(TopicSeen, st.integers(0, 2), st.integers(0, 9)),
+    ),
+)
+
+
+def read(*records: StatusRecord) -> StatusState:
+    """The state after records that were written one after the other."""
+    state = StatusState()
+    for number, record in enumerate(records):
+        state.apply(LogRecord(0, number, number, record.key(), record.value()))
+    return state
+
+
+def status(state: State, generation: int = 3, worker: str = HERE) -> Status:
+    """A status of a generation."""
+    return Status(state, worker, generation)
+
+
+def test_the_last_status_counts() -> None:
+    """Of connectors, tasks and topics, each by itself."""
+    running, failed = status(State.RUNNING), Status(State.FAILED, HERE, 3, "because", "4.3.1")
+    seen = TopicSeen(1, 99)
+    state = read(
+        ConnectorStatus("c", running),
+        TaskStatus("c", 1, failed),
+        TaskStatus("c", 0, running),
+        TopicStatus("c", "t", seen),
+        TopicStatus("c", "s", seen),
+        TopicStatus("c", "s", None),
+    )
+    assert state.connectors == {"c": running}
+    assert list(state.tasks("c").items()) == [(0, running), (1, failed)]
+    assert state.topics("c") == {"t": seen}
+    assert (state.tasks("x"), state.topics("x")) == ({}, {})
+
+
+@pytest.mark.parametrize("bad", [State.FAILED, State.UNASSIGNED])
+@pytest.mark.parametrize(
+    ("known", "allowed"),
+    [
+        (None, True),
+        (status(State.RUNNING, 3, THERE), True),
+        (status(State.RUNNING, 2, THERE), True),
+        (status(State.RUNNING, 4, THERE), False),
+        (status(State.RUNNING, 4, HERE), True),
+    ],
+)
+def test_bad_news_is_not_written_over_what_a_newer_generation_does(
+    bad: State, known: Status | None, allowed: bool
+) -> None:
+    """A worker that has lost its place must not call FAILED what runs elsewhere."""
+    state = read(
+        *([] if known is None else [ConnectorStatus("c", known), TaskStatus("c", 0, known)])
+    )
+    assert state.may_write(ConnectorStatus("c", status(bad))) is allowed
+    assert state.may_write(TaskStatus("c", 0, status(bad))) is allowed
+    assert state.may_write(ConnectorStatus("c", status(State.RUNNING)))
+    assert state.may_write(TaskStatus("c", 0, None))
+    assert state.may_write(TaskStatus("c", 1, status(bad)))
+
+
+@pytest.mark.parametrize(
+    ("known", "generation", "counts"),
+    [
+        (State.RUNNING, 2, False),
+        (State.RUNNING, 3, False),
+        (State.RUNNING, 4, True),
+        (State.PAUSED, 2, True),
+    ],
+)
+def test_an_unassigned_task_that_runs_elsewhere_already_is_running(
+    known: State, generation: int, counts: bool
+) -> None:
+    """The worker that lost it says so late; a connector's last word counts always."""
+    late = status(State.UNASSIGNED, generation, THERE)
+    state = read(TaskStatus("c", 0, status(known)), TaskStatus("c", 0, late))
+    assert (state.tasks("c")[0] == late) is counts
+    state = read(ConnectorStatus("c", status(known)), ConnectorStatus("c", late))
+    assert state.connectors["c"] == late
+
+
+def test_a_connector_that_is_gone_takes_its_tasks_with_it() -> None:
+    """Not its topics, which are forgotten one by one, as Java does."""
+    running = status(State.RUNNING)
+    state = read(
+        TaskStatus("c", 0, running),
+        TaskStatus("c-0", 0, running),
+        TopicStatus("c", "t", TopicSeen(0, 1)),
+        ConnectorStatus("c", None),
+    )
+    assert (state.connectors, state.tasks("c")) == ({}, {})
+    assert state.tasks("c-0") == {0: running}
+    assert list(state.topics("c")) == ["t"]
+
+
+def test_tasks_of_a_connector_that_was_created_again_survive_the_deletion_before() -> None:
+    """Partitions come in any order: the new task may be read before the old connector's end."""
+    running = status(State.RUNNING)
+    gone, task = ConnectorStatus("c", None), TaskStatus("c", 0, running)
+    state = StatusState()
+    state.apply(LogRecord(3, 0, 2_000, task.key(), task.value()))
+    state.apply(LogRecord(0, 0, 1_000, gone.key(), gone.value()))
+    assert state.tasks("c") == {0: running}
+
+
+def test_foreign_records_are_counted() -> None:
+    """And told, so that a log line can say so."""
+    state = StatusState()
+    assert isinstance(state.apply(LogRecord(0, 0, 0, b"status-connector-c", b"")), Foreign)
+    assert isinstance(state.apply(LogRecord(0, 1, 0, None, None)), Foreign)
+    assert (state.passed_over, state.connectors) == (2, {})
+
+
+@given(st.lists(RECORDS, max_size=30))
+def test_the_records_without_a_connector_leave_nothing_of_it(records: list[StatusRecord]) -> None:
+    """Whatever was there before; and nothing else goes."""
+    state = read(*records)
+    other = (state.connectors.get("a-0"), state.tasks("a-0"), state.topics("a-0"))
+    twin = state.copy()
+    for record in state.without("a"):
+        state.apply(LogRecord(0, 99, 99, record.key(), record.value()))
+    assert ("a" in state.connectors, state.tasks("a"), state.topics("a")) == (False, {}, {})
+    assert (state.connectors.get("a-0"), state.tasks("a-0"), state.topics("a-0")) == other
+    assert twin == read(*records)
+
+
+@given(st.lists(RECORDS, max_size=30), st.randoms(use_true_random=False))
+def test_partitions_may_be_read_in_any_order(records: list[StatusRecord], random: object) -> None:
+    """Each key keeps its own order, and the outcome is the same."""
+    in_order = [
+        LogRecord(0, number, number, record.key(), record.value())
+        for number, record in enumerate(records)
+    ]
+    by_key: dict[bytes | None, list[LogRecord]] = {}
+    for one in in_order:
+        by_key.setdefault(one.key, []).append(one)
+    queues = list(by_key.values())
+    state, expected = StatusState(), read(*records)
+    while queues:
+        queue = random.choice(queues)  # type: ignore[attr-defined]
+        state.apply(queue.pop(0))
+        queues = [one for one in queues if one]
+    for name in ("a", "a-0"):
+        assert state.connectors.get(name) == expected.connectors.get(name)
+        assert state.topics(name) == expected.topics(name)
+        # A task that was written about before the deletion and read after it may linger.
+        assert expected.tasks(name).keys() <= state.tasks(name).keys()
