@@ -51,8 +51,9 @@ CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(optio
 chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
-thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records
-	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py tests/integration/test_group_admin.py tests/integration/test_topology_sync.py tests/integration/test_many_topics.py tests/integration/test_hot_reload.py tests/integration/test_profiles.py
+thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records, 5,000 topics
+	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py
+	@$(BIN)/python -m pytest -s --thorough -m thorough tests/integration
 
 BENCH := PYTHONPATH=tests:. $(BIN)/python -m benchmarks
 ASKED := $(foreach option,ONLY ROUNDS SCALE SEED INTO,$(if $($(option)),--$(shell \

@@ -152,6 +152,7 @@ def test_killing_everything_loses_nothing(
     assert repeated(clusters, "everything") == 0
 
 
+@pytest.mark.thorough
 def test_a_target_that_hangs_does_not_delay_the_end(
     running: Running, clusters: dict[str, LocalCluster]
 ) -> None:

@@ -126,6 +126,7 @@ def test_an_unforeseen_error_shows_in_the_status(caplog: pytest.LogCaptureFixtur
     assert connector.join()
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_and_returns_is_survived(
     admin: ClusterAdmin,
     cluster: LocalCluster,

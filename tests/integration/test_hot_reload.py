@@ -123,6 +123,7 @@ def bench(
         "move.bootstrap.servers": source_cluster.bootstrap_servers,
         "hub.bootstrap.servers": target_cluster.bootstrap_servers,
         "emit.heartbeats.enabled": "false",
+        "heartbeats.replication.enabled": "false",  # those of other tests are not counted
         f"{STEADY}.enabled": "true",
         f"{STEADY}.topics": "reload-steady",
         f"{MOVED}.topics": "reload-one",

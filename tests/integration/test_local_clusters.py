@@ -101,6 +101,7 @@ def test_whole_cluster_restarts_on_its_data(cluster: LocalCluster) -> None:
     assert tools.has_topic("kept")
 
 
+@pytest.mark.thorough
 def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: str) -> None:
     """All three serve; with one killed the others go on and take it back later."""
     with LocalCluster("trio", tmp_path, brokers=3, version=kafka_version) as trio:

@@ -69,8 +69,10 @@ def crowd(
         settings = MirrorConfig.load(file).flow_settings(FLOW)
         for connection, prefix in ((settings.source_admin, ""), (settings.target_admin, "a.")):
             with ClusterAdmin(connection) as admin:
-                made = admin.create_topics([NewTopic(prefix + name, 1, 1) for name in NAMES])
+                wanted = [prefix + name for name in NAMES]
+                made = admin.create_topics([NewTopic(name, 1, 1) for name in wanted])
                 assert set(made.values()) == {None}
+                admin.await_topics(wanted, START_SECONDS)
         yield file, clusters
     finally:
         for cluster in clusters.values():

@@ -72,7 +72,10 @@ def _transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
         end(producer, commits=turn % 5 != 0)
 
 
-@pytest.fixture(scope="module", params=["default", "exactly-once"])
+@pytest.fixture(
+    scope="module",
+    params=["default", pytest.param("exactly-once", marks=pytest.mark.thorough)],
+)
 def mirrored(
     request: pytest.FixtureRequest,
     source_cluster: LocalCluster,

@@ -121,6 +121,7 @@ def write_file(
         f"{flow}.groups = {alias}-.*",
         f"{flow}.sync.group.offsets.enabled = true",
         f"{alias}-far->{alias}.emit.heartbeats.enabled = false",
+        "heartbeats.replication.enabled = false",  # those of other tests are not counted
         *more,
     )
 
@@ -197,6 +198,7 @@ def test_pairs_reckon_with_what_the_others_create(ground: Ground) -> None:
     text = ground.file.read_text()
     back = f"{ground.far}->{ground.alias}"
     text = text.replace(f"{back}.emit.heartbeats.enabled = false", f"{back}.enabled = true")
+    text = text.replace("heartbeats.replication.enabled = false", "")
     text += f"{back}.topics = {ground.remote}.*\n"
     text += "replication.policy.separator = -x-\n"  # heartbeats of other tests are not ours
     ground.file.write_text(text)

@@ -96,6 +96,8 @@ class GrantedAcls:
         if not bindings:
             return
         with self._log as log:
+            if log.is_another(self._since):
+                self._forget_all()
             for some in chunks(sorted(bindings), _A_RECORD_BATCH):
                 log.append({0: [(_key(one), value) for one in some]})
 
