@@ -54,7 +54,7 @@ def delete(connection: Connection, names: Sequence[str], *, yes: bool, as_json: 
         complain("Say which connectors to delete.")
         return WRONG_USE
     unique = list(dict.fromkeys(names))
-    if not yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not yes and not _can_ask():
         complain("Nobody can be asked here whether to delete: say --yes.")
         return WRONG_USE
 
@@ -77,6 +77,10 @@ def delete(connection: Connection, names: Sequence[str], *, yes: bool, as_json: 
             _report(done, "deleted", as_json=as_json)
 
     return with_worker(connection, do)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _report(names: Sequence[str], words: str, *, as_json: bool) -> None:
