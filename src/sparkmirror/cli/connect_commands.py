@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkmirror.rest_client.answers import State
+
 if TYPE_CHECKING:
     from sparkmirror.cli.connect_session import Connection
     from sparkmirror.rest_client.worker import Worker
@@ -54,17 +56,6 @@ class Kind(StrEnum):
     LOGGERS = "loggers"
 
 
-class InState(StrEnum):
-    """The states of connectors and tasks."""
-
-    UNASSIGNED = "UNASSIGNED"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    FAILED = "FAILED"
-    RESTARTING = "RESTARTING"
-    STOPPED = "STOPPED"
-
-
 def _connection(url: str, user: str | None, timeout: float) -> Connection:
     from sparkmirror.cli.connect_session import Connection  # noqa: PLC0415 - see the module
 
@@ -78,7 +69,7 @@ def get(
     ] = None,
     *,
     state: Annotated[
-        list[InState] | None,
+        list[State] | None,
         typer.Option(
             "--state", case_sensitive=False, help="Only what is in this state (repeat the option)."
         ),

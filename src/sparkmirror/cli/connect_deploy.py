@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from sparkmirror.cli.connect_print import on_one_line, print_json, print_rows, printable
 from sparkmirror.cli.connect_session import FAILED, OK, Connection, parse_duration, with_worker
@@ -129,7 +130,7 @@ def _progress() -> Iterator[Say]:
         yield _say_nothing
         return
     with console.status("") as status:
-        yield lambda sentence: status.update(on_one_line(sentence).replace("[", "\\["))
+        yield lambda sentence: status.update(escape(on_one_line(sentence)))
 
 
 def _say_nothing(_sentence: str) -> None:

@@ -16,7 +16,7 @@ from sparkmirror.rest_client.answers import ConnectorStateInfo, State
 from sparkmirror.rest_client.connector_files import ConnectorFile
 from sparkmirror.rest_client.deployment import Change, Decision, decide
 from sparkmirror.rest_client.pauses import pauses
-from sparkmirror.rest_client.settling import Settling, Verdict
+from sparkmirror.rest_client.settling import Settling
 from sparkmirror.rest_client.worker import Worker
 
 GONE_SECONDS = 30.0
@@ -119,7 +119,7 @@ def await_states(
         for one in results
         if not one.trouble
     }
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, State] = {}
     seen: dict[str, ConnectorStateInfo | None] = {}
     for pause in pauses():
         silence = _look(worker, waiting, seen, verdicts)
@@ -144,7 +144,7 @@ def _look(
     worker: Worker,
     waiting: dict[str, Settling],
     seen: dict[str, ConnectorStateInfo | None],
-    verdicts: dict[str, Verdict],
+    verdicts: dict[str, State],
 ) -> str:
     """One round; a worker that is away for a moment is asked again, and its silence returned."""
     for name, settling in list(waiting.items()):
@@ -174,7 +174,7 @@ def _states(status: ConnectorStateInfo | None) -> str:
 
 
 def _with_state(
-    result: Result, verdict: Verdict | None, status: ConnectorStateInfo | None, seconds: float
+    result: Result, verdict: State | None, status: ConnectorStateInfo | None, seconds: float
 ) -> Result:
     name = result.file.name
     if verdict is None:
@@ -183,10 +183,10 @@ def _with_state(
             f"it with `sparkmirror describe {name}`"
         )
         return replace(result, state=status.connector.state if status else "-", trouble=trouble)
-    if verdict is Verdict.FAILED and status is not None:
+    if verdict is State.FAILED and status is not None:
         return replace(result, state=verdict, trouble=_failure(name, status))
     remark = result.remark
-    if verdict is Verdict.RUNNING and status is not None and not status.tasks:
+    if verdict is State.RUNNING and status is not None and not status.tasks:
         remark = "; ".join(filter(None, (remark, "it has no task")))
     return replace(result, state=verdict, remark=remark)
 

@@ -8,8 +8,6 @@ only once it has lasted; any other one in between proves that the news has arriv
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sparkmirror.rest_client.answers import ConnectorStateInfo, State
 
 STALE_SECONDS = 3.0  # Connect takes up a changed configuration within about a second
@@ -18,25 +16,16 @@ NO_TASKS_SECONDS = 5.0
 _RESTING = frozenset({State.PAUSED, State.STOPPED})
 
 
-class Verdict(StrEnum):
-    """How a connector has ended up."""
-
-    RUNNING = "RUNNING"
-    FAILED = "FAILED"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
-
-
 class Settling:
     """Follows one connector; belongs to the thread that polls."""
 
     def __init__(self, now: float, *, may_be_stale: bool) -> None:
         self._may_be_stale = may_be_stale
         self._since = now
-        self._last: Verdict | None = None
+        self._last: State | None = None
         self._began = False
 
-    def look(self, now: float, status: ConnectorStateInfo | None) -> Verdict | None:
+    def look(self, now: float, status: ConnectorStateInfo | None) -> State | None:
         """The state in which it will stay, or None as long as that is not known."""
         verdict = _verdict(status)
         if verdict is not self._last or not self._began:
@@ -47,21 +36,21 @@ class Settling:
             return None
         return verdict
 
-    def _patience(self, verdict: Verdict, status: ConnectorStateInfo | None) -> float:
-        has_no_task = verdict is Verdict.RUNNING and status is not None and not status.tasks
+    def _patience(self, verdict: State, status: ConnectorStateInfo | None) -> float:
+        has_no_task = verdict is State.RUNNING and status is not None and not status.tasks
         return max(
             STALE_SECONDS if self._may_be_stale else 0.0,
             NO_TASKS_SECONDS if has_no_task else 0.0,
         )
 
 
-def _verdict(status: ConnectorStateInfo | None) -> Verdict | None:
+def _verdict(status: ConnectorStateInfo | None) -> State | None:
     if status is None:
         return None
     if State.FAILED in status.states:
-        return Verdict.FAILED
+        return State.FAILED
     if status.states == {State.RUNNING}:
-        return Verdict.RUNNING
+        return State.RUNNING
     if len(status.states) == 1 and status.connector.state in _RESTING:
-        return Verdict(status.connector.state)
+        return State(status.connector.state)
     return None
