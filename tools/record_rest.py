@@ -5,7 +5,7 @@
 
 Starts a one-broker cluster and a distributed worker on the loopback interface, gives it a connector
 that runs, one that fails and one that rests, and keeps every answer as it came, in the order of the
-questions. Addresses are written as HOST:PORT.
+questions; of long lists (keys, loggers) only a few entries. Addresses are written as HOST:PORT.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from support.witness import Cluster
 RECORDED = Path(__file__).parent.parent / "tests" / "unit" / "rest_client" / "recorded.json"
 HOW = "tools/record_rest.py: answers of a distributed worker of Java's Kafka Connect."
 CLASS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
+KEYS = ("name", "connector.class", "tasks.max", "transforms")
+LOGGERS = 3
 PATIENCE_SECONDS = 60.0
 
 
@@ -62,6 +64,22 @@ def questions(config: dict[str, str]) -> Iterator[tuple[str, str, object]]:
     yield "GET", "/nowhere", None
 
 
+def brief(path: str, answer: Any) -> Any:
+    """The answer, with few of its many keys or loggers."""
+    if path.endswith("/config/validate"):
+        kept = [
+            one
+            for one in answer["configs"]
+            if one["value"]["name"] in KEYS or one["value"]["errors"]
+        ]
+        return {**answer, "configs": kept}
+    if path == f"/connector-plugins/{CLASS}/config":
+        return [one for one in answer if one["name"] in KEYS]
+    if path == "/admin/loggers":
+        return {name: answer[name] for name in [*sorted(answer)[:LOGGERS], "root"]}
+    return answer
+
+
 def record(java: JavaConnect, cluster: Cluster) -> list[dict[str, Any]]:
     """Every question with its answer."""
     config = heartbeat_config(cluster)
@@ -79,7 +97,8 @@ def record(java: JavaConnect, cluster: Cluster) -> list[dict[str, Any]]:
     found = []
     for method, path, body in questions(config):
         status, answer = java.ask(method, path, body)
-        found.append({"method": method, "path": path, "status": status, "answer": answer})
+        kept = brief(path, answer)
+        found.append({"method": method, "path": path, "status": status, "answer": kept})
     return found
 
 

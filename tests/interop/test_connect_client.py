@@ -21,7 +21,7 @@ from support.witness import PATIENCE_SECONDS, create_topics
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "rest.md"
 SECONDS = 120
-ODD = 'odd "name" ü \N{GRINNING FACE} %2F?&'
+ODD = 'odd "name" ü \N{GRINNING FACE} ?&'  # Java's server takes no slash and no percent sign
 
 
 @pytest.fixture(scope="module")

@@ -52,14 +52,15 @@ class Asked:
 
 
 @cache
-def _answers() -> list[dict[str, Any]]:
+def recordings() -> list[dict[str, Any]]:
+    """All that was recorded, in order."""
     answers: list[dict[str, Any]] = json.loads(_RECORDED.read_text(encoding="utf-8"))["answers"]
     return answers
 
 
 def recorded(method: str, path: str, *, status: int | None = None) -> Reply:
     """What Java's worker has answered; the first one with this status, if several are kept."""
-    for one in _answers():
+    for one in recordings():
         if (one["method"], one["path"]) == (method, path) and status in {None, one["status"]}:
             answer = one["answer"]
             return Reply(one["status"], answer.encode() if isinstance(answer, str) else answer)

@@ -69,7 +69,7 @@ def read_text(text: str, path: str) -> ConnectorFile:
         )
     config = _texts(document["config"] if is_nested else document, path)
     name = _name(document.get("name", config.get("name")), path)
-    if config.setdefault("name", name) not in {name, document.get("name")}:
+    if (config.setdefault("name", name) or "").strip() != name:
         raise ConfigError(
             f"{path} has two names: '{name}', and '{config['name']}' in its 'config'.", where=path
         )

@@ -85,8 +85,11 @@ class Exchange:
         self._opener = urllib.request.OpenerDirector()  # no handler for files, FTP or redirects
         if urlsplit(access.url).hostname not in _HERE:
             self._opener.add_handler(urllib.request.ProxyHandler())
-        self._opener.add_handler(urllib.request.HTTPHandler())
-        self._opener.add_handler(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
+        if self._origin[0] == "https":
+            context = ssl.create_default_context()
+            self._opener.add_handler(urllib.request.HTTPSHandler(context=context))
+        else:
+            self._opener.add_handler(urllib.request.HTTPHandler())
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
         """The answer, whatever its status; WorkerUnreachableError if there is none."""
@@ -103,8 +106,9 @@ class Exchange:
         )
 
     def _followed(self, method: str, url: str, location: str) -> str:
-        target = urljoin(url, location)
+        target = location
         try:
+            target = urljoin(url, location)
             is_same = _origin(urlsplit(target)) == self._origin
         except ValueError:
             is_same = False

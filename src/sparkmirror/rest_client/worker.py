@@ -8,6 +8,7 @@ subject and the worker's own words.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,7 +27,7 @@ BUSY_SECONDS = 30.0
 NOT_FOUND = 404
 _CREATED, _CONFLICT, _ERROR = 201, 409, 500
 _LAST_GOOD = 299
-_MANY_WORDS = 2000
+_MANY_WORDS, _FEW_WORDS = 2000, 200
 _EXISTS = "already exists"
 _EXPECTED = "rebalance is expected"  # Java's words, with a 500
 
@@ -162,13 +163,14 @@ class Worker:
             answer = self._exchange.ask(method, path, body)
             if answer.status <= _LAST_GOOD:
                 return answer
-            words = _words(answer)
+            words = _message(answer)
             if not _is_busy(method, answer.status, words) or time.monotonic() + pause > deadline:
                 break
             time.sleep(pause)
-        raise self._refusal(answer.status, words, subject)
+        raise self._refusal(answer, words, subject)
 
-    def _refusal(self, status: int, words: str, subject: str) -> WorkerError:
+    def _refusal(self, answer: Answer, words: str, subject: str) -> WorkerError:
+        status = answer.status
         match status:
             case 401:
                 sentence = (
@@ -188,7 +190,9 @@ class Worker:
                     f"{self._busy_seconds:g} s. Try again later. {words}"
                 )
             case _:
-                sentence = f"{subject} on {self.url}: refused with {status}: {words or 'no words'}"
+                sentence = (
+                    f"{subject} on {self.url}: refused with {status}: {words or _page(answer)}"
+                )
         return WorkerError(sentence, url=self.url, status=status)
 
     @staticmethod
@@ -207,13 +211,19 @@ def _is_busy(method: str, status: int, words: str) -> bool:
     return method == "GET" and status == _ERROR and _EXPECTED in words
 
 
-def _words(answer: Answer) -> str:
-    """The worker's own message; nothing if it is another kind of server that answers."""
+def _message(answer: Answer) -> str:
+    """Connect's own words; nothing if it is the server below it, or another one, that answers."""
     try:
         message = answer.json()["message"]
     except (ValueError, KeyError, TypeError):
         return ""
     return str(message)[:_MANY_WORDS]
+
+
+def _page(answer: Answer) -> str:
+    """What a page of another server says, without its marks."""
+    text = re.sub(r"<[^>]*>", " ", answer.body[:_MANY_WORDS].decode(errors="replace"))
+    return " ".join(text.split())[:_FEW_WORDS] or "it does not say why"
 
 
 def _connector(name: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
-from sparkmirror.cli.main import app
+from sparkmirror.cli import connect_commands
+from sparkmirror.cli.main import app as whole
 from sparkmirror.rest_client import deployer, settling
 from support.canned_worker import CannedWorker, Reply, recorded
 
@@ -35,7 +37,8 @@ TYPED = (
     "delete m --yes", "deploy -f {f}", "undeploy -f {f}", "redeploy -f {f}",
 )  # fmt: skip
 
-Run = Callable[..., Result]
+app = typer.Typer()
+connect_commands.add_to(app)  # alone: all others would be built for every line that is run
 
 
 @pytest.fixture
@@ -75,6 +78,14 @@ def prepared(server: CannedWorker, *, stored: dict[str, Any] | None = None) -> C
     validate = f"/connector-plugins/{CLASS}/config/validate"
     server.on("PUT", validate, Reply(200, {"configs": []}))
     return server
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_the_program_has_the_command(line: str) -> None:
+    """Its help has an example with the command itself."""
+    command = line.split(maxsplit=1)[0]
+    done = CliRunner().invoke(whole, [command, "--help"])
+    assert (done.exit_code, f"sparkmirror {command} " in done.stdout) == (0, True)
 
 
 # What there is

@@ -12,7 +12,7 @@ from sparkmirror.errors import ConfigError, WorkerError
 from sparkmirror.rest_client.answers import Objection, StateInfo
 from sparkmirror.rest_client.exchange import Access
 from sparkmirror.rest_client.worker import Worker
-from support.canned_worker import CannedWorker, Reply
+from support.canned_worker import CannedWorker, Reply, recordings
 
 CLASS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
 BUSY = Reply(409, {"error_code": 409, "message": "Cannot complete request because of a rebalance"})
@@ -114,8 +114,19 @@ def test_plugins_their_keys_and_loggers(server: CannedWorker, worker: Worker) ->
 
 def test_a_configuration_is_validated(server: CannedWorker, worker: Worker) -> None:
     """Key by key."""
-    server.replay(*[f"PUT /connector-plugins/{CLASS}/config/validate"])
+    path = f"PUT /connector-plugins/{CLASS}/config/validate"
+    server.replay(path)
     assert worker.validate({"connector.class": CLASS, "name": "new"}) == []
+    server.on(*path.split(" "), Reply(200, recorded_objections()))
+    objections = worker.validate({"connector.class": CLASS, "name": "new", "tasks.max": "none"})
+    assert {one.key for one in objections} == {"tasks.max"}
+    assert "Not a number" in objections[0].sentence
+
+
+def recorded_objections() -> Any:
+    """The second of two recorded answers with the same address."""
+    path = f"/connector-plugins/{CLASS}/config/validate"
+    return [one for one in recordings() if one["path"] == path][1]["answer"]
 
 
 def test_objections_name_their_key(server: CannedWorker, worker: Worker) -> None:
@@ -196,6 +207,16 @@ def test_another_kind_of_server(server: CannedWorker, worker: Worker) -> None:
     server.on("GET", "/connectors", Reply(404, b"<html>nothing here</html>"))
     with pytest.raises(WorkerError, match="Is --url the address of a Connect worker"):
         worker.names()
+
+
+def test_the_words_of_a_server_in_between(server: CannedWorker, worker: Worker) -> None:
+    """A gateway, or what is below Connect itself, answers with a page."""
+    page = b"<html><title>Error 400</title><h1>Ambiguous\nURI</h1></html>"
+    server.on("PUT", "/connectors/m/pause", Reply(400, page), Reply(502, b""))
+    with pytest.raises(WorkerError, match="refused with 400: Error 400 Ambiguous URI"):
+        worker.pause("m")
+    with pytest.raises(WorkerError, match="refused with 502: it does not say why"):
+        worker.pause("m")
 
 
 @pytest.mark.parametrize(
