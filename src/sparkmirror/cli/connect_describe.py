@@ -145,7 +145,8 @@ def _print(portrait: Portrait, *, full_traces: bool) -> None:
         first, *more = printable(text).splitlines() or [""]
         style = "bold red" if text == "FAILED" else ""
         name = on_one_line(heading).ljust(width)
-        console.print(Text(f"{name}  ", style="dim") + Text(first, style=style), soft_wrap=True)
+        whole = Text.assemble((f"{name}  ", "dim"), (first, style))
+        console.print(whole, soft_wrap=True)
         for line in more:
             console.print(Text(f"{' ' * width}  {line}"), soft_wrap=True)
     if not full_traces and any(heading.endswith("trace") for heading, _ in shown):

@@ -115,7 +115,7 @@ def await_states(
     """The results with the state that each connector has settled in, or what it lacks."""
     begun = time.monotonic()
     waiting = {
-        one.file.name: Settling(begun, may_be_stale=one.result == Change.UPDATED)
+        one.file.name: Settling(is_update=one.result == Change.UPDATED)
         for one in results
         if not one.trouble
     }

@@ -28,6 +28,7 @@ NOT_FOUND = 404
 _CREATED, _CONFLICT, _ERROR = 201, 409, 500
 _LAST_GOOD = 299
 _MANY_WORDS, _FEW_WORDS = 2000, 200
+_AMBIGUOUS = re.compile("%2F|%5C|%25")
 _EXISTS = "already exists"
 _EXPECTED = "rebalance is expected"  # Java's words, with a 500
 
@@ -167,9 +168,9 @@ class Worker:
             if not _is_busy(method, answer.status, words) or time.monotonic() + pause > deadline:
                 break
             time.sleep(pause)
-        raise self._refusal(answer, words, subject)
+        raise self._refusal(answer, words, subject, path)
 
-    def _refusal(self, answer: Answer, words: str, subject: str) -> WorkerError:
+    def _refusal(self, answer: Answer, words: str, subject: str, path: str) -> WorkerError:
         status = answer.status
         match status:
             case 401:
@@ -188,6 +189,11 @@ class Worker:
                 sentence = (
                     f"{subject}: the workers of {self.url} are rebalancing, still after "
                     f"{self._busy_seconds:g} s. Try again later. {words}"
+                )
+            case 400 if not answer.body and _AMBIGUOUS.search(path):
+                sentence = (
+                    f"{subject} on {self.url}: refused with 400, without a word. Java's workers "
+                    "take no slash, backslash or percent sign in a name: choose another one."
                 )
             case _:
                 sentence = (

@@ -36,12 +36,12 @@ def test_a_new_connector_settles_in_the_state_that_all_share(
     seen: ConnectorStateInfo | None, verdict: str | None
 ) -> None:
     """One task that failed is enough for FAILED."""
-    assert Settling(0, may_be_stale=False).look(0.1, seen) == verdict
+    assert Settling(is_update=False).look(0.1, seen) == verdict
 
 
 def test_running_without_a_task_counts_once_it_lasts() -> None:
     """A connector runs before its tasks are made; one without topics has none for good."""
-    settling = Settling(0, may_be_stale=False)
+    settling = Settling(is_update=False)
     assert settling.look(1, status("RUNNING")) is None
     assert settling.look(1 + NO_TASKS_SECONDS / 2, status("RUNNING")) is None
     assert settling.look(1 + NO_TASKS_SECONDS, status("RUNNING")) == "RUNNING"
@@ -49,7 +49,7 @@ def test_running_without_a_task_counts_once_it_lasts() -> None:
 
 def test_tasks_that_appear_end_the_wait() -> None:
     """They are what was waited for."""
-    settling = Settling(0, may_be_stale=False)
+    settling = Settling(is_update=False)
     assert settling.look(1, status("RUNNING")) is None
     assert settling.look(1.1, status("RUNNING", "RUNNING")) == "RUNNING"
 
@@ -57,18 +57,23 @@ def test_tasks_that_appear_end_the_wait() -> None:
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED"])
 def test_a_state_of_before_counts_only_once_it_lasts(state: str) -> None:
     """After a change the status is still the old one for a moment."""
-    settling = Settling(0, may_be_stale=True)
+    settling = Settling(is_update=True)
     assert settling.look(1, status(state, state)) is None
     assert settling.look(0.9 + STALE_SECONDS, status(state, state)) is None
     assert settling.look(1 + STALE_SECONDS, status(state, state)) == state
 
 
-def test_another_state_in_between_proves_the_news() -> None:
-    """FAILED, a restart, RUNNING: the last one is of now."""
-    settling = Settling(0, may_be_stale=True)
-    assert settling.look(0.1, status("FAILED", "FAILED")) is None
-    assert settling.look(0.2, status("UNASSIGNED", "UNASSIGNED")) is None
-    assert settling.look(0.3, status("RUNNING", "RUNNING")) == "RUNNING"
-    direct = Settling(0, may_be_stale=True)
-    assert direct.look(0.1, status("FAILED", "FAILED")) is None
-    assert direct.look(0.2, status("RUNNING", "RUNNING")) == "RUNNING"
+def test_failed_after_anything_else_is_news() -> None:
+    """Nobody waits for a second failure."""
+    settling = Settling(is_update=True)
+    assert settling.look(0.1, status("RUNNING", "RUNNING")) is None
+    assert settling.look(0.2, status("RUNNING", "FAILED")) == "FAILED"
+
+
+def test_tasks_follow_their_connector() -> None:
+    """It runs again at once, and the state of its tasks is still that of before."""
+    settling = Settling(is_update=True)
+    assert settling.look(0.1, status("FAILED", "RUNNING")) is None
+    assert settling.look(0.2, status("UNASSIGNED", "RUNNING")) is None
+    assert settling.look(0.3, status("RUNNING", "RUNNING")) is None
+    assert settling.look(0.3 + STALE_SECONDS, status("RUNNING", "RUNNING")) == "RUNNING"

@@ -263,6 +263,13 @@ def test_names_are_one_part_of_a_path(server: CannedWorker, worker: Worker) -> N
     worker.pause("a/b?% ü")
 
 
+def test_a_name_that_java_does_not_take(server: CannedWorker, worker: Worker) -> None:
+    """Its server refuses such an address before Connect sees it, and says nothing."""
+    server.on("PUT", "/connectors/a%2Fb/config", Reply(400))
+    with pytest.raises(WorkerError, match="take no slash, backslash or percent sign"):
+        worker.put_config("a/b", {})
+
+
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_names_that_lead_elsewhere_are_refused(
     server: CannedWorker, worker: Worker, name: str
