@@ -8,6 +8,8 @@ SparkmirrorError
 │   ├── UnreachableError       no broker answers (retriable)
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
+├── WorkerError            a Connect worker refused what was asked, or is none; names its address
+│   └── WorkerUnreachableError  nobody answers at that address (retriable)
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
 ├── ParkingError           a consumer group cannot be moved; says what to do
 ├── PlanError              a plan file that cannot be read, written or carried out
@@ -85,6 +87,21 @@ class ReplicationFactorError(ClusterError):
     def __init__(self, message: str, *, cluster: str, key: str) -> None:
         super().__init__(message, cluster=cluster)
         self.key = key
+
+
+class WorkerError(SparkmirrorError):
+    """A Connect worker did not do what was asked; `status` is that of HTTP, if any."""
+
+    def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.url = url
+        self.status = status
+
+
+class WorkerUnreachableError(WorkerError):
+    """No answer from the address of a Connect worker."""
+
+    retriable = True
 
 
 class ArgumentError(SparkmirrorError, ValueError):

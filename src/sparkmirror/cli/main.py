@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sparkmirror import __version__
+from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
@@ -143,6 +144,7 @@ app.command(
 app.add_typer(groups_app, name="groups")
 app.add_typer(offsets_app, name="offsets")
 app.add_typer(local_app, name="local")
+connect_commands.add_to(app)
 
 
 def _as_typed(arguments: list[str]) -> list[str]:

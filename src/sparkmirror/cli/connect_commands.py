@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for Connect workers as they are typed; what they do is imported when one is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparkmirror.rest_client.answers import State
+
+if TYPE_CHECKING:
+    from sparkmirror.cli.connect_session import Connection
+    from sparkmirror.rest_client.worker import Worker
+
+_PANEL = "Connect workers (sparkmirror's and Java's)"
+
+Url = Annotated[str, typer.Option("--url", envvar="SPARKMIRROR_URL", help="The worker's address.")]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        envvar="SPARKMIRROR_USER",
+        help="A name for basic authentication; its password is in SPARKMIRROR_PASSWORD.",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Name = Annotated[str, typer.Argument(help="A connector.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Connectors.")]
+Everything = Annotated[bool, typer.Option("--all", help="Every connector of the worker.")]
+Files = Annotated[
+    list[Path],
+    typer.Option("-f", "--file", help="A JSON file, or a folder of them (repeat the option)."),
+]
+Wait = Annotated[
+    str | None,
+    typer.Option("--wait", metavar="60s", help="Wait so long until each runs or has failed."),
+]
+_LOCAL = "http://localhost:8083"
+_SECONDS = 30.0
+
+
+class Kind(StrEnum):
+    """What a worker has."""
+
+    CONNECTORS = "connectors"
+    TASKS = "tasks"
+    PLUGINS = "plugins"
+    OFFSETS = "offsets"
+    LOGGERS = "loggers"
+
+
+def _connection(url: str, user: str | None, timeout: float) -> Connection:
+    from sparkmirror.cli.connect_session import Connection  # noqa: PLC0415 - see the module
+
+    return Connection(url, user, timeout)
+
+
+def get(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Only this connector or logger; the keys of this plugin.")
+    ] = None,
+    *,
+    state: Annotated[
+        list[State] | None,
+        typer.Option(
+            "--state", case_sensitive=False, help="Only what is in this state (repeat the option)."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """List connectors, tasks, plugins, offsets or loggers."""
+    from sparkmirror.cli.connect_get import Question  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_get import get as ask  # noqa: PLC0415 - see the module
+
+    question = Question(name, frozenset(str(one) for one in state or ()), as_json)
+    raise typer.Exit(ask(_connection(url, user, timeout), str(kind), question))
+
+
+def describe(
+    name: Name,
+    *,
+    trace: Annotated[bool, typer.Option("--trace", help="Whole stack traces.")] = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Show one connector: state, tasks, offsets, topics, configuration without passwords."""
+    from sparkmirror.cli.connect_describe import describe as show  # noqa: PLC0415 - see the module
+
+    connection = _connection(url, user, timeout)
+    raise typer.Exit(show(connection, name, full_traces=trace, as_json=as_json))
+
+
+def pause(
+    names: Names = None,
+    *,
+    everything: Everything = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Let connectors rest; their tasks stay."""
+    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+
+    code = act(
+        _connection(url, user, timeout),
+        names or (),
+        everything=everything,
+        as_json=as_json,
+        verb="pause",
+        call=Worker.pause,
+    )
+    raise typer.Exit(code)
+
+
+def resume(
+    names: Names = None,
+    *,
+    everything: Everything = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Let connectors go on after a pause or a stop."""
+    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+
+    code = act(
+        _connection(url, user, timeout),
+        names or (),
+        everything=everything,
+        as_json=as_json,
+        verb="resume",
+        call=Worker.resume,
+    )
+    raise typer.Exit(code)
+
+
+def stop(
+    names: Names = None,
+    *,
+    everything: Everything = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """End the tasks of connectors; their offsets can be altered then."""
+    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+
+    code = act(
+        _connection(url, user, timeout),
+        names or (),
+        everything=everything,
+        as_json=as_json,
+        verb="stop",
+        call=Worker.stop,
+    )
+    raise typer.Exit(code)
+
+
+def restart(
+    names: Names = None,
+    *,
+    everything: Everything = False,
+    include_tasks: Annotated[
+        bool, typer.Option("--include-tasks", help="Their tasks as well.")
+    ] = False,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Only what has failed.")
+    ] = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Begin connectors anew, and their tasks if that is wanted."""
+    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
+
+    def call(worker: Worker, name: str) -> None:
+        worker.restart(name, include_tasks=include_tasks, only_failed=only_failed)
+
+    code = act(
+        _connection(url, user, timeout),
+        names or (),
+        everything=everything,
+        as_json=as_json,
+        verb="restart",
+        call=call,
+    )
+    raise typer.Exit(code)
+
+
+def delete(
+    names: Names = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Take connectors away; their offsets stay, for the day they are created again."""
+    from sparkmirror.cli.connect_actions import delete as take_away  # noqa: PLC0415 - see the module
+
+    connection = _connection(url, user, timeout)
+    raise typer.Exit(take_away(connection, names or (), yes=yes, as_json=as_json))
+
+
+def deploy(
+    files: Files,
+    *,
+    wait: Wait = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the worker validate, and change nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Create or change the connectors that JSON files describe; equal ones are left alone."""
+    from sparkmirror.cli.connect_deploy import deploy as put  # noqa: PLC0415 - see the module
+
+    connection = _connection(url, user, timeout)
+    raise typer.Exit(put(connection, files, wait=wait, dry_run=dry_run, as_json=as_json))
+
+
+def undeploy(
+    files: Files,
+    *,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Delete the connectors that JSON files describe, and wait until nothing is known of them."""
+    from sparkmirror.cli.connect_deploy import undeploy as take  # noqa: PLC0415 - see the module
+
+    raise typer.Exit(take(_connection(url, user, timeout), files, as_json=as_json))
+
+
+def redeploy(
+    files: Files,
+    *,
+    wait: Wait = None,
+    as_json: AsJson = False,
+    url: Url = _LOCAL,
+    user: User = None,
+    timeout: Timeout = _SECONDS,
+) -> None:
+    """Undeploy and deploy: the connectors begin anew, from their stored offsets."""
+    from sparkmirror.cli.connect_deploy import redeploy as renew  # noqa: PLC0415 - see the module
+
+    raise typer.Exit(renew(_connection(url, user, timeout), files, wait=wait, as_json=as_json))
+
+
+_EXAMPLES: Mapping[Callable[..., None], str] = {
+    get: "get connectors|get tasks --state FAILED|get offsets orders --json",
+    describe: "describe orders|describe orders --trace",
+    pause: "pause orders|pause --all",
+    resume: "resume orders|resume --all",
+    stop: "stop orders",
+    restart: "restart orders --include-tasks|restart --all --include-tasks --only-failed",
+    delete: "delete orders|delete orders payments --yes",
+    deploy: "deploy -f mm2/ --wait 60s|deploy -f orders.json --dry-run",
+    undeploy: "undeploy -f mm2/",
+    redeploy: "redeploy -f mm2/ --wait 60s",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give an application these commands."""
+    for command, examples in _EXAMPLES.items():
+        words = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
+        app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {words}")(command)

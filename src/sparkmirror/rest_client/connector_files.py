@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connectors in JSON files, in the two shapes that people send to Connect.
+
+    {"name": "m", "config": {"connector.class": ..., ...}, "initial_state": "PAUSED"}
+    {"name": "m", "connector.class": ..., ...}
+
+Connect turns booleans and numbers into texts; so do we, to the digit, because only then can a file
+be compared with what a worker has stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkmirror.errors import ConfigError
+
+MOST_BYTES = 10 * 1024 * 1024
+
+_INITIAL_STATES = ("RUNNING", "PAUSED", "STOPPED")
+_PARTS = frozenset({"name", "config", "initial_state"})
+_CLASS = "connector.class"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFile:
+    """A connector as a file wants it."""
+
+    path: str
+    name: str
+    config: Mapping[str, str | None]  # its name included, as workers store it
+    initial_state: str | None = None
+
+
+def read_files(paths: Sequence[Path]) -> list[ConnectorFile]:
+    """The connectors of files and folders in their order; ConfigError names all that is wrong."""
+    found: list[ConnectorFile] = []
+    complaints: list[str] = []
+    for path in _files(paths, complaints):
+        try:
+            found.append(read_text(_text(path), str(path)))
+        except ConfigError as error:
+            complaints.append(str(error))
+    complaints += _twice(found)
+    if complaints:
+        raise ConfigError("\n".join(complaints))
+    return found
+
+
+def read_text(text: str, path: str) -> ConnectorFile:
+    """The connector in one file's text."""
+    try:
+        document = json.loads(
+            text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_once
+        )
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON: {error}.", where=path) from error
+    if not isinstance(document, dict):
+        raise ConfigError(
+            f"{path} does not hold one connector: a JSON object is expected.", where=path
+        )
+    is_nested = isinstance(document.get("config"), dict)
+    if is_nested and (others := sorted(document.keys() - _PARTS)):
+        raise ConfigError(
+            f"{path} has '{others[0]}' beside 'config': move it into 'config'.", where=path
+        )
+    config = _texts(document["config"] if is_nested else document, path)
+    name = _name(document.get("name", config.get("name")), path)
+    if (config.setdefault("name", name) or "").strip() != name:
+        raise ConfigError(
+            f"{path} has two names: '{name}', and '{config['name']}' in its 'config'.", where=path
+        )
+    if not config.get(_CLASS):
+        raise ConfigError(f"{path}: connector '{name}' has no '{_CLASS}'.", key=_CLASS, where=path)
+    state = document.get("initial_state") if is_nested else None
+    return ConnectorFile(path, name, {**config, "name": name}, _initial_state(state, path))
+
+
+def _name(found: Any, path: str) -> str:
+    name = found.strip() if isinstance(found, str) else ""
+    if not name:
+        raise ConfigError(
+            f'{path} does not name its connector: add "name" beside the rest.',
+            key="name",
+            where=path,
+        )
+    return name
+
+
+def _initial_state(found: Any, path: str) -> str | None:
+    if found is None:
+        return None
+    state = str(found).upper()
+    if state not in _INITIAL_STATES:
+        raise ConfigError(
+            f"{path}: 'initial_state' is {', '.join(_INITIAL_STATES)}, not '{found}'.", where=path
+        )
+    return state
+
+
+def _texts(config: Mapping[str, Any], path: str) -> dict[str, str | None]:
+    texts: dict[str, str | None] = {}
+    for key, value in config.items():
+        match value:
+            case bool():
+                texts[key] = str(value).lower()
+            case str() | None:
+                texts[key] = value
+            case _:
+                raise ConfigError(
+                    f"{path}: the value of '{key}' is an object or a list; Connect takes texts, "
+                    "numbers and booleans.",
+                    key=key,
+                    where=path,
+                )
+    return texts
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"'{key}' is there twice")
+        found[key] = value
+    return found
+
+
+def _files(paths: Sequence[Path], complaints: list[str]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(path.glob("*.json"))
+        if not inside:
+            complaints.append(f"Folder {path} has no file whose name ends in .json.")
+        files += inside
+    return files
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", where=str(path)) from error
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {MOST_BYTES:,} bytes.", where=str(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not written in UTF-8.", where=str(path)) from error
+
+
+def _twice(found: Iterable[ConnectorFile]) -> list[str]:
+    first: dict[str, str] = {}
+    return [
+        f"Connector '{one.name}' is in {first[one.name]} and in {one.path}: name it once."
+        for one in found
+        if first.setdefault(one.name, one.path) != one.path
+    ]

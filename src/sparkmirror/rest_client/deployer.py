@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the connectors of files onto a worker, takes them away, and waits until they have arrived.
+
+A connector that was deleted keeps its last status for a moment: taking away therefore ends only
+when the worker knows no status any more, so that whoever creates it anew never reads the old one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.rest_client.answers import ConnectorStateInfo, State
+from sparkmirror.rest_client.connector_files import ConnectorFile
+from sparkmirror.rest_client.deployment import Change, Decision, decide
+from sparkmirror.rest_client.pauses import pauses
+from sparkmirror.rest_client.settling import Settling
+from sparkmirror.rest_client.worker import Worker
+
+GONE_SECONDS = 30.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one connector; `trouble` says why it is not as wanted."""
+
+    file: ConnectorFile
+    result: str
+    remark: str = ""
+    state: str = ""
+    trouble: str = ""
+
+
+def validate(worker: Worker, files: Iterable[ConnectorFile]) -> Iterator[Result]:
+    """What deploying would do, and what the worker has against it; changes nothing."""
+    for file in files:
+        try:
+            decision = decide(file, worker.config(file.name))
+            objections = worker.validate(file.config)
+        except WorkerUnreachableError:
+            raise
+        except (WorkerError, ConfigError) as error:
+            yield Result(file, "refused", trouble=str(error))
+            continue
+        if objections:
+            words = "; ".join(f"{one.key}: {one.sentence}" for one in objections)
+            yield Result(file, "refused", trouble=f"connector '{file.name}': {words}")
+        else:
+            yield Result(file, f"would be {decision.change}", decision.remark)
+
+
+def deploy(worker: Worker, files: Iterable[ConnectorFile]) -> Iterator[Result]:
+    """Create or change what differs; a refusal does not keep the others from it."""
+    for file in files:
+        try:
+            decision = _deploy_one(worker, file)
+        except WorkerUnreachableError:
+            raise
+        except (WorkerError, ConfigError) as error:
+            yield Result(file, "failed", trouble=str(error))
+        else:
+            yield Result(file, str(decision.change), decision.remark)
+
+
+def _deploy_one(worker: Worker, file: ConnectorFile) -> Decision:
+    decision = decide(file, worker.config(file.name))
+    if decision.change is Change.UNCHANGED:
+        return decision
+    if decision.change is Change.CREATED and file.initial_state is not None:
+        worker.create(file.name, file.config, file.initial_state)
+        return decision
+    is_new = worker.put_config(file.name, file.config)
+    return replace(decision, change=Change.CREATED if is_new else Change.UPDATED)
+
+
+def undeploy(worker: Worker, files: Iterable[ConnectorFile], say: Say) -> Iterator[Result]:
+    """Delete what the files name, until nothing is known of it."""
+    for file in files:
+        try:
+            was_there = worker.delete(file.name)
+            trouble = _await_gone(worker, file.name, say)
+        except WorkerUnreachableError:
+            raise
+        except WorkerError as error:
+            yield Result(file, "failed", trouble=str(error))
+        else:
+            yield Result(file, "deleted" if was_there else "not there", trouble=trouble)
+
+
+def _await_gone(worker: Worker, name: str, say: Say) -> str:
+    deadline = time.monotonic() + GONE_SECONDS
+    state = ""
+    for pause in pauses():
+        status = worker.status(name)
+        if status is None:
+            return ""
+        state = f"{status.connector.state} on {status.connector.worker_id}"
+        if time.monotonic() + pause > deadline:
+            break
+        say(f"connector '{name}' is deleted, and still {state}")
+        time.sleep(pause)
+    return (
+        f"connector '{name}' was deleted {GONE_SECONDS:g} s ago, and {worker.url} still says that "
+        f"it is {state}: look whether that worker lives"
+    )
+
+
+def await_states(
+    worker: Worker, results: Sequence[Result], seconds: float, say: Say
+) -> list[Result]:
+    """The results with the state that each connector has settled in, or what it lacks."""
+    begun = time.monotonic()
+    waiting = {
+        one.file.name: Settling(is_update=one.result == Change.UPDATED)
+        for one in results
+        if not one.trouble
+    }
+    verdicts: dict[str, State] = {}
+    seen: dict[str, ConnectorStateInfo | None] = {}
+    for pause in pauses():
+        silence = _look(worker, waiting, seen, verdicts)
+        if not waiting:
+            break
+        left = begun + seconds - time.monotonic()
+        if left <= 0:
+            break
+        say(silence or _progress(waiting, seen))
+        time.sleep(min(pause, left))
+    if silence and waiting:
+        raise WorkerUnreachableError(silence, url=worker.url)
+    return [
+        _with_state(one, verdicts.get(one.file.name), seen.get(one.file.name), seconds)
+        if not one.trouble
+        else one
+        for one in results
+    ]
+
+
+def _look(
+    worker: Worker,
+    waiting: dict[str, Settling],
+    seen: dict[str, ConnectorStateInfo | None],
+    verdicts: dict[str, State],
+) -> str:
+    """One round; a worker that is away for a moment is asked again, and its silence returned."""
+    for name, settling in list(waiting.items()):
+        try:
+            status = worker.status(name)
+        except WorkerUnreachableError as error:
+            return str(error)
+        seen[name] = status
+        verdict = settling.look(time.monotonic(), status)
+        if verdict is not None:
+            verdicts[name] = verdict
+            del waiting[name]
+    return ""
+
+
+def _progress(
+    waiting: Mapping[str, Settling], seen: Mapping[str, ConnectorStateInfo | None]
+) -> str:
+    return "waiting for " + ", ".join(f"{name} ({_states(seen.get(name))})" for name in waiting)
+
+
+def _states(status: ConnectorStateInfo | None) -> str:
+    if status is None:
+        return "no state yet"
+    tasks = ", ".join(sorted({one.state for one in status.tasks.values()})) or "none"
+    return f"{status.connector.state}, tasks: {tasks}"
+
+
+def _with_state(
+    result: Result, verdict: State | None, status: ConnectorStateInfo | None, seconds: float
+) -> Result:
+    name = result.file.name
+    if verdict is None:
+        trouble = (
+            f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): look at "
+            f"it with `sparkmirror describe {name}`"
+        )
+        return replace(result, state=status.connector.state if status else "-", trouble=trouble)
+    if verdict is State.FAILED and status is not None:
+        return replace(result, state=verdict, trouble=_failure(name, status))
+    remark = result.remark
+    if verdict is State.RUNNING and status is not None and not status.tasks:
+        remark = "; ".join(filter(None, (remark, "it has no task")))
+    return replace(result, state=verdict, remark=remark)
+
+
+def _failure(name: str, status: ConnectorStateInfo) -> str:
+    """Where and why, in the first words of the trace."""
+    parts = {"": status.connector, **{f" task {n}": one for n, one in status.tasks.items()}}
+    where, state = next((k, v) for k, v in parts.items() if v.state == State.FAILED)
+    first = next((line.strip() for line in state.trace.splitlines() if line.strip()), "no trace")
+    return (
+        f"connector '{name}'{where} has FAILED: {first[:300]} (all of it: `sparkmirror describe "
+        f"{name} --trace`; once the cause is gone: `sparkmirror restart {name} --include-tasks "
+        f"--only-failed`)"
+    )
