@@ -108,12 +108,15 @@ class ConnectorRunner:
         """Run a connector, from another configuration if it runs already."""
         wanted = _Wanted.PAUSED if paused else _Wanted.RUNNING
         with self._changed:
+            if self._is_closing:
+                raise ArgumentError(f"Connector {name} cannot be run: this worker is ending.")
             slot = self._slots.get(name)
             if slot is None:
                 status = FlowStatus(f"{reading.unchecked.flow}|{name}")
                 slot = self._slots[name] = _Slot(name, reading, wanted, status)
-            elif slot.reading != reading or slot.wanted is _Wanted.GONE:
+            elif slot.reading != reading:
                 slot.reading = reading
+                slot.failure = ""
                 slot.waits_as = State.RESTARTING
                 slot.end()
             self._want(slot, wanted)
@@ -128,16 +131,12 @@ class ConnectorRunner:
     def pause(self, name: str) -> None:
         """Copy nothing more; the connector keeps its place."""
         with self._changed:
-            slot = self._slot(name)
-            self._want(slot, _Wanted.PAUSED)
+            self._want(self._slot(name), _Wanted.PAUSED)
 
     def resume(self, name: str) -> None:
         """Go on where the connector was paused."""
         with self._changed:
-            slot = self._slot(name)
-            if slot.wanted is _Wanted.PAUSED:
-                slot.waits_as = State.PAUSED
-            self._want(slot, _Wanted.RUNNING)
+            self._want(self._slot(name), _Wanted.RUNNING)
 
     def restart(self, name: str) -> None:
         """End a connector with all its tasks and begin it anew; a paused one stays paused."""
@@ -169,6 +168,8 @@ class ConnectorRunner:
             slot.end()
         elif slot.wanted is not _Wanted.RUNNING:
             slot.failure = ""
+            is_resumed = slot.wanted is _Wanted.PAUSED
+            slot.waits_as = State.PAUSED if is_resumed else State.RESTARTING
         slot.wanted = wanted
         self._changed.notify_all()
 
@@ -201,6 +202,7 @@ class ConnectorRunner:
                 self._close_at = time.monotonic() + seconds
             for slot in self._slots.values():
                 self._want(slot, _Wanted.GONE)
+            self._changed.notify_all()
         self._thread.join(seconds + _CLOSE_SECONDS)
         return self._is_clean and not self._thread.is_alive()
 
@@ -263,14 +265,13 @@ class ConnectorRunner:
                 lambda: self._spark,
                 lambda: self._spark.slots(slot.name),
             )
+            with self._changed:
+                if slot.reading is not reading or slot.wanted is not _Wanted.RUNNING:
+                    return  # another one is wanted by now
+                life.start()
+                slot.life, slot.status = life, status
         except Exception as error:  # noqa: BLE001 - plugins of the user's: the status must tell
             self._cannot_begin(slot, reading, error)
-            return
-        with self._changed:
-            if slot.reading is not reading or slot.wanted is not _Wanted.RUNNING:
-                return  # another one is wanted by now
-            slot.life, slot.status = life, status
-            life.start()
 
     def _cannot_begin(self, slot: _Slot, reading: ConnectorReading, error: Exception) -> None:
         sentence = str(error)

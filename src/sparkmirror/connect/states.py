@@ -3,7 +3,8 @@
 
 FAILED is what a person must see to, with a trace of what happened, on the task whose partitions
 failed. What is tried again and may go away by itself is RUNNING with a warning. A connector that
-has been begun and has not got anywhere yet is UNASSIGNED, one begun anew RESTARTING.
+has been begun and has not got anywhere yet is UNASSIGNED; the runner knows a better word for one
+that was paused or is begun anew.
 """
 
 from __future__ import annotations
@@ -47,17 +48,6 @@ class ConnectorState:
         """The same parts, all of them in one state and well."""
         tasks = {task: PartState(state, partitions=p.partitions) for task, p in self.tasks.items()}
         return ConnectorState(PartState(state), tasks)
-
-    def restarting(self) -> ConnectorState:
-        """The same after a restart: who has not begun is about to."""
-
-        def changed(part: PartState) -> PartState:
-            is_waiting = part.state is State.UNASSIGNED
-            return replace(part, state=State.RESTARTING) if is_waiting else part
-
-        return ConnectorState(
-            changed(self.connector), {task: changed(part) for task, part in self.tasks.items()}
-        )
 
 
 def failed(trace: str) -> ConnectorState:
