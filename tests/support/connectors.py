@@ -23,6 +23,7 @@ STARTED_SECONDS = 40.0  # with Spark's start
 COMPACT = {"cleanup.policy": "compact"}
 QUICK = {
     "refresh.topics.interval.seconds": "1",
+    "heartbeats.replication.enabled": "false",  # those that other tests left on the source
     "sync.topic.acls.enabled": "false",
     "refresh.groups.interval.seconds": "1",
     "emit.checkpoints.interval.seconds": "1",
