@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -69,6 +70,31 @@ def place(
 def at_work(name: str) -> list[str]:
     """The threads that work for a connector or a flow."""
     return [one.name for one in threading.enumerate() if name in one.name]
+
+
+@contextmanager
+def never_two(place: Place) -> Iterator[None]:
+    """Fails if two lives of a connector ever copied at the same time.
+
+    The records alone would not tell: sequences and comparisons keep them right even then.
+    """
+    most = 0
+    stop = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not stop.wait(0.002):
+            names = at_work(f"{place.alias}->")
+            most = max(most, sum(name.endswith("/source/copy") for name in names))
+
+    thread = threading.Thread(target=watch, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert most == 1
 
 
 def answered(command: Callable[[str], None], name: str) -> None:
@@ -134,7 +160,7 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
         before = copied()
         eventually(lambda: copied() > before, PATIENCE_SECONDS, "records flow")
 
-    with Load(place.source, topic, per_second=300, partitions=2):
+    with never_two(place), Load(place.source, topic, per_second=300, partitions=2):
         grows()
         began = time.monotonic()
         answered(place.runner.pause, name)
