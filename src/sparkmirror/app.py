@@ -13,17 +13,13 @@ from collections.abc import Collection, Mapping
 from sparkmirror.config.changes import Changes, RunReading, compare, read_run
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MetricsSettings
-from sparkmirror.connectors.foreign_writers import ForeignWriters
+from sparkmirror.connectors.builders import build_source
 from sparkmirror.connectors.herder import Herder
-from sparkmirror.connectors.side_topics import SideTopics
-from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import SetupError
 from sparkmirror.metrics.prometheus import MetricsServer
 from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.model import Flow
 from sparkmirror.pairs import PairPlan, Pairs
-from sparkmirror.pipeline.contract import Progress
-from sparkmirror.pipeline.epochs import Epochs
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.shared_spark import SharedSpark, control_port
@@ -46,7 +42,7 @@ class Application:
         self._targets = targets
         self._once = once
         self._reading = read_run(config, targets)
-        self._spark = SharedSpark(master)
+        self._spark: SharedSpark[Flow] = SharedSpark(master)
         self._spark.prepare(self._reading.spark, self._reading.wanted_splits)
         self._factors = ReplicationFactors()
         self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
@@ -62,27 +58,12 @@ class Application:
         self._statuses[flow] = status
         source = None
         if settings.enabled:
-            side_topics = SideTopics(settings, policy.replication, self._factors, status)
-            foreign_writers = ForeignWriters(settings, status)
-
-            def progressed(progress: Progress) -> None:
-                status.progressed(progress)
-                side_topics.need(progress.needs)
-                foreign_writers.seen(progress.other_writers)
-
-            source = MirrorSourceConnector(
+            source = build_source(
                 settings,
                 policy,
                 self._factors,
                 status,
-                Epochs(
-                    flow,
-                    self._spark.context,
-                    self._spark.control,
-                    progressed,
-                    before=status.epoch,
-                ),
-                side_topics,
+                self._spark,
                 splits=lambda: self._spark.slots(flow),
                 once=self._once,
             )

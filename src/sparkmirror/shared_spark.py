@@ -2,8 +2,9 @@
 """The one Spark of a process and its control server: started when a flow first needs them.
 
 Starting takes seconds and happens on a thread of its own; whoever needs Spark waits for it. How
-many tasks run at once is fixed then, so when flows come and go they share what there is.
-`prepare`, `start`, `share` and `stop` are the main thread's; the others are anybody's.
+many tasks run at once is fixed then, so when flows come and go they share what there is. Flows are
+told apart by whatever their owner calls them: pairs of clusters, or connectors by name.
+`prepare`, `start`, `share` and `stop` are for one thread; the others are anybody's.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ import socket
 import tempfile
 import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import sparkmirror
 from sparkmirror.class_archive import build_in_background, existing_archive
 from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
 from sparkmirror.local.cache import cache_directory, writable
-from sparkmirror.model import Flow
 from sparkmirror.pipeline.control_server import ControlServer
 from sparkmirror.pipeline.plan import allot_slots
 from sparkmirror.pipeline.spark import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
 _LAST_PORT = 65535
 _log = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
 
 
 def control_port(options: Mapping[str, str]) -> int:
@@ -55,7 +56,7 @@ def control_port(options: Mapping[str, str]) -> int:
     return int(text)
 
 
-class SharedSpark:
+class SharedSpark(Generic[K]):
     """Spark for all flows; `asked_master` is what the command line says."""
 
     def __init__(self, asked_master: str | None) -> None:
@@ -64,8 +65,8 @@ class SharedSpark:
         self._future: Future[SparkContext] = Future()
         self._lock = threading.Lock()
         self._slots = 0  # known once Spark runs
-        self._wanted: dict[Flow, int] = {}
-        self._allotted: dict[Flow, int] = {}
+        self._wanted: dict[K, int] = {}
+        self._allotted: dict[K, int] = {}
         self._shortage = ""  # as it was last said
         self._master = ""
         self._control: ControlServer | None = None
@@ -77,14 +78,19 @@ class SharedSpark:
         """Whether its options are fixed."""
         return self._control is not None
 
-    def prepare(self, options: Mapping[str, str], wanted: Mapping[Flow, int]) -> None:
-        """Fix what it is started with, with room for these flows; none: it is not needed yet."""
+    def prepare(
+        self, options: Mapping[str, str], wanted: Mapping[K, int], *, room: int = 0
+    ) -> None:
+        """Fix what it is started with, with room for these flows; none: it is not needed yet.
+
+        `room` is for the splits of flows that nobody knows yet, beyond the usual margin.
+        """
         port = control_port(options)
         if not wanted:
             return
         self.options, self._wanted = dict(options), dict(wanted)
         asked = self._asked_master or options.get("spark.master")
-        self._master = choose_master(asked, sum(wanted.values()))
+        self._master = choose_master(asked, sum(wanted.values()) + room)
         host = bind_host = LOOPBACK
         if not self._master.startswith("local"):
             host = options.get("spark.driver.host", socket.getfqdn())
@@ -102,7 +108,7 @@ class SharedSpark:
         """Spark itself; waits until it runs."""
         return self._future.result()
 
-    def slots(self, flow: Flow) -> int:
+    def slots(self, flow: K) -> int:
         """How many splits a flow may have at present; waits until Spark runs."""
         self._future.result()  # how many there are is known once Spark runs
         with self._lock:
@@ -120,7 +126,7 @@ class SharedSpark:
         self._has_started = True
         threading.Thread(target=self._start, name="spark", daemon=True).start()
 
-    def share(self, wanted: Mapping[Flow, int]) -> list[Flow]:
+    def share(self, wanted: Mapping[K, int]) -> list[K]:
         """Divide the slots anew; returns flows that have to make do with fewer from now on."""
         with self._lock:
             before, self._wanted = self._allotted, dict(wanted)

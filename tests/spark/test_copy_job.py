@@ -100,7 +100,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
 ) -> None:
     """Progress names the trouble; the end takes seconds; every partition has a receipt."""
     reports: list[Progress] = []
-    epochs = Epochs(FLOW, lambda: spark, control, reports.append)
+    epochs = Epochs(str(FLOW), lambda: spark, control, reports.append)
     running = Running(epochs, settings)
     eventually(
         lambda: {report.split for report in reports} == {0, 1}, 60, "a report from both splits"
@@ -138,7 +138,7 @@ def test_the_next_epoch_runs_after_an_early_end(
 ) -> None:
     """One end ends one epoch; the second one runs until it is told."""
     reports: list[Progress] = []
-    epochs = Epochs(FLOW, lambda: spark, control, reports.append)
+    epochs = Epochs(str(FLOW), lambda: spark, control, reports.append)
     for _ in range(2):
         reports.clear()
         running = Running(epochs, settings)
@@ -172,7 +172,7 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
     """Tasks that cannot check in do not hang; the epoch's standings are where it began."""
     server = ControlServer(LOOPBACK, LOOPBACK)
     server.start()
-    epochs = Epochs(FLOW, lambda: spark, server, lambda _progress: None)
+    epochs = Epochs(str(FLOW), lambda: spark, server, lambda _progress: None)
     server.stop()
 
     result = Running(epochs, settings).result(60)

@@ -25,7 +25,7 @@ def test_a_control_port_that_is_none_is_refused_by_name(text: str) -> None:
 
 def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
     """A file without flows leaves its options open; ending it is no trouble."""
-    spark = SharedSpark(None)
+    spark: SharedSpark[Flow] = SharedSpark(None)
     spark.prepare({"spark.executor.memory": "2g"}, {})
     spark.start()
     assert not spark.is_prepared
@@ -36,7 +36,7 @@ def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
 
 def test_a_control_port_that_is_taken_leaves_everything_open() -> None:
     """A file with another port may still be taken up."""
-    spark = SharedSpark(None)
+    spark: SharedSpark[Flow] = SharedSpark(None)
     with closing(socket.create_server((HOST, 0))) as taken:
         spark.prepare({CONTROL_PORT_KEY: str(taken.getsockname()[1])}, {FLOW: 1})
         with pytest.raises(SetupError, match="control port"):

@@ -139,7 +139,8 @@ def _alias(raw: Mapping[str, Entry], key: str, resolver: Resolver) -> str:
 
 def _with_state(settings: FlowSettings, worker: WorkerFile) -> FlowSettings:
     own = worker.settings.connection
-    is_elsewhere = set(settings.producer.bootstrap_servers) != set(own.bootstrap_servers)
+    clients = (settings.producer, settings.target_admin)
+    is_elsewhere = any(set(c.bootstrap_servers) != set(own.bootstrap_servers) for c in clients)
     if is_elsewhere and not settings.transactions.is_enabled:
         return replace(settings, worker=own)
     return settings

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class MirrorCheckpointConnector:
         )
         self._groups: list[str] = []
         self._failures: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}  # those failures that a person must see to
+        self.failure = ""  # the trace of what ended its thread
         # Replaced as a whole: any thread may read it.
         self.counts: Mapping[str, int] = {}  # positions of groups by state
 
@@ -64,6 +67,11 @@ class MirrorCheckpointConnector:
     def is_at_work(self) -> bool:
         """Whether its thread runs: a round that is under way may still place groups."""
         return self._thread.is_alive()
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What is tried again, but will not go away by itself."""
+        return tuple({**self._refusals}.values())
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -92,6 +100,7 @@ class MirrorCheckpointConnector:
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the checkpoint connector failed", self._flow)
             self._status.note("checkpoints", f"ended: {type(error).__name__}: {error}")
+            self.failure = traceback.format_exc()
 
     def _watch(self, rounds: GroupRounds, keeper: MapKeeper) -> None:
         settings, now = self._settings.checkpoint, time.monotonic()
@@ -132,8 +141,11 @@ class MirrorCheckpointConnector:
             step()
         except SparkmirrorError as error:
             self._say(what, str(error))
+            if not error.retriable:
+                self._refusals[what] = f"{what}: {error}"
             return False
         self._say(what, "")
+        self._refusals.pop(what, None)
         return True
 
     def _say(self, what: str, trouble: str) -> None:

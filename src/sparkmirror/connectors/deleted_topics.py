@@ -57,7 +57,7 @@ class DeletedTopics:
         self._on_forgotten = on_forgotten
         self._grace = settings.source.deletions_grace_seconds  # None: nothing is deleted
         self._store = OffsetStore(
-            settings.target_admin,
+            settings.state,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,

@@ -23,6 +23,7 @@ from sparkmirror.connectors.site import Site
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.closable import Closable
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
@@ -333,13 +334,16 @@ class _FlowReader(Closable):
 
     def _stored(self) -> dict[TopicPartition, StoredPosition]:
         """Where the flow stands; nowhere if there is no offsets topic yet."""
-        topic = self._settings.internal_topics.offsets
-        if topic not in self._target.found:
+        topic, state = self._settings.internal_topics.offsets, self._settings.state
+        there = self._target.found
+        if self._settings.worker is not None:
+            with ClusterAdmin(state) as admin:
+                there = admin.topics([topic]).found
+        if topic not in there:
             return {}
         self._say(f"{self._flow}: reading where it stands")
         name, alias = self._settings.source.name, self._flow.source
-        store = OffsetStore(self._settings.target_admin, topic, connector=name, source_alias=alias)
-        return store.read().positions
+        return OffsetStore(state, topic, connector=name, source_alias=alias).read().positions
 
     def _forecast(self, stored: Mapping[TopicPartition, StoredPosition]) -> Forecast:
         self._say(f"{self._flow}: looking how much there is to copy")

@@ -2,8 +2,8 @@
 """Who else writes to a flow's remote topics: another flow of ours, which is fine, or a stranger.
 
 A flow's producer id stands in its stored positions before it writes anything, so the offsets
-topics on the target name all of ours, also those of other processes. Exactly-once flows are
-known by their transactional ids instead.
+topics on the target, and the one of the flow's own worker, name all of ours, also those of other
+processes. Exactly-once flows are known by their transactional ids instead.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class ForeignWriters:
     def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
         self._flow = settings.flow
         self._target = settings.target_admin
+        self._state = settings.state
         self._offsets_topic = settings.internal_topics.offsets
         self._id_prefix = settings.transactions.id_prefix
         self._status = status
@@ -75,8 +76,8 @@ class ForeignWriters:
         with ClusterAdmin(self._target) as admin:
             names = admin.topics().found
         stores = {n for n in names if n.startswith("mm2-offsets") and n.endswith("internal")}
-        found: set[int] = set()
-        for store in sorted(stores | {self._offsets_topic}):
+        found = stored_producers(self._state, self._offsets_topic)
+        for store in sorted(stores):
             found |= stored_producers(self._target, store)
         sources = {name.removeprefix("mm2-offsets").removesuffix("internal") for name in stores}
         groups = {f"{source[1:-1]}-mm2-" for source in sources}

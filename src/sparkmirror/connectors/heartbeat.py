@@ -51,12 +51,13 @@ class HeartbeatState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatStatus:
-    """A snapshot for status views; `error` explains RETRYING."""
+    """A snapshot for status views; `error` explains RETRYING, which may need a person's help."""
 
     state: HeartbeatState
     count: int = 0
     last_timestamp_ms: int | None = None
     error: str | None = None
+    is_refused: bool = False  # it will not go away by itself
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc] # kafka-python has no types
@@ -102,6 +103,11 @@ class MirrorHeartbeatConnector:
     def stop(self) -> None:
         """Asks for the end; `join` waits for it."""
         self._stopping.set()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
 
     def join(self, seconds: float = _STOP_SECONDS) -> bool:
         """Waits, a second is enough unless it is just connecting; whether it has ended."""
@@ -206,4 +212,9 @@ class MirrorHeartbeatConnector:
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:
             log.warning(f"{self._flow}/heartbeat: no heartbeat, trying again: {error}")
-        self._status = replace(self._status, state=HeartbeatState.RETRYING, error=str(error))
+        self._status = replace(
+            self._status,
+            state=HeartbeatState.RETRYING,
+            error=str(error),
+            is_refused=not error.retriable,
+        )

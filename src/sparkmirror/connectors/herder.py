@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.builders import build_heartbeat
 from sparkmirror.connectors.checkpoint import MirrorCheckpointConnector
+from sparkmirror.connectors.groundwork import Groundwork
 from sparkmirror.connectors.heartbeat import MirrorHeartbeatConnector
 from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import ClusterError
-from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.topology.factors import ReplicationFactors
-from sparkmirror.topology.internal_topics import (
-    InternalTopic,
-    Side,
-    ensure_internal_topics,
-    internal_topics,
-    offset_syncs_topic,
-)
-from sparkmirror.wire.backoff import Backoff
+from sparkmirror.topology.internal_topics import internal_topics
 
 _HEARTBEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
@@ -50,16 +43,13 @@ class Herder:
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
-        self._factors = factors
         self.status = status
         self.source = source
-        self._names = policy.replication
         self._topics = internal_topics(settings, policy.replication)
-        self._there: set[str] = set()  # internal topics that can be used
-        self._said: set[str] = set()
         self._stop = threading.Event()
+        self._ground = Groundwork(factors, status, self._stop)
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
-        self._heartbeat = _heartbeat(settings, policy)
+        self._heartbeat = build_heartbeat(settings, policy)
         self.checkpoint = (
             MirrorCheckpointConnector(settings, policy, status) if settings.enabled else None
         )
@@ -112,7 +102,7 @@ class Herder:
         new: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
         if heartbeats:
             old += [self._heartbeat] if self._heartbeat else []
-            self._heartbeat = _heartbeat(settings, policy)
+            self._heartbeat = build_heartbeat(settings, policy)
             new += [self._heartbeat] if self._heartbeat else []
         if checkpoints:
             old += [self.checkpoint] if self.checkpoint else []
@@ -152,7 +142,11 @@ class Herder:
             if isinstance(one, MirrorCheckpointConnector):
                 one.forget()
         try:
-            ready = self._ensured(lambda error: self.status.note(_CHANGE, str(error)))
+            ready = self._ground.lay(
+                self._settings,
+                self._topics,
+                lambda error: self.status.note(_CHANGE, str(error)),
+            )
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the new settings failed", self._flow)
             self.status.note(_CHANGE, f"{type(error).__name__}: {error}")
@@ -161,88 +155,19 @@ class Herder:
         for fresh in new if ready else ():
             fresh.start()
 
-    def _ensured(self, failed: Callable[[ClusterError], None]) -> bool:
-        """Make sure of the internal topics, however long it takes; False: stopped meanwhile."""
-        backoff = Backoff()
-        while not self._stop.is_set():
-            try:
-                self._ensure(Side.TARGET)
-                self._ensure(Side.SOURCE)
-            except ClusterError as error:
-                failed(error)
-                self._stop.wait(backoff.next_pause())
-                continue
-            return not self._stop.is_set()
-        return False
-
     def _failed(self, error: ClusterError) -> None:
         state = FlowState.RETRYING if error.retriable else FlowState.FAILED
         self.status.enter(state, str(error))
 
     def _begin(self) -> None:
-        if not self._ensured(self._failed):
+        if not self._ground.lay(self._settings, self._topics, self._failed):
             return
         self._has_started = True
-        if self.source is not None:
-            self._name_topics(self.source)
         if self._heartbeat is not None:
             self._heartbeat.start()
         if self.checkpoint is not None:
             self.checkpoint.start()
         if self.source is not None:
-            self.source.start()
+            self.source.start(self._ground.there)
         else:
             self.status.enter(FlowState.RUNNING, "heartbeats only")
-
-    def _name_topics(self, source: MirrorSourceConnector) -> None:
-        """Tasks wait for the topics they are to write: only those that are there are named."""
-        map_topic = offset_map_topic(self._names, self._flow.source)
-        syncs_topic = offset_syncs_topic(self._settings, self._names)
-        source.map_topic = map_topic if map_topic in self._there else ""
-        source.syncs_topic = syncs_topic if syncs_topic in self._there else ""
-
-    def _ensure(self, side: Side) -> None:
-        wanted: list[InternalTopic] = [topic for topic in self._topics if topic.side is side]
-        if not wanted:
-            return
-        connection = (
-            self._settings.target_admin if side is Side.TARGET else self._settings.source_admin
-        )
-        with ClusterAdmin(connection) as admin:
-            ensured = ensure_internal_topics(
-                wanted,
-                admin,
-                self._factors,
-                creates=self._settings.source.topic_creation_enabled,
-            )
-        fatal: list[ClusterError] = []
-        for one in ensured:
-            name = one.topic.name
-            if one.error is None:
-                self._there.add(name)
-            elif one.topic.storage_key is not None:
-                fatal.append(one.error)
-            else:
-                self.status.note(f"topic {name}", str(one.error))
-                self._warn_once(str(one.error))
-        if fatal:  # positions have nowhere to go
-            error = ClusterError(" ".join(map(str, fatal)), cluster=connection.alias)
-            error.retriable = any(one.retriable for one in fatal)
-            raise fatal[0] if len(fatal) == 1 else error
-
-    def _warn_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            _log.warning("%s: %s", self._flow, sentence)
-
-
-def _heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:
-    interval = settings.heartbeat.interval_seconds
-    if interval is None:
-        return None
-    return MirrorHeartbeatConnector(
-        settings.flow,
-        settings.producer,
-        topic=policy.replication.heartbeats_topic(),
-        interval_seconds=interval,
-    )

@@ -68,7 +68,7 @@ class FlowApplier(Closable):
         self._acls = AclSync(settings, policy, FlowStatus(str(settings.flow)))
         self._acls_seen: AclPlan | None = None
         self._store = OffsetStore(
-            settings.target_admin,
+            settings.state,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Container
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +33,7 @@ from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.own_topics import dead_letters_topic, ledger_topic, offset_map_topic
 from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import offset_syncs_topic
 from sparkmirror.wire.backoff import Backoff
 
 _DELIVERY = {  # said where it is not the default
@@ -76,14 +78,16 @@ class MirrorSourceConnector:
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
         self._stop_at: dict[TopicPartition, int] = {}
-        self.map_topic = ""  # set before `start`, to topics that are there
-        self.syncs_topic = ""
+        self._map_topic = map_topic
+        self._syncs_topic = offset_syncs_topic(settings, self._names)
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/copy", daemon=True
         )
 
-    def start(self) -> None:
-        """Begin."""
+    def start(self, there: Container[str]) -> None:
+        """Begin; tasks wait for topics they are to write, so only those that are there count."""
+        self._map_topic = self._map_topic if self._map_topic in there else ""
+        self._syncs_topic = self._syncs_topic if self._syncs_topic in there else ""
         self._topics.start()
         self._topology.start()
         self._thread.start()
@@ -102,10 +106,14 @@ class MirrorSourceConnector:
         self._epochs.end()
 
     @property
+    def is_copying(self) -> bool:
+        """Whether records may still be copied."""
+        return self._thread.is_alive()
+
+    @property
     def is_at_work(self) -> bool:
         """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
-        threads = (self._thread.is_alive(), self._topology.is_at_work, self._topics.is_at_work)
-        return any(threads)
+        return self.is_copying or self._topology.is_at_work or self._topics.is_at_work
 
     def join(self, seconds: float) -> bool:
         """Wait until positions are written; whether it ended in time."""
@@ -123,10 +131,11 @@ class MirrorSourceConnector:
         try:
             self._copy()
         except SparkmirrorError as error:
-            self._status.enter(FlowState.FAILED, str(error))
+            self._status.enter(FlowState.FAILED, str(error), traceback.format_exc())
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the source connector failed", self._flow)
-            self._status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            self._status.enter(FlowState.FAILED, reason, traceback.format_exc())
 
     def _copy(self) -> None:
         self._topics.first_round.wait()
@@ -171,11 +180,13 @@ class MirrorSourceConnector:
             self._points.offsets_partitions,
             ledger_topic=ledger_topic(self._names, self._flow.source),
             dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
-            map_topic=self.map_topic,
-            syncs_topic=self.syncs_topic,
+            map_topic=self._map_topic,
+            syncs_topic=self._syncs_topic,
         )
         self._status.begin_epoch(
-            self._epochs.number + 1, [(s.source, s.position, s.stop_at) for s in starts]
+            self._epochs.number + 1,
+            [(s.source, s.position, s.stop_at) for s in starts],
+            {start.source: split.index for split in splits for start in split.partitions},
         )
         self._status.run_with(len(splits), _DELIVERY[self._settings.transactions.support])
         result = self._epochs.run(splits, settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -108,7 +109,8 @@ class SourceTopics:
             self._watch()
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: watching the topics failed", self._flow)
-            self._status.enter(FlowState.FAILED, f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            self._status.enter(FlowState.FAILED, reason, traceback.format_exc())
 
     def _watch(self) -> None:
         interval = self._settings.source.refresh_topics_seconds

@@ -52,7 +52,7 @@ class StartingPoints:
         self._status = status
         self._side_topics = side_topics
         self._store = OffsetStore(
-            settings.target_admin,
+            settings.state,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,

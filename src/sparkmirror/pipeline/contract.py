@@ -100,6 +100,7 @@ class TaskSettings:
     syncs_on_source: bool = True
     offset_lag_max: int = 100
     dead_letters_topic: str = ""
+    state: ConnectionSettings | None = None  # where positions are kept; None: on the target
 
 
 class PartitionProgress(NamedTuple):
@@ -248,7 +249,8 @@ def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
         side: ConnectionSettings(
             **{**raw[side], "bootstrap_servers": tuple(raw[side]["bootstrap_servers"])}
         )
-        for side in ("consumer", "producer")
+        for side in ("consumer", "producer", "state")
+        if raw[side] is not None
     }
     return TaskSettings(
         **{

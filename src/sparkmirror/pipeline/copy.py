@@ -122,7 +122,7 @@ class CopyTask:
         self._end()
 
     def _end(self) -> None:
-        self._relay.producer.close()
+        self._relay.fall_silent()
         self._phase = _Phase.DONE
 
     def _report(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkmirror.model import Flow, ProducerState, TopicPartition
+from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline.contract import (
     END,
     Progress,
@@ -66,14 +66,14 @@ class Epochs:
 
     def __init__(
         self,
-        flow: Flow,
+        name: str,
         spark: Callable[[], SparkContext],
         control: ControlServer,
         on_progress: Callable[[Progress], None],
         *,
         before: int = 0,
     ) -> None:
-        self._flow = flow
+        self._name = name  # Spark's jobs are cancelled by it: no other flow may have it
         self._spark = spark
         self._control = control
         self._on_progress = on_progress
@@ -105,13 +105,13 @@ class Epochs:
             line.is_ending = self._end_early
             self._end_early = False
         invitation = self._control.open(line)
-        group = f"{self._flow} epoch {self.number}"
+        group = f"{self._name} epoch {self.number}"
         partitions = sum(len(split.partitions) for split in splits)
         stop_watching = threading.Event()
         watchdog = threading.Thread(
             target=self._watch,
             args=(spark, group, line, len(splits), stop_watching),
-            name=f"{self._flow}/watchdog",
+            name=f"{self._name}/watchdog",
             daemon=True,
         )
         watchdog.start()
@@ -145,7 +145,7 @@ class Epochs:
         self, spark: SparkContext, group: str, title: str, splits: int, invitation: Invitation
     ) -> list[Receipt]:
         spark.setJobGroup(group, title, interruptOnCancel=True)
-        spark.setLocalProperty("spark.scheduler.pool", str(self._flow))
+        spark.setLocalProperty("spark.scheduler.pool", self._name)
         # One row and one partition per split, in their order.
         rows = spark.parallelize(range(splits), splits).flatMap(copy_function(invitation)).collect()
         return [Receipt(*row) for row in rows]

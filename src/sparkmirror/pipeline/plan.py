@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.model import Flow
 from sparkmirror.pipeline.contract import PartitionStart, Split, TaskSettings
 
 _LEASE_SECONDS = 5.0
+K = TypeVar("K", bound=Hashable)
 
 
 def plan_splits(starts: Sequence[PartitionStart], most: int) -> tuple[Split, ...]:
@@ -51,10 +52,11 @@ def task_settings(
         syncs_on_source=settings.source.offset_syncs_location == "source",
         offset_lag_max=settings.source.offset_lag_max,
         dead_letters_topic=dead_letters_topic,
+        state=settings.worker,
     )
 
 
-def allot_slots(wanted: Mapping[Flow, int], slots: int) -> dict[Flow, int]:
+def allot_slots(wanted: Mapping[K, int], slots: int) -> dict[K, int]:
     """How many splits each flow may have at once when `slots` Spark tasks can run.
 
     Copy tasks are long: a flow without a slot would wait for ever, so every flow gets one first,

@@ -2,7 +2,8 @@
 """A task's own hand in Connect's offsets topic: positions are written where they are known.
 
 Nothing waits for the driver and nothing is lost with it. A position is written only after the
-target acknowledged every record batch before it.
+target acknowledged every record batch before it. Where the topic is not on the target, the
+producer is that of `state_elsewhere.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sparkmirror.wire.record_batch import build
 
 
 class PositionWriter:
-    """Writes to the offsets topic through the task's producer, one flush at a time.
+    """Writes to the offsets topic through a producer of the task's, one flush at a time.
 
     Positions carry no producer id: writing one twice does no harm, and the partitions of the
     topic are shared by all tasks.

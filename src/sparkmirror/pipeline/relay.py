@@ -19,6 +19,7 @@ from sparkmirror.pipeline.delivery import Delivery, PeriodicDelivery
 from sparkmirror.pipeline.map_writer import MapWriter
 from sparkmirror.pipeline.position_writer import PositionWriter
 from sparkmirror.pipeline.safeguards import Safeguards
+from sparkmirror.pipeline.state_elsewhere import StateElsewhere
 from sparkmirror.pipeline.sync_writer import SyncWriter
 from sparkmirror.pipeline.take_over import TakeOver
 from sparkmirror.pipeline.transactional_delivery import TransactionalDelivery, TransactionLimits
@@ -78,8 +79,9 @@ class Relay:
             self,
             settings.producer.client_id,
         )
+        self._state = self._new_state()
         self._positions = PositionWriter(
-            self.producer,
+            self.producer if self._state is None else self._state.producer,
             topic=settings.offsets_topic,
             partitions=settings.offsets_partitions,
             connector=settings.connector,
@@ -112,6 +114,14 @@ class Relay:
         self.is_copying = True  # until the task begins to end
         self._notices: list[str] = []
         self._state_trouble = ""
+
+    def _new_state(self) -> StateElsewhere | None:
+        """In transactions positions are where the records are."""
+        settings = self._settings
+        if settings.state is None or self._split.transaction is not None:
+            return None
+        cluster = _cluster(self._loop, settings.state)
+        return StateElsewhere(self._loop, cluster, settings.state.client_id, self.answered)
 
     def _new_syncs(self) -> SyncWriter | None:
         settings = self._settings
@@ -153,8 +163,14 @@ class Relay:
 
     def start(self) -> None:
         """Find the leaders and begin."""
-        ours = {topic for topic in (self._positions.topic, self._map.topic) if topic}
-        self.producer.start({part.target.tp.topic for part in self.parts} | ours)
+        topics = {part.target.tp.topic for part in self.parts}
+        if self._state is None:
+            topics.add(self._positions.topic)
+        else:
+            self._state.start(self._positions.topic)
+        if self._map.topic:
+            topics.add(self._map.topic)
+        self.producer.start(topics)
         if self.syncs is not None:
             self.syncs.start()
         self.source.want({part.source.tp.topic for part in self.parts})
@@ -184,6 +200,8 @@ class Relay:
         self.delivery.tick(now)
         if self.syncs is not None:
             self.syncs.tick()
+        if self._state is not None:
+            self._state.tick()
         if self.budget.take_peak() > self.budget.limit // 2:
             return_freed_memory()
 
@@ -193,9 +211,17 @@ class Relay:
         self.fetcher.close()
         self.take_over.close()
 
+    def fall_silent(self) -> None:
+        """Write nothing more, neither records nor positions."""
+        self.producer.close()
+        if self._state is not None:
+            self._state.producer.close()
+
     def close(self) -> None:
         """Hang up."""
         self.delivery.close()
+        if self._state is not None:
+            self._state.close()
         if self.syncs is not None:
             self.syncs.close()
         self.source.close()
@@ -464,7 +490,8 @@ class Relay:
         """What is wrong, apart from single partitions."""
         found = [str(c.trouble) for c in (self.source, self.target) if c.trouble is not None]
         syncs = self.syncs.trouble if self.syncs is not None else ""
-        ours = (self._state_trouble, self.delivery.trouble, self._map.trouble, syncs)
+        state = self._state.trouble if self._state is not None else ""
+        ours = (self._state_trouble, state, self.delivery.trouble, self._map.trouble, syncs)
         return found + [text for text in ours if text]
 
     @property

@@ -63,11 +63,24 @@ class FlowSnapshot:
     recent_incidents: tuple[str, ...] = ()
     group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
     topology_changes: Mapping[str, int] = field(default_factory=dict)  # by what was done
+    trace: str = ""  # where in the program a FAILED flow failed, if that is of use
+    notes: tuple[str, ...] = ()  # those troubles that belong to no task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """One task of a flow's present epoch: what it copies, and what is wrong with that."""
+
+    split: int
+    partitions: tuple[TopicPartition, ...]
+    failures: tuple[str, ...] = ()  # of partitions that will not move by themselves
+    warnings: tuple[str, ...] = ()  # all that is tried again
 
 
 @dataclass(slots=True)
 class _Partition:
     position: int
+    split: int = -1  # which task copies it
     downstream: int = -1
     end_offset: int = -1
     stop_at: int | None = None
@@ -104,6 +117,7 @@ class FlowStatus:
         self._lock = threading.Lock()
         self._state = FlowState.STARTING
         self._reason = ""
+        self._trace = ""
         self._awaited = 0  # tasks; once all have reported, the flow runs
         self._running = ""  # what to say then
         self._epoch = 0
@@ -129,15 +143,21 @@ class FlowStatus:
         return made
 
     @property
+    def name(self) -> str:
+        """What messages call the flow."""
+        return self._flow
+
+    @property
     def epoch(self) -> int:
         """The number of the last epoch."""
         with self._lock:
             return self._epoch
 
-    def enter(self, state: FlowState, reason: str = "") -> None:
-        """Change the state."""
+    def enter(self, state: FlowState, reason: str = "", trace: str = "") -> None:
+        """Change the state; a trace says where in the program it failed."""
         with self._lock:
             self._state, self._reason, self._awaited = state, reason, 0
+            self._trace = trace
 
     def run_with(self, tasks: int, reason: str = "") -> None:
         """The flow runs as soon as so many tasks of this epoch have reported."""
@@ -164,16 +184,24 @@ class FlowStatus:
             self._incidents.take(incidents)
 
     def begin_epoch(
-        self, number: int, starts: Sequence[tuple[TopicPartition, int, int | None]]
+        self,
+        number: int,
+        starts: Sequence[tuple[TopicPartition, int, int | None]],
+        splits: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """A new plan: topic partition, position and, in a bounded run, where it ends."""
+        """A new plan: topic partition, position and, in a bounded run, where it ends.
+
+        `splits` says which task copies which topic partition.
+        """
         with self._lock:
+            assigned = splits or {}
             self._epoch = number
             old, self._parts, self._tasks = self._parts, {}, {}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
                 self._parts[tp] = _Partition(
                     position=position,
+                    split=assigned.get(tp, -1),
                     stop_at=stop_at,
                     end_offset=before.end_offset if before else -1,
                     first=before.first if before else position,
@@ -202,6 +230,7 @@ class FlowStatus:
             )
             if 0 < self._awaited <= len(self._tasks):
                 self._state, self._reason, self._awaited = FlowState.RUNNING, self._running, 0
+                self._trace = ""
             totals = self._totals
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
@@ -268,7 +297,32 @@ class FlowStatus:
                 troubles=self._troubles(parts),
                 retriable_only=all(is_retriable(code) for code in codes),
                 topology_changes=dict(self._topology_changes),
+                trace=self._trace,
+                notes=tuple(dict.fromkeys(self._notes.values())),
             )
+
+    def tasks(self) -> tuple[TaskSnapshot, ...]:
+        """The tasks of the present epoch, in their order; none before the first one."""
+        with self._lock:
+            by_split: dict[int, list[tuple[TopicPartition, _Partition]]] = {}
+            for tp, part in self._parts.items():
+                by_split.setdefault(part.split, []).append((tp, part))
+            return tuple(
+                self._task(split, parts) for split, parts in sorted(by_split.items()) if split >= 0
+            )
+
+    def _task(self, split: int, parts: Sequence[tuple[TopicPartition, _Partition]]) -> TaskSnapshot:
+        failures: dict[str, None] = {}
+        warnings: dict[str, None] = {}
+        for _, part in parts:
+            if part.trouble:
+                (warnings if is_retriable(part.trouble_code) else failures)[part.trouble] = None
+        task = self._tasks.get(split)
+        if task is not None and task.trouble:
+            warnings[task.trouble] = None
+        if task is not None and task.unacked_seconds > _SLOW_ACK_SECONDS:
+            warnings[_slow(task.unacked_seconds)] = None
+        return TaskSnapshot(split, tuple(tp for tp, _ in parts), tuple(failures), tuple(warnings))
 
     def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
         found = [part.trouble for part in parts if part.trouble]
@@ -276,5 +330,9 @@ class FlowStatus:
         found += [task.trouble for task in self._tasks.values() if task.trouble]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:
-            found.append(f"the target has acknowledged nothing for {slowest:.0f} s")
+            found.append(_slow(slowest))
         return tuple(dict.fromkeys(found))
+
+
+def _slow(seconds: float) -> str:
+    return f"the target has acknowledged nothing for {seconds:.0f} s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a flow stands, as Connect's offsets topic on the target keeps it.
+"""Where a flow stands, as Connect's offsets topic keeps it, on the target or the worker's cluster.
 
 The driver reads it and writes the first position of a topic partition; the tasks write all
 others themselves, with the records of `state/positions.py`.

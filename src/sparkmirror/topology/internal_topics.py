@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.policy.own_topics import (
@@ -157,28 +158,52 @@ class InternalAdmin(Protocol):
 
 def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
     """Every internal topic of a pair, on both sides."""
-    flow, source = settings.flow, settings.source
-    topics = [*_storage_topics(settings)]
-    # MM2's heartbeat connector runs for disabled pairs too, and creates its topic even when
-    # it emits nothing.
-    topics.append(
-        InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor)
+    return (
+        *_storage_topics(settings),
+        *_heartbeat_topics(settings, names),
+        *_source_topics(settings, names),
+        *_checkpoint_topics(settings, names),
     )
-    if settings.enabled:
-        factor = settings.internal_topics.offsets_factor
-        topics.append(
-            InternalTopic(
-                Side.TARGET,
-                offset_map_topic(names, flow.source),
-                1,
-                factor,
-                extra_configs=_OFFSET_MAP_CONFIGS,
-                needs_configs=False,
-            )
+
+
+def connector_topics(
+    kind: ConnectorClass, settings: FlowSettings, names: InternalNames
+) -> tuple[InternalTopic, ...]:
+    """The internal topics of one connector on a Connect worker, which sees to its own three.
+
+    With exactly-once a connector's positions may be on another cluster than the worker's topics.
+    """
+    if kind is ConnectorClass.HEARTBEAT:
+        return _heartbeat_topics(settings, names)
+    if kind is ConnectorClass.CHECKPOINT:
+        return _checkpoint_topics(settings, names)
+    is_exact = settings.enabled and settings.transactions.is_enabled
+    positions = _storage_topics(settings)[:1] if is_exact else ()
+    return (*positions, *_source_topics(settings, names))
+
+
+def _heartbeat_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+    """MM2's connector runs for disabled pairs, too, and creates it even when it emits nothing."""
+    return (InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor),)
+
+
+def _source_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+    flow, source = settings.flow, settings.source
+    if not settings.enabled:
+        return ()
+    topics = [
+        InternalTopic(
+            Side.TARGET,
+            offset_map_topic(names, flow.source),
+            1,
+            settings.internal_topics.offsets_factor,
+            extra_configs=_OFFSET_MAP_CONFIGS,
+            needs_configs=False,
         )
-    if settings.enabled and source.remembers_acls:
+    ]
+    if source.remembers_acls:
         topics.append(granted_acls_topic(settings, names))
-    if settings.enabled and source.offset_syncs_enabled:
+    if source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
         topics.append(
             InternalTopic(
@@ -188,11 +213,16 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
                 source.offset_syncs_factor,
             )
         )
-    # Without offset syncs MM2 refuses the checkpoint connector, so its topic never appears.
-    if settings.enabled and settings.checkpoint.enabled and source.offset_syncs_enabled:
-        checkpoints = names.checkpoints_topic(flow.source)
-        topics.append(InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor))
     return tuple(topics)
+
+
+def _checkpoint_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+    """Without offset syncs MM2 refuses the connector, so its topic never appears."""
+    emits = settings.checkpoint.enabled and settings.source.offset_syncs_enabled
+    if not settings.enabled or not emits:
+        return ()
+    checkpoints = names.checkpoints_topic(settings.flow.source)
+    return (InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor),)
 
 
 def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> InternalTopic:

@@ -49,6 +49,7 @@ SETTINGS = TaskSettings(
     policies=Policies(gap="stop", open_transaction_seconds=2.5),
     ledger_topic="mm2-ledger.a.internal",
     dead_letters_topic="mm2-dead-letters.a.internal",
+    state=ConnectionSettings("worker", ("h3:9092", "h4:9092"), "connect-mirror"),
 )
 
 
@@ -73,10 +74,10 @@ def test_a_split_arrives_as_it_was_sent() -> None:
 
 
 def test_settings_arrive_as_they_were_sent() -> None:
-    """Connection, fetch and produce settings included."""
-    assert (
-        task_settings_from_json(json.loads(json.dumps(task_settings_to_json(SETTINGS)))) == SETTINGS
-    )
+    """Connection, fetch and produce settings included; positions elsewhere, or on the target."""
+    for settings in (SETTINGS, replace(SETTINGS, state=None)):
+        sent = json.loads(json.dumps(task_settings_to_json(settings)))
+        assert task_settings_from_json(sent) == settings
 
 
 def test_progress_arrives_as_it_was_sent() -> None:

@@ -51,6 +51,7 @@ class Bench:
         *,
         partitions: int = 1,
         buffer_bytes: int = 64 << 20,
+        state_elsewhere: bool = False,
         **policies: str,
     ) -> None:
         targets = [TopicPartition("a.t", index) for index in range(partitions)]
@@ -58,8 +59,9 @@ class Bench:
             FakeCluster({TopicPartition("t", index): 1 for index in range(partitions)}),
             FakeCluster(dict.fromkeys((*targets, POSITIONS, LEDGER, LETTERS), 1)),
         )
-        self.source.alias, self.target.alias = "a", "b"
-        clusters = {"a": self.source, "b": self.target}
+        self.state = FakeCluster({POSITIONS: 1})
+        self.source.alias, self.target.alias, self.state.alias = "a", "b", "worker"
+        clusters = {"a": self.source, "b": self.target, "worker": self.state}
         monkeypatch.setattr(relay, "_cluster", lambda _loop, settings: clusters[settings.alias])
         self.loop = FakeLoop()
         self.control = Silent()
@@ -80,6 +82,7 @@ class Bench:
             policies=Policies(**policies),
             ledger_topic=LEDGER.topic,
             dead_letters_topic=LETTERS.topic,
+            state=ConnectionSettings("worker", (), "connect") if state_elsewhere else None,
         )
         producer = ProducerState(5, 0, 0)
         split = Split(
@@ -191,6 +194,43 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
     (record,) = decode(batches[POSITIONS])
     assert record.value is not None
     assert b'"offset":12' in record.value
+
+
+def test_positions_go_to_the_workers_cluster_and_records_to_the_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flush ends with the answer of the worker's cluster; the status says what is wrong there."""
+    bench = Bench(monkeypatch, state_elsewhere=True)
+    bench.read(encode(numbered(10, 3)))
+    bench.written().produced({TARGET: (0, 900)})
+    delivery = bench.task._relay.delivery
+    delivery.finish()
+    assert not bench.target.connection(1).waiting
+    request = bench.state.connection(1).waiting.popleft()
+    (record,) = decode(request.batches[POSITIONS])
+    assert record.value is not None
+    assert b'"offset":12' in record.value
+    assert not delivery.is_settled
+
+    request.produced({POSITIONS: (FORBIDDEN, -1)})
+    assert "worker: mm2-offsets.a.internal-0 cannot be written" in bench.task._relay.troubles[0]
+    bench.loop.advance(60)
+    bench.state.connection(1).waiting.popleft().produced({POSITIONS: (0, 7)})
+    assert bench.task._relay.troubles == []
+    assert delivery.is_settled
+
+
+def test_a_task_that_lost_its_lease_writes_no_positions_elsewhere_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As little as to the target."""
+    bench = Bench(monkeypatch, state_elsewhere=True)
+    bench.read(encode(numbered(10, 3)))
+    bench.written().produced({TARGET: (0, 900)})
+    bench.control.silence_seconds = 5.5
+    bench.task._advance(time.monotonic())
+    bench.task._relay.delivery.finish()
+    assert not bench.state.connection(1).waiting
 
 
 def test_a_refused_batch_is_read_again_and_nothing_is_skipped(

@@ -218,3 +218,54 @@ def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
     new.progressed(progress(row(15, 5)))
     old.progressed(progress(row(99, 99)))  # a late thread of the old one
     assert (new.snapshot().records, new.snapshot().epoch) == (15, 2)
+
+
+def test_troubles_belong_to_the_task_that_has_them() -> None:
+    """What needs a person apart from what is tried again; partitions without a task to none."""
+    payments = TopicPartition("payments", 0)
+    flow = FlowStatus("a->b")
+    assert flow.tasks() == ()
+    flow.begin_epoch(1, [(ORDERS, 0, None), (payments, 0, None)], {ORDERS: 0, payments: 1})
+    flow.progressed(progress(row(1, 1, code=29, trouble="forbidden"), split=0))
+    flow.progressed(
+        progress(
+            row(0, 0, code=5, trouble="no leader")._replace(topic="payments"),
+            split=1,
+            unacked=40.0,
+            trouble="b does not answer",
+        )
+    )
+    first, second = flow.tasks()
+    assert (first.split, first.partitions) == (0, (ORDERS,))
+    assert (first.failures, first.warnings) == (("forbidden",), ())
+    assert (second.split, second.failures) == (1, ())
+    assert second.warnings == (
+        "no leader",
+        "b does not answer",
+        "the target has acknowledged nothing for 40 s",
+    )
+
+
+def test_a_task_of_the_next_epoch_inherits_what_is_wrong_with_its_partitions() -> None:
+    """Until it has looked itself: a status does not flicker with every epoch."""
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 0, None)], {ORDERS: 1})
+    flow.progressed(progress(row(1, 1, code=29, trouble="forbidden"), split=1))
+    flow.begin_epoch(2, [(ORDERS, 1, None)], {ORDERS: 0})
+    (task,) = flow.tasks()
+    assert (task.split, task.failures) == (0, ("forbidden",))
+    flow.progressed(progress(row(2, 1)))
+    assert flow.tasks()[0].failures == ()
+
+
+def test_a_failure_has_its_trace_and_what_follows_has_none() -> None:
+    """Neither a state that is entered nor tasks that report keep an older one."""
+    flow = status()
+    flow.enter(FlowState.FAILED, "broken", "Traceback")
+    assert (flow.snapshot().reason, flow.snapshot().trace) == ("broken", "Traceback")
+    flow.run_with(1)
+    flow.progressed(progress(row(1, 1)))
+    assert (flow.snapshot().state, flow.snapshot().trace) == (FlowState.RUNNING, "")
+    flow.enter(FlowState.FAILED, "broken", "Traceback")
+    flow.enter(FlowState.RETRYING, "trying")
+    assert flow.snapshot().trace == ""

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which internal topics a pair gets on which side, from the property file on."""
 
+from dataclasses import replace
+
 import pytest
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.topology.internal_topics import InternalTopic, internal_topics, side_topics
+from sparkmirror.topology.internal_topics import (
+    InternalTopic,
+    connector_topics,
+    internal_topics,
+    side_topics,
+)
 
 FILE = """
 clusters = a, b
@@ -123,3 +131,35 @@ def test_unset_factors_prefer_mm2s_defaults() -> None:
     """All internal topics have three replicas in MM2."""
     assert {topic.factor.preferred for topic in planned()} == {3}
     assert {topic.factor.value for topic in planned()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (ConnectorClass.SOURCE, {SYNCS_ON_SOURCE, OFFSET_MAP}),
+        (ConnectorClass.CHECKPOINT, {CHECKPOINTS}),
+        (ConnectorClass.HEARTBEAT, {HEARTBEATS}),
+    ],
+)
+def test_a_connector_sees_to_its_own_topics(
+    kind: ConnectorClass, expected: set[tuple[str, str, int]]
+) -> None:
+    """The three storage topics are its worker's; a disabled one has heartbeats at most."""
+    settings = MirrorConfig.parse(FILE).flow_settings(Flow("a", "b"))
+    names = load_policy(settings.policy, settings.flow).replication
+    assert shapes(connector_topics(kind, settings, names)) == expected
+    disabled = connector_topics(kind, replace(settings, enabled=False), names)
+    assert shapes(disabled) == expected & {HEARTBEATS}
+
+
+def test_exactly_once_positions_are_the_connectors_own() -> None:
+    """They are on the target, where the worker may not be."""
+    line = "b.exactly.once.source.support = enabled"
+    settings = MirrorConfig.parse(FILE + line).flow_settings(Flow("a", "b"))
+    names = load_policy(settings.policy, settings.flow).replication
+    topics = connector_topics(ConnectorClass.SOURCE, settings, names)
+    assert shapes(topics) == {
+        SYNCS_ON_SOURCE,
+        OFFSET_MAP,
+        ("target", "mm2-offsets.a.internal", 25),
+    }

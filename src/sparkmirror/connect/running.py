@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One life of a connector: from its internal topics to the moment when nothing of it is at work.
+
+What a herder is for a pair of clusters, for one connector of any of the three classes. Everything
+may be called from any thread and returns at once, save `join`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connect.states import (
+    ConnectorState,
+    checkpoint_state,
+    heartbeat_state,
+    source_state,
+)
+from sparkmirror.connectors.builders import Engine, build_heartbeat, build_source
+from sparkmirror.connectors.checkpoint import MirrorCheckpointConnector
+from sparkmirror.connectors.groundwork import Groundwork
+from sparkmirror.errors import ClusterError
+from sparkmirror.pipeline.status import FlowState, FlowStatus
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.internal_topics import connector_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sparkmirror.connectors.heartbeat import MirrorHeartbeatConnector
+    from sparkmirror.connectors.source import MirrorSourceConnector
+
+_log = logging.getLogger(__name__)
+
+
+class RunningConnector:
+    """A connector between `start` and `is_over`; it does not begin a second time."""
+
+    def __init__(
+        self,
+        kind: ConnectorClass,
+        settings: FlowSettings,
+        factors: ReplicationFactors,
+        status: FlowStatus,
+        engine: Callable[[], Engine],
+        splits: Callable[[], int],
+    ) -> None:
+        self._kind = kind
+        self._settings = settings
+        self._status = status
+        policy = load_policy(settings.policy, settings.flow)
+        self._topics = connector_topics(kind, settings, policy.replication)
+        self._stop = threading.Event()
+        self._ground = Groundwork(factors, status, self._stop)
+        self.source: MirrorSourceConnector | None = None
+        self._checkpoint: MirrorCheckpointConnector | None = None
+        self._heartbeat: MirrorHeartbeatConnector | None = None
+        if kind is ConnectorClass.HEARTBEAT:
+            self._heartbeat = build_heartbeat(settings, policy)
+        elif settings.enabled and kind is ConnectorClass.CHECKPOINT:
+            self._checkpoint = MirrorCheckpointConnector(settings, policy, status)
+        elif settings.enabled:
+            self.source = build_source(settings, policy, factors, status, engine(), splits=splits)
+        self._thread = threading.Thread(target=self._run, name=f"{status.name}/start", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for the end, in order: what was read is copied and positions are written."""
+        self._stop.set()
+        for part in (self.source, self._checkpoint, self._heartbeat):
+            if part is not None:
+                part.stop()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end; whether it came in time."""
+        self._thread.join(seconds)
+        if self.source is not None and self.source.is_copying:
+            return self.source.join(seconds)
+        if self._heartbeat is not None:
+            self._heartbeat.join(seconds)
+        return True
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether it may still write records, checkpoints or heartbeats."""
+        small = any(part and part.is_at_work for part in (self._checkpoint, self._heartbeat))
+        return small or (self.source is not None and self.source.is_copying)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is at work any more, nor ever will be."""
+        parts = (self.source, self._checkpoint, self._heartbeat)
+        is_at_work = self._thread.is_alive() or any(part and part.is_at_work for part in parts)
+        return self._stop.is_set() and not is_at_work
+
+    def state(self) -> ConnectorState:
+        """What it and its tasks do now."""
+        now = self._status.snapshot()
+        if self._kind is ConnectorClass.SOURCE:
+            return source_state(now, self._status.tasks())
+        if self._kind is ConnectorClass.HEARTBEAT:
+            return heartbeat_state(now, self._heartbeat.status if self._heartbeat else None)
+        one = self._checkpoint
+        return checkpoint_state(
+            now,
+            failure=one.failure if one else "",
+            refusals=one.refusals if one else (),
+            has_task=one is not None,
+        )
+
+    # --- its first thread
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the connector failed to start", self._status.name)
+            reason = f"{type(error).__name__}: {error}"
+            self._status.enter(FlowState.FAILED, reason, traceback.format_exc())
+
+    def _begin(self) -> None:
+        if not self._ground.lay(self._settings, self._topics, self._failed):
+            return
+        if self.source is not None:
+            self.source.start(self._ground.there)
+            return
+        for part in (self._checkpoint, self._heartbeat):
+            if part is not None:
+                part.start()
+        self._status.enter(FlowState.RUNNING)
+
+    def _failed(self, error: ClusterError) -> None:
+        state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+        self._status.enter(state, str(error))

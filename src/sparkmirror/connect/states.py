@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a connector and its tasks do, in Connect's words: pure functions of what they report.
+
+FAILED is what a person must see to, with a trace of what happened, on the task whose partitions
+failed. What is tried again and may go away by itself is RUNNING with a warning. A connector that
+has been begun and has not got anywhere yet is UNASSIGNED; the runner knows a better word for one
+that was paused or is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
+from sparkmirror.formats.connect_statuses import State
+from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState, TaskSnapshot
+
+_STATES = {
+    FlowState.STARTING: State.UNASSIGNED,
+    FlowState.RUNNING: State.RUNNING,
+    FlowState.RETRYING: State.RUNNING,
+    FlowState.FAILED: State.FAILED,
+    FlowState.DONE: State.RUNNING,
+    FlowState.STOPPED: State.UNASSIGNED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """A connector itself, or one of its tasks."""
+
+    state: State
+    trace: str = ""  # of FAILED
+    warning: str = ""  # what is tried again
+    partitions: tuple[TopicPartition, ...] = ()  # that a source connector's task copies
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """A connector and its tasks by number."""
+
+    connector: PartState
+    tasks: Mapping[int, PartState] = field(default_factory=dict)
+
+    def all_in(self, state: State) -> ConnectorState:
+        """The same parts, all of them in one state and well."""
+        tasks = {task: PartState(state, partitions=p.partitions) for task, p in self.tasks.items()}
+        return ConnectorState(PartState(state), tasks)
+
+
+def failed(trace: str) -> ConnectorState:
+    """A connector that could not even be put together."""
+    return ConnectorState(PartState(State.FAILED, trace))
+
+
+def source_state(flow: FlowSnapshot, tasks: Iterable[TaskSnapshot]) -> ConnectorState:
+    """A connector that copies: its flow, and the tasks of its present epoch."""
+    connector = _connector(flow)
+    return ConnectorState(connector, {one.split: _task(connector, one) for one in tasks})
+
+
+def checkpoint_state(
+    flow: FlowSnapshot, *, failure: str, refusals: Iterable[str], has_task: bool
+) -> ConnectorState:
+    """A connector that looks after groups: `failure` ended it, `refusals` need a person."""
+    connector = replace(_connector(flow), warning=_retried(flow))
+    if not has_task or connector.state is not State.RUNNING:
+        return ConnectorState(connector)
+    trace = failure or "\n".join(refusals)
+    task = PartState(State.FAILED, trace) if trace else PartState(State.RUNNING)
+    return ConnectorState(connector, {0: replace(task, warning=_joined(flow.notes))})
+
+
+def heartbeat_state(flow: FlowSnapshot, beats: HeartbeatStatus | None) -> ConnectorState:
+    """A connector that emits heartbeats; None: it has none to emit, and no task."""
+    connector = _connector(flow)
+    if beats is None or connector.state is not State.RUNNING:
+        return ConnectorState(connector)
+    error = beats.error or ""
+    if beats.state is HeartbeatState.FAILED or beats.is_refused:
+        return ConnectorState(connector, {0: PartState(State.FAILED, error)})
+    return ConnectorState(connector, {0: PartState(State.RUNNING, warning=error)})
+
+
+def _connector(flow: FlowSnapshot) -> PartState:
+    state = _STATES[flow.state]
+    trace = "\n".join(filter(None, (flow.reason, flow.trace))) if state is State.FAILED else ""
+    return PartState(state, trace, _joined((_retried(flow), *flow.notes)))
+
+
+def _retried(flow: FlowSnapshot) -> str:
+    return flow.reason if flow.state is FlowState.RETRYING else ""
+
+
+def _task(connector: PartState, one: TaskSnapshot) -> PartState:
+    """Between two epochs a task does what its connector does."""
+    state, trace = connector.state, connector.trace
+    if state is State.RUNNING and one.failures:
+        state, trace = State.FAILED, "\n".join(one.failures)
+    return PartState(state, trace, _joined(one.warnings), one.partitions)
+
+
+def _joined(sentences: Iterable[str]) -> str:
+    return "; ".join(filter(None, sentences))
