@@ -37,16 +37,16 @@ def test_epochs_follow_each_other_without_loss_repetition_or_waiting(
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {topic}",
         f"{alias}->target.tasks.max = 2",
-        "epoch.seconds = 7",
+        "epoch.seconds = 6",
     )
     with MirrorProcess(file) as mirror:
         with Load(source_cluster, topic, per_second=3000, partitions=4), ExitStack() as stack:
             mirror.await_log(f"{alias}->target: RUNNING", SECONDS)
-            time.sleep(4.5)
+            time.sleep(3.5)
             gaps = [stack.enter_context(observed(target_cluster, remote, n)) for n in range(4)]
             time.sleep(1)
             mirror.python_workers()[0].kill()
-            time.sleep(13)  # into the third epoch
+            time.sleep(11)  # into the third epoch
         await_copy(source_cluster, topic, target_cluster, remote, SECONDS)
         assert compare_topics(source_cluster, topic, target_cluster, remote) > 3000
         measured(f"longest pauses: {[round(one.longest_seconds, 1) for one in gaps]} s")

@@ -261,6 +261,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     eventually(lambda: not alive(pid), SOON, f"broker {pid} ends after its parent")
 
 
+@pytest.mark.thorough
 def test_clean_stop_leaves_a_class_archive_that_later_starts_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +280,7 @@ def test_clean_stop_leaves_a_class_archive_that_later_starts_use(
     assert str(archive) in maps
 
 
+@pytest.mark.thorough
 def test_detached_clusters_live_until_down(tmp_path: Path, kafka_version: str) -> None:
     """`up --detach`, a look by every command, `down`."""
     data = str(tmp_path)
