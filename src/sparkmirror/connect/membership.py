@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5  # how long the queue may keep us from looking at the clock
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
-_COORDINATOR_PAUSE_SECONDS = 1.0  # a coordinator that moves is no news before
+_QUIET_PAUSE_SECONDS = 1.0  # a coordinator that moves, or a group that reads on, is no news before
 _CONNECT_SECONDS = 5.0
 _NO_GENERATION = -1
 
@@ -375,7 +375,13 @@ class Membership:
         if placed.config_error is not None:
             self._withdraw(placed.config_error)
         elif not placed.may_begin:
-            self._join_in(self._next_pause())
+            pause = self._next_pause()
+            self._join_in(pause)
+            if pause > _QUIET_PAUSE_SECONDS:
+                self._in_trouble(
+                    f"begins nothing new: it knows the configs up to {placed.known_offset}, and "
+                    f"its group is at {found.config_offset}; trying again"
+                )
         else:
             self._all_is_well()
             if self._session.is_alive:
@@ -394,7 +400,7 @@ class Membership:
             return
         pause = self._next_pause()
         self._join_in(pause)
-        if code not in COORDINATOR_CODES or pause > _COORDINATOR_PAUSE_SECONDS:
+        if code not in COORDINATOR_CODES or pause > _QUIET_PAUSE_SECONDS:
             self._in_trouble(f"cannot join its group, trying again: {error}")
 
     def _withdraw(self, error: ClusterError) -> None:

@@ -62,7 +62,7 @@ class Session:
         with self._lock:
             if self._heard is None or self._look():
                 self._heard = max(self._heard or sent_at, sent_at)
-                self._quiet = self._heard
+                self._quiet = sent_at
                 self._join_by = None
 
     def confirm(self, sent_at: float, *, rebalancing: bool) -> None:

@@ -46,7 +46,7 @@ class Group:
     urls: dict[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     begun: list[tuple[str, Piece]] = field(default_factory=list)
-    _ids: "itertools.count[int]" = field(default_factory=itertools.count)
+    _ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def add(self, url: str, work: Work = NOTHING) -> str:
         """A worker joins under a new name."""
@@ -169,7 +169,7 @@ def test_work_moves_only_to_even_out(
 
 
 def fewest_moves(stay: Mapping[Piece, str], group: Group, kind: type) -> int:
-    """How many pieces members have beyond an even share, the larger shares with those at the top."""
+    """How many pieces members have beyond an even share; who has most gets the larger ones."""
     total = sum(1 for piece in group.owners if isinstance(piece, kind))
     loads = sorted((list(stay.values()).count(name) for name in group.urls), reverse=True)
     each, more = divmod(total, len(loads))
