@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
@@ -30,21 +31,18 @@ HOW = (
     "tools/capture_group.py: two distributed workers of Java's Kafka Connect (one broker, "
     "loopback) shared MirrorHeartbeatConnectors; members are as DescribeGroups shows them, "
     "metadata and assignment in hex. 'told' is who ran what by the workers' own statuses, where "
-    "task -1 is the connector itself."
+    "task -1 is the connector itself; between the steps only the group was looked at."
 )
 PROTOCOLS = ("sessioned", "compatible", "eager")
 NAMES = ("beat-0", "beat-ü", "beat-2")
 PATIENCE_SECONDS = 90.0
 
 
-def members(client: ClusterClient, group: str) -> dict[str, Any]:
-    """The group's protocol and members, once it rests."""
-
-    def described() -> Any:
-        found = client.ask(DescribeGroupsRequest(groups=[group])).groups[0]
-        return found if (found.error_code, found.group_state) == (0, "Stable") else None
-
-    found = eventually(described, PATIENCE_SECONDS, "the group rests")
+def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
+    """The group's protocol and members, if it rests."""
+    found = client.ask(DescribeGroupsRequest(groups=[group])).groups[0]
+    if (found.error_code, found.group_state) != (0, "Stable"):
+        return None
     return {
         "protocol": found.protocol_data,
         "members": [
@@ -56,6 +54,32 @@ def members(client: ClusterClient, group: str) -> dict[str, Any]:
             for member in found.members
         ],
     }
+
+
+class Watch:
+    """Looks at the group all the time: a generation in which work is revoked lasts a moment."""
+
+    def __init__(self, connection: ConnectionSettings, group: str) -> None:
+        self._connection = connection
+        self._group = group
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.seen: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        with closing(ClusterClient(self._connection)) as client:
+            while not self._ending.is_set():
+                found = members(client, self._group)
+                if found is not None and found not in self.seen:
+                    self.seen.append(found)
 
 
 def told(java: JavaConnect) -> dict[str, list[list[Any]]]:
@@ -92,12 +116,15 @@ def capture(cluster: LocalCluster, scratch: Path, protocol: str) -> list[dict[st
     steps = []
 
     def step(name: str, work: dict[str, list[list[Any]]]) -> None:
-        found = members(client, topics.group)
-        steps.append({"step": f"{protocol}: {name}", **found, "told": work})
+        found = eventually(
+            lambda: members(client, topics.group), PATIENCE_SECONDS, "the group rests"
+        )
+        steps.append({"step": f"{protocol}: {name}", **(found or {}), "told": work})
 
     with (
         closing(ClusterClient(connection)) as client,
         JavaConnect(cluster, folders[0], topics, connect_protocol=protocol) as first,
+        Watch(connection, topics.group) as watch,
     ):
         step("alone, no connectors", {})
         for name in NAMES:
@@ -110,7 +137,12 @@ def capture(cluster: LocalCluster, scratch: Path, protocol: str) -> list[dict[st
                 lambda: NAMES[0] not in first.get("/connectors"), PATIENCE_SECONDS, "it is gone"
             )
             step("one connector deleted", {})
-    return steps
+    known = [(one["protocol"], one["members"]) for one in steps]
+    between = [one for one in watch.seen if (one["protocol"], one["members"]) not in known]
+    return steps + [
+        {"step": f"{protocol}: between steps, {number}", **one, "told": {}}
+        for number, one in enumerate(between)
+    ]
 
 
 def main() -> None:

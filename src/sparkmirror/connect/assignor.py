@@ -119,8 +119,7 @@ def decide(
     """What every member shall begin and end; an error for all if the leader knows old configs."""
     newest = max(member.config_offset for member in members.values())
     if configured.offset < newest:
-        kept = Memory(circumstances.generation, memory.connectors, memory.tasks)
-        return Decision(dict.fromkeys(members, Share()), newest, kept, error=CONFIG_MISMATCH)
+        return undecided(members, newest, circumstances.generation, memory)
     urls = {name: members[name].url for name in sorted(members)}
     held = {name: members[name].work for name in urls}
     connectors = _Pool(urls, {name: work.connectors for name, work in held.items()})
@@ -148,7 +147,23 @@ def decide(
         },
         configured.offset,
         Memory(circumstances.generation, connectors.memory(), {} if together else tasks.memory()),
-        delay_seconds=min(waits) - circumstances.now if waits else 0.0,
+        delay_seconds=min(
+            min(waits, default=circumstances.now) - circumstances.now,
+            circumstances.max_delay_seconds,
+        ),
+    )
+
+
+def undecided(
+    members: Collection[str], offset: int, generation: int, memory: Memory | None = None
+) -> Decision:
+    """Nobody is given anything, and all join again; what was remembered stays remembered."""
+    kept = memory or Memory()
+    return Decision(
+        dict.fromkeys(members, Share()),
+        offset,
+        Memory(generation, kept.connectors, kept.tasks),
+        error=CONFIG_MISMATCH,
     )
 
 

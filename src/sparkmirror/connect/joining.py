@@ -23,6 +23,7 @@ from sparkmirror.connect.assignor import (
     Memory,
     Placement,
     decide,
+    undecided,
 )
 from sparkmirror.connect.session import Clock
 from sparkmirror.errors import ClusterError, SparkmirrorError
@@ -200,9 +201,15 @@ class Try:
             self._settings.rebalance_delay_ms / 1000,
             self._placement,
         )
+        if version is not Version.EAGER:
+            return known, decide(members, known, self._candidate.memory, circumstances)
+        current = self._candidate.current
+        if current is not None and current.version != Version.EAGER:
+            # The group has just become eager, and nobody says what it still runs: one round without
+            # an assignment, in which all of it ends.
+            return known, undecided(members, known.offset, circumstances.generation)
         # Eager members have stopped everything, and cannot be told to wait.
-        memory = Memory() if version is Version.EAGER else self._candidate.memory
-        return known, decide(members, known, memory, circumstances)
+        return known, decide(members, known, Memory(), circumstances)
 
     def _catch_up(self, offset: int, assignment: Assignment) -> tuple[int, ClusterError | None]:
         """Read the configs that the assignment is about, if they are not known yet."""

@@ -345,14 +345,11 @@ class Membership:
             self._lose("the assignment came too late")
             return
         held = NOTHING if before is None else before.assignment.work
+        eager = placed.version is Version.EAGER
         # A follower that joins again may be told what it was told before: that is not added to
-        # what it has. An eager member has given everything up before.
-        is_new = (
-            before is None
-            or before.generation != placed.joined.generation
-            or placed.version is Version.EAGER
-        )
-        revoked = held.minus(held.minus(found.revoked)) if is_new else NOTHING
+        # what it has. An eager assignment is all there is, and what ran before ends.
+        is_new = before is None or before.generation != placed.joined.generation or eager
+        revoked = held if eager else held.minus(held.minus(found.revoked)) if is_new else NOTHING
         work = held.minus(revoked).plus(found.work) if is_new else held
         self._place = Place(
             placed.joined.member_id,
@@ -369,6 +366,7 @@ class Membership:
         )
         if revoked:
             self._on_revoked(revoked.connectors, revoked.tasks)
+        if revoked and not eager:
             self._join_in(0.0)
         elif found.delay_ms > 0 and is_new:
             self._join_in(found.delay_ms / 1000)
