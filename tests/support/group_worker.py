@@ -4,7 +4,7 @@
     python -m support.group_worker '{"bootstrap": "127.0.0.1:9092", "group": "g", ...}'
 
 runs one in a process of its own, which may be killed or stopped; it prints a line for each thing
-that happens to it, and `write` all the time while it believes that it may.
+that happens to it, and `write GENERATION TIME` all the time while it believes that it may.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connect.assignor import Configured, Placement
 from sparkmirror.connect.membership import Membership
+from sparkmirror.connect.session import steady_clock
 from sparkmirror.formats.connect_protocol import Assignment, TaskId
 
 SESSION_MS = 2_000
@@ -198,6 +199,11 @@ class WorkerProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether that is the last thing it did."""
+        return self.lines[-1:] != [] and self.lines[-1].startswith("write")
+
     def signal(self, number: signal.Signals) -> None:
         """To that process only."""
         self._process.send_signal(number)
@@ -235,8 +241,9 @@ def main(orders: dict[str, Any]) -> None:
     member.start()
     while True:
         with lock:  # whoever asks and writes does both before anybody else gets a word in
+            asked_at = steady_clock()
             if member.is_member and member.assignment.connectors:
-                print(f"write {member.generation}", flush=True)
+                print(f"write {member.generation} {asked_at}", flush=True)
         threading.Event().wait(_WRITE_SECONDS)
 
 

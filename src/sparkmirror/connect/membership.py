@@ -364,12 +364,12 @@ class Membership:
             f"{found.leader_url}, {len(work.connectors)} connectors and {len(work.tasks)} tasks "
             f"here"
         )
-        if revoked:
-            self._on_revoked(revoked.connectors, revoked.tasks)
         if revoked and not eager:
             self._join_in(0.0)
         elif found.delay_ms > 0 and is_new:
             self._join_in(found.delay_ms / 1000)
+        if revoked:
+            self._on_revoked(revoked.connectors, revoked.tasks)
         if placed.config_error is not None:
             self._withdraw(placed.config_error)
         elif not placed.may_begin:
