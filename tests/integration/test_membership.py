@@ -161,6 +161,26 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
             assert worker.configs.known().offset == worker.member.config_offset == 2
 
 
+def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) -> None:
+    """As in Connect: the others have its work, and it comes back by itself."""
+    quick = {"sync_timeout_ms": 300, "unsync_backoff_ms": 1_000}
+    with site.worker("w0", **quick) as first, site.worker("w1", **quick) as second:
+        site.await_all([first, second])
+        leader, follower = (first, second) if first.member.is_leader else (second, first)
+        held = frozenset(follower.pieces)
+        follower.configs.is_broken = True
+        site.topic.change(CONNECTORS | {"e": 1})
+        leader.configs.fresh()
+        leader.member.rejoin()
+        eventually(lambda: not follower.member.is_member, PATIENCE_SECONDS, "it has left")
+        assert "cannot be read" in (follower.member.trouble or "")
+        eventually(lambda: held <= leader.pieces, PATIENCE_SECONDS, "the other one has its work")
+        assert held <= follower.told("revoked")[0]
+        follower.configs.is_broken = False
+        site.await_all([first, second])
+        assert follower.member.trouble is None
+
+
 def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
     """Heartbeats go on while work ends, for longer than a session."""
     with site.worker("w0") as first:

@@ -26,6 +26,7 @@ from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connect.assignor import Configured, Placement
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.session import steady_clock
+from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_protocol import Assignment, TaskId
 
 SESSION_MS = 2_000
@@ -69,13 +70,16 @@ class Reader:
     def __init__(self, topic: ConfigTopic) -> None:
         self._topic = topic
         self._known = topic.configured
+        self.is_broken = False
 
     def known(self) -> Configured:
         """What was read so far."""
         return self._known
 
     def fresh(self) -> Configured:
-        """What there is."""
+        """What there is, if it can be read."""
+        if self.is_broken:
+            raise UnreachableError("The topic cannot be read.", cluster="connect")
         self._known = self._topic.configured
         return self._known
 
