@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka Connect worker: connectors by name, each run from its own configuration."""
+"""A Connect worker: connectors by name, each from its own configuration, shared by a group."""

@@ -77,6 +77,10 @@ class FieldReader:
         except UnicodeDecodeError as error:
             raise WireError(f"{self._what} holds a text that is not UTF-8: {error}.") from error
 
+    def raw(self, size: int) -> bytes:
+        """The next so many bytes."""
+        return self._take(size)
+
     def version(self, known: int) -> None:
         """The INT16 version in front of a value; only the known one may be read on."""
         version = self.int16()

@@ -35,8 +35,9 @@ _THROTTLE_LOOK_SECONDS = 0.01
 
 
 class _RequestClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
-    def ask(self, request: object, node_id: int | None) -> Any:
-        return self._manager.run(self._manager.send, request, node_id)
+    def ask(self, request: object, node_id: int | None, timeout_seconds: float | None) -> Any:
+        timeout_ms = None if timeout_seconds is None else round(timeout_seconds * 1000)
+        return self._manager.run(self._manager.send, request, node_id, timeout_ms)
 
     def ask_all(self, requests: Sequence[object], node_id: int | None) -> list[Any]:
         return list(self._manager.run(self._pipeline, requests, node_id))
@@ -71,9 +72,11 @@ class ClusterClient:
         if client is not None:
             client.close()
 
-    def ask(self, request: object, node_id: int | None = None) -> Any:
+    def ask(
+        self, request: object, node_id: int | None = None, timeout_seconds: float | None = None
+    ) -> Any:
         """The answer of one broker, of any one if none is named; raises KafkaError."""
-        return self._opened().ask(request, node_id)
+        return self._opened().ask(request, node_id, timeout_seconds)
 
     def ask_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
         """One broker's answers to many requests, of which some are under way at any time."""

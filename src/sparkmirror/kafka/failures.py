@@ -32,7 +32,10 @@ _NO_ANSWER = (
 )
 _UNKNOWN_TOPIC = 3
 _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission.") | {
-    25: " The group has live members, and only they may commit: stop them first."
+    23: " Another kind of client uses this group: choose another group.id.",
+    25: " The group has live members, and only they may commit: stop them first.",
+    26: " Choose a session.timeout.ms between the brokers' group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms.",
 }
 
 

@@ -12,6 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sparkmirror.kafka.descriptions import Committed
@@ -79,4 +85,66 @@ def commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> o
         topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
         min_version=2,
         max_version=_NAMES_TOPICS,
+    )
+
+
+def join_request(
+    group: str,
+    member_id: str,
+    protocol_type: str,
+    protocols: Mapping[str, bytes],
+    *,
+    session_timeout_ms: int,
+    rebalance_timeout_ms: int,
+) -> object:
+    """Wants to be a member; protocols by name, the preferred one first, with their metadata."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type=protocol_type,
+        protocols=[protocol(name=name, metadata=data) for name, data in protocols.items()],
+        min_version=4,  # the first that names a member before it waits for others
+    )
+
+
+def sync_request(
+    group: str,
+    member_id: str,
+    generation: int,
+    protocol: tuple[str, str],
+    assignments: Mapping[str, bytes],
+) -> object:
+    """Asks for a member's assignment; the leader brings everybody's. `protocol`: type and name."""
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type=protocol[0],
+        protocol_name=protocol[1],
+        assignments=[
+            assignment(member_id=member, assignment=data) for member, data in assignments.items()
+        ],
+    )
+
+
+def heartbeat_request(group: str, member_id: str, generation: int) -> object:
+    """Says that a member lives."""
+    return HeartbeatRequest(
+        group_id=group, generation_id=generation, member_id=member_id, group_instance_id=None
+    )
+
+
+def leave_request(group: str, member_id: str) -> object:
+    """Says that a member goes."""
+    member = LeaveGroupRequest.MemberIdentity
+    return LeaveGroupRequest(
+        group_id=group,
+        members=[member(member_id=member_id, group_instance_id=None)],
+        min_version=3,  # the first that takes several members
     )

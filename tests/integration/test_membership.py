@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of one group with a real coordinator: who leads, who runs what, and who has lost it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.connect.assignor import Configured
+from sparkmirror.connect.session import steady_clock
+from sparkmirror.formats.connect_protocol import PROTOCOL_TYPE, Metadata, Version
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.group_line import GroupLine, Joining
+from sparkmirror.kafka.group_requests import coordinator_request
+from sparkmirror.local.cluster import LocalCluster
+from support.group_worker import (
+    SESSION_MS,
+    ConfigTopic,
+    Ground,
+    Worker,
+    WorkerProcess,
+    group_settings,
+)
+from support.names import unique_name
+from support.waiting import eventually
+
+PATIENCE_SECONDS = 20.0
+SESSION_SECONDS = SESSION_MS / 1000
+CONNECTORS = {"a": 2, "b": 2, "c": 1, "d": 1}
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "500"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
+    """One broker that allows short sessions; a test kills it and starts it again."""
+    directory = tmp_path_factory.mktemp("membership")
+    with LocalCluster("b", directory, version=kafka_version, config=SHORT_SESSIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def group() -> str:
+    """A group of its own for every test."""
+    return unique_name("workers")
+
+
+class Site:
+    """Workers of one group in this process, and what they are to run."""
+
+    def __init__(self, cluster: LocalCluster, group: str) -> None:
+        self.topic = ConfigTopic(dict(CONNECTORS))
+        self.ground = Ground()
+        self.cluster = cluster
+        self.group = group
+
+    def worker(self, name: str, **more: object) -> Worker:
+        """One that is not started yet."""
+        settings = group_settings(self.group, **more)
+        return Worker(self.cluster.bootstrap_servers, settings, self.topic, self.ground, name=name)
+
+    def await_all(self, workers: Sequence[Worker]) -> None:
+        """Until these share everything, in the same generation, and know who leads."""
+
+        def shared() -> bool:
+            members = [worker.member for worker in workers]
+            assert all(member.is_settled for member in members)
+            assert len({member.generation for member in members}) == 1
+            assert len({member.leader_url for member in members}) == 1
+            assert sum(member.is_leader for member in members) == 1
+            tasks = Configured(0, self.topic.connectors).tasks
+            assert self.ground.running.keys() == {*self.topic.connectors, *tasks}
+            loads = [len(member.assignment.connectors) for member in members]
+            assert max(loads) - min(loads) <= 1, loads
+            return True
+
+        eventually(shared, PATIENCE_SECONDS, f"{len(workers)} workers share the work")
+        assert self.ground.faults == []
+
+
+def generation(line: str) -> int:
+    """The one that a worker wrote in; -1 if the line says something else."""
+    what, *rest = line.split(" ")
+    return int(rest[0]) if what == "write" else -1
+
+
+def decided_at(line: str) -> float:
+    """When a worker asked whether it may write; endless if the line says something else."""
+    what, *rest = line.split(" ")
+    return float(rest[1]) if what == "write" else float("inf")
+
+
+@pytest.fixture
+def site(cluster: LocalCluster, group: str) -> Site:
+    """With nobody in it."""
+    return Site(cluster, group)
+
+
+def test_workers_that_start_at_the_same_instant_have_one_leader(site: Site) -> None:
+    """At no time two of them lead; all see the same one, and everything runs once."""
+    workers = [site.worker(f"w{number}") for number in range(4)]
+    leaders: list[list[str]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.001):
+            leaders.append([worker.url for worker in workers if worker.member.is_leader])
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    with ExitStack() as stack:
+        try:
+            for worker in workers:
+                stack.enter_context(worker)
+            site.await_all(workers)
+        finally:
+            done.set()
+            watching.join()
+        assert max(len(one) for one in leaders) == 1
+        leader = next(worker for worker in workers if worker.member.is_leader)
+        assert leader.member.leader_url == leader.url
+        assert {worker.member.leader_id for worker in workers} == {leader.member.member_id}
+        for worker in workers:
+            for connector in worker.member.assignment.connectors:
+                assert leader.member.owner_url(connector) == worker.url
+        assert {worker.member.version for worker in workers} == {Version.SESSIONED}
+    assert site.ground.running == {}
+
+
+def test_a_worker_that_comes_takes_work_without_stopping_what_stays(site: Site) -> None:
+    """And one that goes leaves it to the others."""
+    with site.worker("w0") as first:
+        site.await_all([first])
+        assert first.told("revoked") == []
+        with site.worker("w1") as second:
+            site.await_all([first, second])
+            assert first.told("revoked") == [frozenset(second.pieces)]
+            stayed = first.pieces
+        site.await_all([first])
+        assert first.told("revoked") == [frozenset(site.ground.running.keys() - stayed)]
+        assert len(second.told("revoked")) == 1
+
+
+def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) -> None:
+    """Those who did not know of them read on before they begin; deleted ones are revoked."""
+    with site.worker("w0") as first, site.worker("w1") as second:
+        site.await_all([first, second])
+        site.topic.change({"a": 1, "b": 2, "e": 3, "f": 1})
+        follower = second if first.member.is_leader else first
+        follower.configs.fresh()
+        follower.member.rejoin()
+        site.await_all([first, second])
+        for worker in (first, second):
+            assert worker.configs.known().offset == worker.member.config_offset == 2
+
+
+def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) -> None:
+    """As in Connect: the others have its work, and it comes back by itself."""
+    quick = {"sync_timeout_ms": 300, "unsync_backoff_ms": 1_000}
+    with site.worker("w0", **quick) as first, site.worker("w1", **quick) as second:
+        site.await_all([first, second])
+        leader, follower = (first, second) if first.member.is_leader else (second, first)
+        held = frozenset(follower.pieces)
+        follower.configs.is_broken = True
+        site.topic.change(CONNECTORS | {"e": 1})
+        leader.configs.fresh()
+        leader.member.rejoin()
+        eventually(lambda: not follower.member.is_member, PATIENCE_SECONDS, "it has left")
+        assert "cannot be read" in (follower.member.trouble or "")
+        eventually(lambda: held <= leader.pieces, PATIENCE_SECONDS, "the other one has its work")
+        assert held <= follower.told("revoked")[0]
+        follower.configs.is_broken = False
+        site.await_all([first, second])
+        assert follower.member.trouble is None
+
+
+def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
+    """Heartbeats go on while work ends, for longer than a session."""
+    with site.worker("w0") as first:
+        site.await_all([first])
+        first.slow.clear()
+        with site.worker("w1") as second:
+            eventually(lambda: not first.member.is_settled, PATIENCE_SECONDS, "a round begins")
+            deadline = time.monotonic() + 2 * SESSION_SECONDS
+            while time.monotonic() < deadline:
+                assert first.member.is_member
+                assert second.pieces == set()
+                time.sleep(0.05)
+            first.slow.set()
+            site.await_all([first, second])
+            assert len(first.told("revoked")) == 1
+
+
+def test_a_killed_worker_is_replaced_within_its_session(cluster: LocalCluster, group: str) -> None:
+    """`kill -9`, and the other one has everything, a second after the coordinator noticed."""
+    topic = ConfigTopic(dict(CONNECTORS))
+    settings = group_settings(group)
+    with (
+        Worker(cluster.bootstrap_servers, settings, topic) as ours,
+        WorkerProcess(cluster.bootstrap_servers, group, CONNECTORS) as other,
+    ):
+        eventually(
+            lambda: any(line.startswith("write") for line in other.lines),
+            PATIENCE_SECONDS,
+            "the other one works",
+        )
+        eventually(lambda: len(ours.pieces) == 5, PATIENCE_SECONDS, "half of the work is ours")
+        other.signal(signal.SIGKILL)
+        killed = time.monotonic()
+        eventually(lambda: len(ours.pieces) == 10, PATIENCE_SECONDS, "all of the work is ours")
+        took = time.monotonic() - killed
+        print(f"replaced {took:.1f} s after the kill, session {SESSION_SECONDS:g} s")
+        assert took < SESSION_SECONDS + 3
+        assert ours.told("revoked")[1:] == []  # what ran here was not touched by the death
+
+
+def test_a_worker_that_wakes_up_writes_nothing(
+    cluster: LocalCluster, group: str, is_thorough: bool
+) -> None:
+    """Stopped for longer than its session: revoked comes first, and writing after a new place."""
+    topic = ConfigTopic(dict(CONNECTORS))
+    with (
+        Worker(cluster.bootstrap_servers, group_settings(group), topic) as ours,
+        WorkerProcess(cluster.bootstrap_servers, group, CONNECTORS) as other,
+    ):
+        eventually(
+            lambda: len(ours.pieces) == 5 and other.is_writing,
+            PATIENCE_SECONDS,
+            "both work",
+        )
+        for _ in range(5 if is_thorough else 1):
+            other.signal(signal.SIGSTOP)
+            eventually(lambda: len(ours.pieces) == 10, PATIENCE_SECONDS, "all of the work is ours")
+            before, last = len(other.lines), max(map(generation, other.lines))
+            woken = steady_clock()
+            other.signal(signal.SIGCONT)
+            eventually(
+                lambda: len(ours.pieces) == 5 and other.is_writing,
+                PATIENCE_SECONDS,
+                "both work again",
+            )
+            after = other.lines[before:]
+            # What was decided before it fell asleep may still come out, once: no clock helps.
+            late = [line for line in after if decided_at(line) < woken]
+            assert len(late) <= 1
+            after = [line for line in after if line not in late]
+            assert after[0].startswith("revoked"), after[:5]
+            assert after[1].startswith("assigned"), after[:5]
+            assert min(generation(line) for line in after if line.startswith("write")) > last
+
+
+def test_a_broker_that_dies_takes_the_places_with_it(site: Site) -> None:
+    """All work ends while it is away, as nobody can tell who has it; then all goes on."""
+    with site.worker("w0") as first, site.worker("w1") as second:
+        site.await_all([first, second])
+        site.cluster.kill()
+        died = time.monotonic()
+        for worker in (first, second):
+            eventually(
+                lambda member=worker.member: not member.is_member, PATIENCE_SECONDS, "it doubts"
+            )
+        assert time.monotonic() - died < SESSION_SECONDS + 0.5
+        eventually(lambda: site.ground.running == {}, 1.0, "all work has ended")
+        eventually(lambda: first.member.trouble, PATIENCE_SECONDS, "it says why")
+        for broker in site.cluster.brokers:
+            broker.start()
+        site.await_all([first, second])
+        assert (first.member.trouble, second.member.trouble) == (None, None)
+
+
+@pytest.mark.thorough
+def test_a_coordinator_that_dies_costs_nobody_its_place(
+    tmp_path: Path, kafka_version: str, group: str
+) -> None:
+    """Another broker takes over within the session: the same generation, and nothing stops."""
+    with LocalCluster(
+        "c", tmp_path, brokers=3, version=kafka_version, config=SHORT_SESSIONS
+    ) as cluster:
+        site = Site(cluster, group)
+        slow = {"session_timeout_ms": 20_000}
+        with site.worker("w0", **slow) as first, site.worker("w1", **slow) as second:
+            site.await_all([first, second])
+            before = first.member.generation
+            connection = ConnectionSettings("c", tuple(cluster.bootstrap_servers.split(",")), "t")
+            with closing(ClusterClient(connection)) as client:
+                coordinator = client.ask(coordinator_request(group)).node_id
+            told = [list(worker.events) for worker in (first, second)]
+            next(b for b in cluster.brokers if b.node_id == coordinator).kill()
+            deadline = time.monotonic() + 25  # longer than a session
+            while time.monotonic() < deadline:
+                assert first.member.is_member
+                assert second.member.is_member
+                time.sleep(0.1)
+            assert [list(worker.events) for worker in (first, second)] == told
+            assert first.member.generation == second.member.generation == before
+            site.topic.change({"a": 1})
+            second.configs.fresh()
+            second.member.rejoin()
+            site.await_all([first, second])
+
+
+def test_stopping_does_not_wait_for_others(site: Site) -> None:
+    """A round that waits for a member that does not come holds nobody."""
+    metadata = Metadata("http://silent:8083/", 1)
+    how = Joining(PROTOCOL_TYPE, {"sessioned": metadata.encode()}, 30_000, 60_000)
+    connection = ConnectionSettings("connect", (site.cluster.bootstrap_servers,), "silent")
+    with GroupLine(connection, site.group) as silent:
+        names: list[str] = []
+        joined = eventually(
+            lambda: silent.join("", how, names.append),
+            PATIENCE_SECONDS,
+            "the silent one is in",
+            not_yet=(Exception,),
+        )
+        assert joined.is_leader
+        assert names == [joined.member_id] * 2
+        with site.worker("w0") as worker:
+            eventually(lambda: worker.member.member_id, PATIENCE_SECONDS, "it has a name")
+            time.sleep(0.5)
+            assert not worker.member.is_member
+            began = time.monotonic()
+            assert worker.member.stop(10)
+            assert time.monotonic() - began < 3
+        silent.leave(joined.member_id)
+
+
+def test_one_eager_worker_makes_all_of_them_eager(site: Site) -> None:
+    """As in Connect: the group speaks what everybody knows, and stops everything in each round."""
+    with site.worker("w0") as first:
+        site.await_all([first])
+        with site.worker("w1", protocol="eager") as second:
+            site.await_all([first, second])
+            assert first.member.version is second.member.version is Version.EAGER
+            second.member.rejoin()
+            eventually(lambda: second.told("revoked"), PATIENCE_SECONDS, "a new round")
+            site.await_all([first, second])
+
+
+def test_what_the_brokers_refuse_is_told(site: Site) -> None:
+    """A session that is too short for them: the worker says which key, and keeps trying."""
+    with site.worker("w0", session_timeout_ms=100) as worker:
+        found = eventually(lambda: worker.member.trouble, PATIENCE_SECONDS, "it says so")
+        assert "INVALID_SESSION_TIMEOUT" in found.upper().replace(" ", "_"), found
+        assert "session.timeout.ms" in found
+        assert (worker.member.is_member, worker.member.leader_url) == (False, None)
+
+
+def test_generations_only_rise(site: Site) -> None:
+    """Whoever is told of one has not been told of a later one before."""
+    with site.worker("w0") as first:
+        seen: list[int] = []
+        for number in range(3):
+            with site.worker(f"w{number + 1}") as other:
+                site.await_all([first, other])
+                seen.append(first.member.generation)
+    assert all(before < after for before, after in pairwise(seen))

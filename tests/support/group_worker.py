@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of a Connect group that run nothing, and note what they were told.
+
+    python -m support.group_worker '{"bootstrap": "127.0.0.1:9092", "group": "g", ...}'
+
+runs one in a process of its own, which may be killed or stopped; it prints a line for each thing
+that happens to it, and `write GENERATION TIME` all the time while it believes that it may.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.config.worker_settings import GroupSettings
+from sparkmirror.connect.assignor import Configured, Placement
+from sparkmirror.connect.membership import Membership
+from sparkmirror.connect.session import steady_clock
+from sparkmirror.errors import UnreachableError
+from sparkmirror.formats.connect_protocol import Assignment, TaskId
+
+SESSION_MS = 2_000
+Piece = str | TaskId
+
+_WRITE_SECONDS = 0.01
+
+
+def group_settings(group: str, **more: Any) -> GroupSettings:
+    """Quick ones; the brokers must allow short sessions."""
+    quick: dict[str, Any] = {
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": 300,
+        "rebalance_timeout_ms": 10_000,
+        "rebalance_delay_ms": 0,
+    }
+    return GroupSettings(group, **(quick | more))
+
+
+@dataclass
+class ConfigTopic:
+    """What everybody could read."""
+
+    connectors: dict[str, int]
+    offset: int = 1
+
+    def change(self, connectors: Mapping[str, int]) -> None:
+        """Something new is written."""
+        self.connectors = dict(connectors)
+        self.offset += 1
+
+    @property
+    def configured(self) -> Configured:
+        """What it says."""
+        return Configured(self.offset, dict(self.connectors))
+
+
+class Reader:
+    """A worker's reading of the topic, which may lag behind."""
+
+    def __init__(self, topic: ConfigTopic) -> None:
+        self._topic = topic
+        self._known = topic.configured
+        self.is_broken = False
+
+    def known(self) -> Configured:
+        """What was read so far."""
+        return self._known
+
+    def fresh(self) -> Configured:
+        """What there is, if it can be read."""
+        if self.is_broken:
+            raise UnreachableError("The topic cannot be read.", cluster="connect")
+        self._known = self._topic.configured
+        return self._known
+
+
+@dataclass
+class Ground:
+    """Where work runs, over all workers of a process; nothing may run twice at any time."""
+
+    running: dict[Piece, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, name: str, pieces: set[Piece]) -> None:
+        """A worker runs these, and may have begun some of them now."""
+        with self.lock:
+            for piece in pieces:
+                if self.running.setdefault(piece, name) != name:
+                    self.faults.append(f"{piece} runs on {self.running[piece]} and on {name}")
+
+    def end(self, name: str, pieces: set[Piece]) -> None:
+        """A worker has stopped these."""
+        with self.lock:
+            for piece in pieces:
+                if self.running.get(piece) == name:
+                    del self.running[piece]
+
+
+class Worker:
+    """A member in this process."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: GroupSettings,
+        topic: ConfigTopic,
+        ground: Ground | None = None,
+        *,
+        name: str = "w",
+        placement: Placement = Placement.SPREAD,
+    ) -> None:
+        self.name = name
+        self.url = f"http://{name}:8083/"
+        self.configs = Reader(topic)
+        self.events: list[tuple[str, frozenset[Piece]]] = []
+        self.slow = threading.Event()  # cleared: revoking takes until it is set
+        self.slow.set()
+        self._ground = ground or Ground()
+        self.member = Membership(
+            ConnectionSettings("connect", tuple(bootstrap.split(",")), name),
+            settings,
+            self.url,
+            self.configs,
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+            placement=placement,
+        )
+
+    def __enter__(self) -> Self:
+        self.member.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.slow.set()
+        assert self.member.stop(30)
+
+    @property
+    def pieces(self) -> set[Piece]:
+        """What it is to run."""
+        work = self.member.assignment
+        return {*work.connectors, *work.tasks}
+
+    def told(self, what: str) -> list[frozenset[Piece]]:
+        """What it was told to begin, or to end, until now."""
+        return [pieces for kind, pieces in self.events if kind == what]
+
+    def _assigned(self, assignment: Assignment) -> None:
+        pieces: set[Piece] = {*assignment.work.connectors, *assignment.work.tasks}
+        self._ground.begin(self.name, pieces)
+        self.events.append(("assigned", frozenset(pieces)))
+
+    def _revoked(self, connectors: tuple[str, ...], tasks: tuple[TaskId, ...]) -> None:
+        self.slow.wait()
+        pieces: set[Piece] = {*connectors, *tasks}
+        self._ground.end(self.name, pieces)
+        self.events.append(("revoked", frozenset(pieces)))
+
+
+class WorkerProcess:
+    """A member in a process of its own; killed at the end, if it still lives."""
+
+    def __init__(self, bootstrap: str, group: str, connectors: Mapping[str, int]) -> None:
+        orders = {"bootstrap": bootstrap, "group": group, "connectors": dict(connectors)}
+        self.lines: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.group_worker", json.dumps(orders)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": _python_path()},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether that is the last thing it did."""
+        return self.lines[-1:] != [] and self.lines[-1].startswith("write")
+
+    def signal(self, number: signal.Signals) -> None:
+        """To that process only."""
+        self._process.send_signal(number)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.lines.extend(line.strip() for line in iter(self._process.stdout.readline, ""))
+
+
+def _python_path() -> str:
+    """As here, wherever pytest has it from."""
+    tests = str(Path(__file__).parent.parent)
+    return os.pathsep.join([tests, *(path for path in sys.path if path)])
+
+
+def main(orders: dict[str, Any]) -> None:
+    """One worker until somebody ends it."""
+    lock = threading.Lock()
+
+    def say(line: str) -> None:
+        with lock:
+            print(line, flush=True)
+
+    def revoked(connectors: tuple[str, ...], _tasks: tuple[TaskId, ...]) -> None:
+        say(f"revoked {','.join(connectors)}")
+
+    member = Membership(
+        ConnectionSettings("connect", tuple(orders["bootstrap"].split(",")), "other"),
+        group_settings(orders["group"]),
+        "http://other:8083/",
+        Reader(ConfigTopic(orders["connectors"])),
+        on_assigned=lambda found: say(f"assigned {','.join(found.work.connectors)}"),
+        on_revoked=revoked,
+    )
+    member.start()
+    while True:
+        with lock:  # whoever asks and writes does both before anybody else gets a word in
+            asked_at = steady_clock()
+            if member.is_member and member.assignment.connectors:
+                print(f"write {member.generation} {asked_at}", flush=True)
+        threading.Event().wait(_WRITE_SECONDS)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures what workers of Java's Connect tell each other through their group, byte for byte.
+
+    PYTHONPATH=tests .venv/bin/python tools/capture_group.py
+
+Starts a one-broker cluster and two distributed workers on the loopback interface, for each of the
+protocols that they can speak. The group's coordinator shows what every member said when it joined
+and what the leader gave it; the workers' own answers say who runs what afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.jars import DEFAULT_KAFKA
+from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from support.waiting import eventually
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "connect_group.json"
+HOW = (
+    "tools/capture_group.py: two distributed workers of Java's Kafka Connect (one broker, "
+    "loopback) shared MirrorHeartbeatConnectors; members are as DescribeGroups shows them, "
+    "metadata and assignment in hex. 'told' is who ran what by the workers' own statuses, where "
+    "task -1 is the connector itself; between the steps only the group was looked at."
+)
+PROTOCOLS = ("sessioned", "compatible", "eager")
+NAMES = ("beat-0", "beat-ü", "beat-2")
+PATIENCE_SECONDS = 90.0
+
+
+def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
+    """The group's protocol and members, if it rests."""
+    found = client.ask(DescribeGroupsRequest(groups=[group])).groups[0]
+    if (found.error_code, found.group_state) != (0, "Stable"):
+        return None
+    return {
+        "protocol": found.protocol_data,
+        "members": [
+            {
+                "id": member.member_id,
+                "metadata": bytes(member.member_metadata).hex(),
+                "assignment": bytes(member.member_assignment).hex(),
+            }
+            for member in found.members
+        ],
+    }
+
+
+class Watch:
+    """Looks at the group all the time: a generation in which work is revoked lasts a moment."""
+
+    def __init__(self, connection: ConnectionSettings, group: str) -> None:
+        self._connection = connection
+        self._group = group
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.seen: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        with closing(ClusterClient(self._connection)) as client:
+            while not self._ending.is_set():
+                found = members(client, self._group)
+                if found is not None and found not in self.seen:
+                    self.seen.append(found)
+
+
+def told(java: JavaConnect) -> dict[str, list[list[Any]]]:
+    """Who runs what, by worker."""
+    found: dict[str, list[list[Any]]] = {}
+    for name, answer in java.get("/connectors?expand=status").items():
+        status = answer["status"]
+        found.setdefault(status["connector"]["worker_id"], []).append([name, -1])
+        for task in status["tasks"]:
+            found.setdefault(task["worker_id"], []).append([name, task["id"]])
+    return {worker: sorted(work) for worker, work in found.items()}
+
+
+def settled(java: JavaConnect, workers: int) -> dict[str, list[list[Any]]]:
+    """The same, once all run, shared by so many workers."""
+
+    def all_run() -> dict[str, list[list[Any]]] | None:
+        for name in NAMES:
+            java.await_states(name, "RUNNING", "RUNNING")
+        found = told(java)
+        return found if len(found) == workers else None
+
+    shared = eventually(all_run, PATIENCE_SECONDS, f"{workers} workers share the work")
+    return shared or {}
+
+
+def capture(cluster: LocalCluster, scratch: Path, protocol: str) -> list[dict[str, Any]]:
+    """The steps of one group."""
+    topics = ConnectTopics(f"group-{protocol}")
+    connection = ConnectionSettings("connect", (cluster.bootstrap_servers,), "capture")
+    folders = [scratch / f"{protocol}-{number}" for number in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    steps = []
+
+    def step(name: str, work: dict[str, list[list[Any]]]) -> None:
+        found = eventually(
+            lambda: members(client, topics.group), PATIENCE_SECONDS, "the group rests"
+        )
+        steps.append({"step": f"{protocol}: {name}", **(found or {}), "told": work})
+
+    with (
+        closing(ClusterClient(connection)) as client,
+        JavaConnect(cluster, folders[0], topics, connect_protocol=protocol) as first,
+        Watch(connection, topics.group) as watch,
+    ):
+        step("alone, no connectors", {})
+        for name in NAMES:
+            first.create(name, heartbeat_config(cluster))
+        step("alone", settled(first, 1))
+        with JavaConnect(cluster, folders[1], topics, connect_protocol=protocol):
+            step("two workers", settled(first, 2))
+            first.do("DELETE", f"/connectors/{NAMES[0]}")
+            eventually(
+                lambda: NAMES[0] not in first.get("/connectors"), PATIENCE_SECONDS, "it is gone"
+            )
+            step("one connector deleted", {})
+    known = [(one["protocol"], one["members"]) for one in steps]
+    between = [one for one in watch.seen if (one["protocol"], one["members"]) not in known]
+    return steps + [
+        {"step": f"{protocol}: between steps, {number}", **one, "told": {}}
+        for number, one in enumerate(between)
+    ]
+
+
+def main() -> None:
+    """Write the golden file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        with LocalCluster("connect", folder / "connect") as cluster:
+            steps = [one for protocol in PROTOCOLS for one in capture(cluster, folder, protocol)]
+    text = {"kafka": DEFAULT_KAFKA, "how": HOW, "steps": steps}
+    GOLDEN.write_text(json.dumps(text, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{len(steps)} steps in {GOLDEN.name}")
+
+
+if __name__ == "__main__":
+    main()
