@@ -161,6 +161,7 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
             assert worker.configs.known().offset == worker.member.config_offset == 2
 
 
+@pytest.mark.thorough
 def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) -> None:
     """As in Connect: the others have its work, and it comes back by itself."""
     quick = {"sync_timeout_ms": 300, "unsync_backoff_ms": 1_000}
@@ -181,6 +182,7 @@ def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) ->
         assert follower.member.trouble is None
 
 
+@pytest.mark.thorough
 def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
     """Heartbeats go on while work ends, for longer than a session."""
     with site.worker("w0") as first:
@@ -256,6 +258,7 @@ def test_a_worker_that_wakes_up_writes_nothing(
             assert min(generation(line) for line in after if line.startswith("write")) > last
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_takes_the_places_with_it(site: Site) -> None:
     """All work ends while it is away, as nobody can tell who has it; then all goes on."""
     with site.worker("w0") as first, site.worker("w1") as second:
@@ -331,6 +334,7 @@ def test_stopping_does_not_wait_for_others(site: Site) -> None:
         silent.leave(joined.member_id)
 
 
+@pytest.mark.thorough
 def test_one_eager_worker_makes_all_of_them_eager(site: Site) -> None:
     """As in Connect: the group speaks what everybody knows, and stops everything in each round."""
     with site.worker("w0") as first:
@@ -352,6 +356,7 @@ def test_what_the_brokers_refuse_is_told(site: Site) -> None:
         assert (worker.member.is_member, worker.member.leader_url) == (False, None)
 
 
+@pytest.mark.thorough
 def test_generations_only_rise(site: Site) -> None:
     """Whoever is told of one has not been told of a later one before."""
     with site.worker("w0") as first:
