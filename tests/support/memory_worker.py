@@ -37,6 +37,7 @@ from sparkmirror.formats.connect_json import Json
 Texts = Mapping[str, str | None]
 
 KEY = b"the key of the group"
+_MOST_BYTES = 1 << 20  # what a broker takes as a record, unless it is told otherwise
 _BEGINNINGS = {"PAUSED": State.PAUSED, "STOPPED": State.STOPPED}
 _FILE = """\
 bootstrap.servers=kafka:9092
@@ -69,7 +70,7 @@ class MemoryWorker:
         self._kept: dict[str, _Kept] = {}
         self._offsets: dict[str, dict[bytes, bytes]] = {}
         self._lock = threading.RLock()
-        self._levels = LogLevels(logging.Manager(logging.RootLogger(logging.INFO)))
+        self._levels = LogLevels(logging.Manager(logging.RootLogger(logging.WARNING)))
 
     def fail(self, name: str, task: int, trace: str) -> None:
         """What REST shows when a task (-1: the connector) has failed."""
@@ -172,7 +173,7 @@ class MemoryWorker:
     ) -> ConnectorStateInfo | None:
         """What has failed has failed no longer."""
         with self._lock:
-            kept = self._known(name)
+            kept = self._to_restart(name)
             self.calls.append(f"restart {include_tasks=} {only_failed=}")
             affected = {-1, *(range(len(kept.tasks)) if include_tasks else ())}
             if only_failed:
@@ -192,7 +193,7 @@ class MemoryWorker:
     def restart_task(self, name: str, task: int) -> None:
         """The same for one task."""
         with self._lock:
-            kept = self._known(name)
+            kept = self._to_restart(name)
             if task not in range(len(kept.tasks)):
                 raise refusals.unknown_task(name, task)
             kept.failures.pop(task, None)
@@ -281,6 +282,8 @@ class MemoryWorker:
         self.calls.append(f"fence {name}")
 
     def _keep(self, name: str, config: Texts, state: State) -> None:
+        if sum(len(text or "") for text in config.values()) > _MOST_BYTES:
+            raise refusals.not_written()
         self.calls.append("keep")
         self._kept[name] = _Kept(dict(config), state)
         self._set(name, state, is_new=True)
@@ -302,6 +305,12 @@ class MemoryWorker:
         kept = self._kept.get(name)
         if kept is None:
             raise refusals.unknown_connector(name)
+        return kept
+
+    def _to_restart(self, name: str) -> _Kept:
+        kept = self._kept.get(name)
+        if kept is None:
+            raise refusals.nothing_to_restart(name)
         return kept
 
     def _stopped(self, name: str) -> _Kept:

@@ -60,8 +60,8 @@ class Heard:
     body: Any
 
 
-def _of(name: str, more: Mapping[str, Any] | None = None, **config: Any) -> dict[str, Any]:
-    return {"name": name, "config": {**SMALL, **config}, **(more or {})}
+def _of(called: str, more: Mapping[str, Any] | None = None, /, **config: Any) -> dict[str, Any]:
+    return {"name": called, "config": {**SMALL, **config}, **(more or {})}
 
 
 def _general() -> Iterator[Step]:
@@ -76,6 +76,7 @@ def _general() -> Iterator[Step]:
     yield Step("wrong method", "DELETE", "/connectors")
     yield Step("wrong method on one", "PUT", "/connectors/beat", {})
     yield Step("wrong method on root", "POST", "/", {})
+    yield Step("options", "OPTIONS", "/connectors")
     yield Step("accepts html", "GET", "/connectors", headers={"Accept": "text/html"})
     yield Step("accepts all", "GET", "/connectors", headers={"Accept": "*/*"})
 
@@ -106,11 +107,16 @@ def _bad_bodies() -> Iterator[Step]:
         "empty name": _of(""),
         "no name": {"config": SMALL},
         "control character": _of("a\nb"),
+        "trailing text": b'{"name": "x", "config": {}} trailing',
+        "two values": b'{"name": "x", "config": {"a": 1, "a": 2}}',
     }
     for name, body in bodies.items():
         yield Step(f"post {name}", "POST", "/connectors", body)
     yield Step("post as text", "POST", "/connectors", b"{}", {"Content-Type": "text/plain"})
     yield Step("post without type", "POST", "/connectors", b"{", {})
+    yield Step("pause as text", "PUT", "/connectors/x/pause", b"x", {"Content-Type": "text/plain"})
+    yield Step("put with type only", "PUT", "/connectors/x/pause", None, {"Content-Type": "a/b"})
+    yield Step("get as text", "GET", "/connectors", None, {"Content-Type": "text/plain"})
     yield Step("put empty", "PUT", "/connectors/x/config", b"")
     yield Step("put null", "PUT", "/connectors/x/config", b"null")
     yield Step("put list", "PUT", "/connectors/x/config", [])
@@ -164,7 +170,6 @@ def _life() -> Iterator[Step]:
     change = {"some.fraction": None, "added": 7}
     yield Step("patch", "PATCH", "/connectors/beat/config", change, until=runs)
     yield Step("patch wrong", "PATCH", "/connectors/beat/config", {"tasks.max": "none"})
-    yield Step("patch name", "PATCH", "/connectors/beat/config", {"name": "other"})
     yield Step("config after", "GET", "/connectors/beat/config")
     yield Step("restart", "POST", "/connectors/beat/restart", until=runs)
     yield Step("restart failed", "POST", "/connectors/beat/restart?onlyFailed=TRUE", until=runs)
@@ -188,7 +193,8 @@ def _others() -> Iterator[Step]:
     yield Step("create paused", "POST", "/connectors", paused, until=("sleeper", "PAUSED"))
     stopped = _of("stopped", {"initial_state": "Stopped"})
     yield Step("create stopped", "POST", "/connectors", stopped, until=("stopped", "STOPPED"))
-    yield Step("put new", "PUT", "/connectors/n%C3%BC%20x/config", SMALL)
+    odd = ("n\u00fc x", "RUNNING", "RUNNING")
+    yield Step("put new", "PUT", "/connectors/n%C3%BC%20x/config", SMALL, until=odd)
     yield Step("get odd", "GET", "/connectors/n%C3%BC%20x")
     yield Step("topics reset", "PUT", "/connectors/sleeper/topics/reset")
     yield Step("topics", "GET", "/connectors/sleeper/topics")

@@ -54,7 +54,7 @@ class LogLevels:
             return self._level(ROOT if _is_root(name) else name, logger)
 
     def set(self, name: str, level: str) -> list[str]:
-        """Set a level; the loggers that have it now."""
+        """Set a level; the loggers that had another one."""
         number = _LEVELS.get(level.upper())
         if number is None:
             raise ApiError(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
@@ -69,11 +69,11 @@ class LogLevels:
                     if known == name or known.startswith(f"{name}.")
                 }
             now = time.time_ns() // 1_000_000
-            for known, logger in changed.items():
-                if logger.level != number:
-                    logger.setLevel(number)
-                    self._modified[known] = now
-            return sorted(changed)
+            differing = {k: one for k, one in changed.items() if one.getEffectiveLevel() != number}
+            for known, logger in differing.items():
+                logger.setLevel(number)
+                self._modified[known] = now
+            return sorted(differing)
 
     def _loggers(self) -> dict[str, logging.Logger]:
         known = self._manager.loggerDict.copy()

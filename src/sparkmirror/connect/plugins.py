@@ -49,7 +49,8 @@ def plugin_config(plugin: str, version: str | None) -> tuple[Definition, ...]:
     if version not in (None, "latest", PLUGIN_VERSION):
         raise ApiError(
             HTTPStatus.BAD_REQUEST,
-            f"There is no version {version} of {plugin}, only {PLUGIN_VERSION}.",
+            f"Plugin {plugin if kind is None else kind.java_name} not found that matches the "
+            f"version range [{version},{version}], available versions: [{PLUGIN_VERSION}]",
         )
     return () if kind is None else definitions(kind)
 

@@ -17,8 +17,13 @@ def no_connector(name: str) -> ApiError:
 
 
 def unknown_connector(name: str) -> ApiError:
-    """To be paused, resumed, stopped or restarted."""
+    """To be paused, resumed or stopped."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector {name}")
+
+
+def nothing_to_restart(name: str) -> ApiError:
+    """To be restarted, as a whole or a task of it."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector: {name}")
 
 
 def unknown_task(name: str, task: int) -> ApiError:
@@ -48,6 +53,13 @@ def not_stopped(name: str) -> ApiError:
         "Connectors must be in the STOPPED state before their offsets can be modified. This can "
         f"be done for the specified connector by issuing a 'PUT' request to the "
         f"'/connectors/{name}/stop' endpoint",
+    )
+
+
+def not_written() -> ApiError:
+    """The config topic did not take it, for example because it is too large."""
+    return ApiError(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "Error writing connector configuration to Kafka"
     )
 
 

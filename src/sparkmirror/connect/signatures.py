@@ -41,7 +41,7 @@ def check_signature(signed: SignedBody, key: bytes | None, accepted: Collection[
         raise ApiError(
             HTTPStatus.BAD_REQUEST,
             f"This worker does not support the '{signed.algorithm}' key signing algorithm used by "
-            f"other workers. This worker is currently configured to use: {', '.join(accepted)}. "
+            f"other workers. This worker is currently configured to use: [{', '.join(accepted)}]. "
             "Check that all workers' configuration files permit the same set of signature "
             "algorithms, and correct any misconfigured worker and restart it.",
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from sparkmirror import __version__
 from sparkmirror.config.worker_settings import WorkerSettings
@@ -16,6 +16,7 @@ from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.desk import Desk, Limits
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.gate import Gate
+from sparkmirror.rest.parameters import speaks_json
 from sparkmirror.rest.response_headers import HeaderRule, read_rules
 from sparkmirror.rest.tracking import Tracking
 
@@ -56,11 +57,12 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
     )
     app.state.desk = Desk(api, wanted.limits)
     app.state.tracking = wanted.tracking
+    every = [Depends(speaks_json)]
     if wanted.has_connectors:
         for one in (root, connectors, offsets, plugins, internal):
-            app.include_router(one.router)
+            app.include_router(one.router, dependencies=every)
     if wanted.has_admin:
-        app.include_router(loggers.router)
+        app.include_router(loggers.router, dependencies=every)
     add_error_handlers(app)
     app.add_middleware(Gate, cross_origin=wanted.cross_origin, rules=wanted.headers)
     return app

@@ -9,6 +9,7 @@ JSON at all is an error of the server (500) for Connect, and so it is here.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -20,6 +21,8 @@ from sparkmirror.formats.connect_json import Json
 MALFORMED = 500
 _STATES = ("RUNNING", "PAUSED", "STOPPED")
 _SHOWN_CHARACTERS = 60
+_MOST_DIGITS = 1_000  # as Connect's library has it
+_MOST_ITEMS = 1_000_000  # a few bytes each in a body, but a hundred in memory
 
 
 class _Number(str):
@@ -91,13 +94,24 @@ def _fields(value: Any, where: str) -> Mapping[str, Json] | None:
 def _plain(value: Any) -> Json:
     """Numbers as numbers again."""
     if isinstance(value, _Number):
-        return float(value) if any(mark in value for mark in ".eE") else int(value)
+        return _number(value)
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     plain: Json = value
     return plain
+
+
+def _number(text: str) -> int | float:
+    if len(text) > _MOST_DIGITS:
+        raise ApiError(MALFORMED, f"The request has a number of {len(text)} digits.")
+    if not any(mark in text for mark in ".eE"):
+        return int(text)
+    found = float(text)
+    if not math.isfinite(found):
+        raise ApiError(MALFORMED, f"The request has a number that is too large: {text}.")
+    return found
 
 
 def _state(text: str | None) -> str | None:
@@ -148,6 +162,8 @@ def _shown(text: str) -> str:
 
 
 def _parse(body: bytes) -> Any:
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_ITEMS:
+        raise ApiError(413, f"The request's body has more than {_MOST_ITEMS} items.")
     try:
         text = body.decode(json.detect_encoding(body), "strict")
         found = json.loads(

@@ -16,7 +16,7 @@ from sparkmirror.config.hidden_values import HIDDEN, restore
 from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
 from sparkmirror.rest import entities
 from sparkmirror.rest.bodies import read_create_request, read_texts
-from sparkmirror.rest.desk import nothing
+from sparkmirror.rest.desk import location, nothing
 from sparkmirror.rest.documentation import body_schema, config_schema, problems
 from sparkmirror.rest.parameters import (
     Connector,
@@ -86,7 +86,7 @@ async def create_connector(request: Request, desk: TheDesk, forward: Forward = N
     def call(api: ConnectApi) -> Response:
         asked = read_create_request(body)
         config = _named(asked.name, asked.config)
-        return _created(api.create(asked.name, config, asked.initial_state))
+        return _created(request, api.create(asked.name, config, asked.initial_state))
 
     return await desk.answer(request, call, body)
 
@@ -127,7 +127,7 @@ async def put_config(
     def call(api: ConnectApi) -> Response:
         config = _named(connector, read_texts(body))
         info, is_new = api.put_config(connector, restored(api, connector, config))
-        return _created(info) if is_new else JSONResponse(entities.info_json(info))
+        return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
 
     return await desk.answer(request, call, body)
 
@@ -146,8 +146,11 @@ async def patch_config(
     body = await desk.body(request)
 
     def call(api: ConnectApi) -> Response:
-        changes = restored(api, connector, read_texts(body))
-        return JSONResponse(entities.info_json(api.patch_config(connector, changes)))
+        changes = read_texts(body)
+        if "name" in changes:
+            _named(connector, changes)
+        info = api.patch_config(connector, restored(api, connector, changes))
+        return JSONResponse(entities.info_json(info))
 
     return await desk.answer(request, call, body)
 
@@ -337,8 +340,6 @@ def restored(api: ConnectApi, name: str, config: Texts) -> Texts:
     return restore(config, stored)
 
 
-def _created(info: ConnectorInfo) -> Response:
-    location = f"/connectors/{quote(info.name, safe='')}"
-    return JSONResponse(
-        entities.info_json(info), HTTPStatus.CREATED, headers={"Location": location}
-    )
+def _created(request: Request, info: ConnectorInfo) -> Response:
+    where = location(request, f"/connectors/{quote(info.name, safe='')}")
+    return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})

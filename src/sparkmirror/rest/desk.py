@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.to_thread import run_sync
@@ -38,7 +39,7 @@ class Limits:
 
     request_seconds: float = 90.0
     health_seconds: float = 10.0
-    body_bytes: int = 8 << 20
+    body_bytes: int = 12 << 20
 
 
 class Desk:
@@ -59,7 +60,7 @@ class Desk:
                 return call(self._api)
             except ForwardTo as target:
                 left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
-                return _response(forward(_forwarded(request, body), target.url, left))
+                return _response(request, forward(_forwarded(request, body), target.url, left))
             except SparkmirrorError:
                 raise
             except Exception as error:
@@ -97,11 +98,11 @@ class Desk:
         return JSONResponse(dict(body), status)
 
     async def body(self, request: Request) -> bytes:
-        """The request's body; refused if it is no JSON by its own account, or too large."""
-        kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
-        if kind != _JSON:
-            raise _unsupported()
-        return await self.raw_body(request)
+        """The request's body; refused if it does not say what it is, or is too large."""
+        body = await self.raw_body(request)
+        if body and "content-type" not in request.headers:
+            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
+        return body
 
     async def raw_body(self, request: Request) -> bytes:
         """The same, whatever it is."""
@@ -123,6 +124,11 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
+def location(request: Request, path: str) -> str:
+    """A path with the address by which this worker was reached, as Connect has it."""
+    return f"{str(request.base_url).rstrip('/')}{path}"
+
+
 def nothing(status: int) -> Response:
     """An answer without a body."""
     return Response(status_code=status)
@@ -139,8 +145,15 @@ def _forwarded(request: Request, body: bytes) -> Forwarded:
     )
 
 
-def _response(answer: Answer) -> Response:
+def media_type(text: str) -> str:
+    """Without parameters such as a character set."""
+    return text.partition(";")[0].strip().lower()
+
+
+def _response(request: Request, answer: Answer) -> Response:
     headers = dict(answer.headers)
+    if "location" in headers:
+        headers["location"] = location(request, urlsplit(headers["location"]).path)
     if answer.status >= HTTPStatus.BAD_REQUEST and headers.get("content-type") != _JSON:
         message = "Unexpected answer when handling forwarded request"
         return refusal(answer.status, message)
@@ -152,7 +165,3 @@ def _too_large(most: int) -> ApiError:
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         f"The request's body has more than {most} bytes, which is more than any connector needs.",
     )
-
-
-def _unsupported() -> ApiError:
-    return ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic.config import JsonDict
 
 from sparkmirror.config.connector_definitions import Definition
 from sparkmirror.config.connector_validation import Validation
@@ -20,15 +21,15 @@ from sparkmirror.connect import api
 from sparkmirror.connect.api import State
 
 _UNDEFINED = "undefined"  # a version that Connect leaves out
-_BEAT = {
+_BEAT: JsonDict = {
     "name": "beat",
     "connector.class": "MirrorHeartbeatConnector",
     "source.cluster.alias": "primary",
     "target.cluster.alias": "backup",
     "target.cluster.bootstrap.servers": "backup:9092",
 }
-_RUNS = {"state": "RUNNING", "worker_id": "10.0.0.1:8083", "version": "4.3.1"}
-_PARTITION = {"cluster": "primary", "topic": "orders", "partition": 0}
+_RUNS: JsonDict = {"state": "RUNNING", "worker_id": "10.0.0.1:8083", "version": "4.3.1"}
+_PARTITION: JsonDict = {"cluster": "primary", "topic": "orders", "partition": 0}
 
 Fields = dict[str, str | int | float | bool | None]
 Config = dict[str, str | None]

@@ -7,8 +7,9 @@ import logging
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from sparkmirror.connect.api import ApiError
 from sparkmirror.errors import SparkmirrorError
@@ -38,11 +39,29 @@ async def _api_error(_request: Request, error: Exception) -> JSONResponse:
     return refusal(error.status, error.message)
 
 
-async def _http_error(_request: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - by registration
-    answer = plain_refusal(error.status_code)
-    answer.headers.update(error.headers or {})
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return plain_refusal(error.status_code)
+    methods = _methods(request)
+    answer: Response = plain_refusal(error.status_code)
+    if request.method == "OPTIONS":
+        answer = PlainTextResponse(", ".join(methods))
+    answer.headers["Allow"] = ",".join(methods)
     return answer
+
+
+def _methods(request: Request) -> list[str]:
+    """All that a path can be asked with; one route knows only its own."""
+    routes = request.app.router.routes
+    found = [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
+        )
+    ]
+    return [*(["HEAD"] if "GET" in found else []), *found, "OPTIONS"]
 
 
 async def _own_error(request: Request, error: Exception) -> JSONResponse:

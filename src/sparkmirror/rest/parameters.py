@@ -14,10 +14,11 @@ from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator, WithJsonSchema
 
 from sparkmirror.connect.api import ApiError
-from sparkmirror.rest.desk import Desk, desk_of
+from sparkmirror.rest.desk import Desk, desk_of, media_type
 from sparkmirror.rest.gate import unescape
 
 _LARGEST_INT = (1 << 31) - 1
+_REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)")
 _TASK = re.compile(r"[+-]?[0-9]{1,10}")
 
 TheDesk = Annotated[Desk, Depends(desk_of)]
@@ -36,6 +37,19 @@ Forward = Annotated[
     WithJsonSchema({"type": "boolean"}),
     Query(description="Set by workers: whether the request may be passed on once more."),
 ]
+
+
+def speaks_json(request: Request) -> None:
+    """Refuse whoever sends something else, body or no body, or can read no JSON."""
+    sent = request.headers.get("content-type")
+    if sent is not None and request.method != "GET" and media_type(sent) != "application/json":
+        raise ApiError(415, "HTTP 415 Unsupported Media Type")
+    told = request.headers.get("accept")
+    if told is None:
+        return
+    kinds = {media_type(one) for one in told.split(",") if _REFUSED.search(one) is None}
+    if not kinds & {"*/*", "application/*", "application/json"}:
+        raise ApiError(406, "HTTP 406 Not Acceptable")
 
 
 def is_set(request: Request, name: str, *, default: bool = False) -> bool:

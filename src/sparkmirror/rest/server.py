@@ -35,9 +35,9 @@ _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 class RestServer:
     """Binds at once; serves from `start` to `stop`."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, options: AppOptions | None = None) -> None:
         self._settings = settings
-        self._options = AppOptions.of(settings)
+        self._options = options or AppOptions.of(settings)
         self._servers: list[_Serving] = []
         self._sockets: list[socket.socket] = []
         self._admin_sockets: list[socket.socket] = []
@@ -101,6 +101,7 @@ class _Serving:
         config = uvicorn.Config(
             app,
             log_config=None,  # how much is said, and where, is the program's choice
+            log_level="warning",
             access_log=False,
             lifespan="off",
             ws="none",

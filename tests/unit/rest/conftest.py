@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker in memory, and a client of its REST API without a socket."""
+"""A worker in memory, and a client of its REST API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from fastapi.testclient import TestClient
 
-from sparkmirror.rest.app import create_app
 from support.memory_worker import MemoryWorker
+from support.rest_client import RestClient
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def worker() -> MemoryWorker:
 
 
 @pytest.fixture
-def client(worker: MemoryWorker) -> Iterator[TestClient]:
+def client(worker: MemoryWorker) -> Iterator[RestClient]:
     """Its API."""
-    with TestClient(create_app(worker)) as opened:
+    with RestClient(worker) as opened:
         yield opened

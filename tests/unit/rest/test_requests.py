@@ -9,18 +9,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fastapi.testclient import TestClient
 
 from sparkmirror.connect.api import ConnectorInfo, State
 from sparkmirror.connect.signatures import sign
-from sparkmirror.rest.app import AppOptions, create_app
+from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.desk import Limits
 from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest.tracking import Tracking
 from support.memory_worker import KEY, MemoryWorker
+from support.rest_client import RestClient
 
-SECRET = "module required password='secret';"
+SECRET = "module required password='hunter2';"
 CONFIG = {
     "connector.class": "MirrorHeartbeatConnector",
     "source.cluster.alias": "a",
@@ -40,79 +40,109 @@ ODD_NAMES = [
 ]
 
 
-def put(client: TestClient, name: str, config: Mapping[str, Any]) -> Any:
+def put(client: RestClient, name: str, config: Mapping[str, Any]) -> Any:
     """Create or change a connector."""
-    return client.put(f"/connectors/{quote(name, safe='')}/config", json=config)
+    return client.ask("PUT", f"/connectors/{quote(name, safe='')}/config", body=config)
 
 
-def test_passwords_are_never_shown(client: TestClient) -> None:
+def test_passwords_are_never_shown(client: RestClient) -> None:
     """In no answer that has a configuration in it."""
-    created = client.post("/connectors", json={"name": "beat", "config": WITH_SECRET})
-    assert created.status_code == 201
+    created = client.ask("POST", "/connectors", body={"name": "beat", "config": WITH_SECRET})
+    assert created.status == 201
     answers = [
         created,
         put(client, "beat", WITH_SECRET),
-        client.patch("/connectors/beat/config", json={"added": 1}),
+        client.ask("PATCH", "/connectors/beat/config", body={"added": 1}),
         client.get("/connectors/beat"),
         client.get("/connectors/beat/config"),
         client.get("/connectors/beat/tasks"),
         client.get("/connectors?expand=info"),
-        client.put("/connector-plugins/MirrorHeartbeat/config/validate", json=WITH_SECRET),
+        client.ask("PUT", "/connector-plugins/MirrorHeartbeat/config/validate", body=WITH_SECRET),
     ]
-    assert [one.text for one in answers if "secret" in one.text] == []
+    assert [one.text for one in answers if "hunter2" in one.text] == []
     assert answers[4].json()["target.cluster.sasl.jaas.config"] == "[hidden]"
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
 def test_a_hidden_password_that_returns_is_kept(
-    method: str, client: TestClient, worker: MemoryWorker
+    method: str, client: RestClient, worker: MemoryWorker
 ) -> None:
     """A client reads a configuration, changes a line and sends it back."""
     put(client, "beat", WITH_SECRET)
     shown = client.get("/connectors/beat/config").json()
-    answer = client.request(method, "/connectors/beat/config", json={**shown, "added": "1"})
-    assert answer.status_code == 200
+    answer = client.ask(method, "/connectors/beat/config", body={**shown, "added": "1"})
+    assert answer.status == 200
     expected = {**WITH_SECRET, "name": "beat", "added": "1"}
     assert expected == worker.info("beat").config
 
 
-def test_a_hidden_password_of_nobody_is_refused(client: TestClient) -> None:
+def test_a_hidden_password_of_nobody_is_refused(client: RestClient) -> None:
     """Nothing is stored that it could stand for."""
     hidden = {**CONFIG, "target.cluster.sasl.jaas.config": "[hidden]"}
     answer = put(client, "beat", hidden)
-    assert answer.status_code == 400
+    assert answer.status == 400
     assert "[hidden] stands for a value that is stored" in answer.json()["message"]
 
 
-def test_a_hidden_password_is_validated_as_the_stored_one(client: TestClient) -> None:
+def test_a_hidden_password_is_validated_as_the_stored_one(client: RestClient) -> None:
     """A form that shows a connector can check it as it stands."""
     put(client, "beat", WITH_SECRET)
     shown = client.get("/connectors/beat/config").json()
     path = "/connector-plugins/MirrorHeartbeat/config/validate"
-    assert client.put(path, json=shown).json()["error_count"] == 0
+    assert client.ask("PUT", path, body=shown).json()["error_count"] == 0
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_name_may_hold_anything(name: str, client: TestClient, worker: MemoryWorker) -> None:
+def test_a_name_may_hold_anything(name: str, client: RestClient, worker: MemoryWorker) -> None:
     """Escaped in paths, and in the header that says where the connector is."""
-    answer = client.post("/connectors", json={"name": name, "config": CONFIG})
-    assert answer.status_code == 201
-    location = answer.headers["Location"]
-    assert location == f"/connectors/{quote(name, safe='')}"
+    answer = client.ask("POST", "/connectors", body={"name": name, "config": CONFIG})
+    assert answer.status == 201
+    location = f"/connectors/{quote(name, safe='')}"
+    assert answer.headers["Location"] == f"{client.url.rstrip('/')}{location}"
     assert client.get(location).json()["name"] == name
     assert client.get(f"{location}/status").json()["name"] == name
     assert client.get(f"{location}/tasks/0/status").json()["id"] == 0
     assert client.get(f"{location}/topics").json() == {name: {"topics": []}}
-    assert client.put(f"{location}/pause").status_code == 202
+    assert client.ask("PUT", f"{location}/pause").status == 202
     assert worker.status(name).connector.state is State.PAUSED
-    assert client.delete(location).status_code == 204
+    assert client.ask("DELETE", location).status == 204
     assert worker.connectors() == []
 
 
-def test_a_path_that_is_no_text_is_refused(client: TestClient) -> None:
+def test_a_patch_cannot_change_the_name(client: RestClient, worker: MemoryWorker) -> None:
+    """Connect stores it, and then has a connector of two names."""
+    put(client, "beat", CONFIG)
+    answer = client.ask("PATCH", "/connectors/beat/config", body={"name": "other"})
+    assert answer.status == 400
+    assert worker.info("beat").config["name"] == "beat"
+
+
+@pytest.mark.parametrize("many", [b'{"a":[' + b"0," * 1_000_000, b"[" * 1_100_000])
+def test_a_body_of_very_many_items_is_refused_unread(client: RestClient, many: bytes) -> None:
+    """It would need much more memory than its size."""
+    answer = client.ask("POST", "/connectors", body=many)
+    assert (answer.status, answer.json()["error_code"]) == (413, 413)
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("application/json", 200),
+        ("text/html,*/*;q=0.8", 200),
+        ("application/*;q=0.5", 200),
+        ("text/html", 406),
+        ("application/json;q=0", 406),
+    ],
+)
+def test_who_reads_no_json_is_told(client: RestClient, accept: str, status: int) -> None:
+    """Whatever else is accepted."""
+    assert client.get("/connectors", headers={"Accept": accept}).status == status
+
+
+def test_a_path_that_is_no_text_is_refused(client: RestClient) -> None:
     """Two names must not become one."""
-    answer = client.put("/connectors/%ff/config", json=CONFIG)
-    assert answer.status_code == 400
+    answer = client.ask("PUT", "/connectors/%ff/config", body=CONFIG)
+    assert answer.status == 400
     assert answer.json()["error_code"] == 400
 
 
@@ -125,12 +155,12 @@ def test_a_connector_that_vanishes_is_left_out() -> None:
 
     vanishing = Vanishing()
     vanishing.create("beat", {**CONFIG, "name": "beat"}, None)
-    with TestClient(create_app(vanishing)) as other:
+    with RestClient(vanishing) as other:
         assert list(other.get("/connectors?expand=status").json()) == ["beat"]
 
 
 def test_a_failure_shows_its_trace_and_restart_ends_it(
-    client: TestClient, worker: MemoryWorker
+    client: RestClient, worker: MemoryWorker
 ) -> None:
     """Only what is affected is shown as restarting."""
     put(client, "beat", CONFIG)
@@ -139,8 +169,8 @@ def test_a_failure_shows_its_trace_and_restart_ends_it(
     assert status["connector"]["state"] == "RUNNING"
     assert "trace" not in status["connector"]
     assert (status["tasks"][0]["state"], status["tasks"][0]["trace"]) == ("FAILED", "because")
-    answer = client.post("/connectors/beat/restart?includeTasks=true&onlyFailed=true")
-    assert answer.status_code == 202
+    answer = client.ask("POST", "/connectors/beat/restart?includeTasks=true&onlyFailed=true")
+    assert answer.status == 202
     told = answer.json()
     assert told["connector"]["state"] == "RUNNING"
     assert [one["state"] for one in told["tasks"]] == ["RESTARTING"]
@@ -151,11 +181,11 @@ def test_a_failure_shows_its_trace_and_restart_ends_it(
 def test_a_large_body_is_refused_before_it_is_read(worker: MemoryWorker, body: Any) -> None:
     """Whether or not it says how large it is."""
     options = AppOptions(limits=Limits(body_bytes=1_000))
-    with TestClient(create_app(worker, options)) as client:
-        answer = client.post(
-            "/connectors", content=body, headers={"Content-Type": "application/json"}
+    with RestClient(worker, options) as client:
+        answer = client.ask(
+            "POST", "/connectors", body=body, headers={"Content-Type": "application/json"}
         )
-    assert (answer.status_code, answer.json()["error_code"]) == (413, 413)
+    assert (answer.status, answer.json()["error_code"]) == (413, 413)
 
 
 def test_a_call_that_takes_too_long_is_answered() -> None:
@@ -175,15 +205,15 @@ def test_a_call_that_takes_too_long_is_answered() -> None:
             return "waiting for a test, which began at noon"
 
     options = AppOptions(limits=Limits(request_seconds=0.1, health_seconds=0.1))
-    with TestClient(create_app(Stuck(), options)) as client:
+    with RestClient(Stuck(), options) as client:
         late = client.get("/connectors/beat")
         unwell = client.get("/health")
         release.set()
-    assert late.status_code == 500
+    assert late.status == 500
     assert late.json()["message"] == (
         "Request timed out. The worker is currently waiting for a test, which began at noon"
     )
-    assert (unwell.status_code, unwell.json()["status"]) == (500, "unhealthy")
+    assert (unwell.status, unwell.json()["status"]) == (500, "unhealthy")
 
 
 def test_a_bug_of_ours_is_no_trace_for_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -193,9 +223,9 @@ def test_a_bug_of_ours_is_no_trace_for_others(caplog: pytest.LogCaptureFixture) 
         def connectors(self) -> list[str]:
             raise KeyError("password=secret")
 
-    with TestClient(create_app(Buggy())) as client:
+    with RestClient(Buggy()) as client:
         answer = client.get("/connectors")
-    assert answer.status_code == 500
+    assert answer.status == 500
     assert answer.json() == {"error_code": 500, "message": "KeyError; see the worker's log."}
     assert "password=secret" in caplog.text
 
@@ -203,20 +233,20 @@ def test_a_bug_of_ours_is_no_trace_for_others(caplog: pytest.LogCaptureFixture) 
 def test_topics_can_be_kept_private(worker: MemoryWorker) -> None:
     """403, as the worker's file says."""
     put_path, path = "/connectors/beat/topics/reset", "/connectors/beat/topics"
-    with TestClient(create_app(worker, AppOptions(tracking=Tracking(False)))) as client:
+    with RestClient(worker, AppOptions(tracking=Tracking(False))) as client:
         assert client.get(path).json()["message"] == "Topic tracking is disabled."
-        assert client.put(put_path).status_code == 403
-    with TestClient(create_app(worker, AppOptions(tracking=Tracking(True, False)))) as client:
-        assert client.get(path).status_code == 200
-        refused = client.put(put_path)
-    assert (refused.status_code, refused.json()["message"]) == (
+        assert client.ask("PUT", put_path).status == 403
+    with RestClient(worker, AppOptions(tracking=Tracking(True, False))) as client:
+        assert client.get(path).status == 200
+        refused = client.ask("PUT", put_path)
+    assert (refused.status, refused.json()["message"]) == (
         403,
         "Topic tracking reset is disabled.",
     )
 
 
 def test_workers_must_sign_what_they_ask_of_each_other(
-    client: TestClient, worker: MemoryWorker
+    client: RestClient, worker: MemoryWorker
 ) -> None:
     """Over the body's bytes, with the key of their group."""
     put(client, "beat", CONFIG)
@@ -227,39 +257,41 @@ def test_workers_must_sign_what_they_ask_of_each_other(
         "X-Connect-Request-Signature-Algorithm": "HmacSHA256",
     }
     path = "/connectors/beat/tasks"
-    assert client.post(path, content=signed.body, headers=headers).status_code == 204
+    assert client.ask("POST", path, body=signed.body, headers=headers).status == 204
     assert worker.task_configs("beat") == [{"a": "b"}]
-    assert client.post(path, content=b"[]", headers=headers).status_code == 403
-    assert client.post(path, content=b"[]").status_code == 400
-    assert client.put("/connectors/beat/fence").status_code == 400
+    assert client.ask("POST", path, body=b"[]", headers=headers).status == 403
+    assert client.ask("POST", path, body=b"[]").status == 400
+    assert client.ask("PUT", "/connectors/beat/fence").status == 400
     assert worker.task_configs("beat") == [{"a": "b"}]
 
 
-def test_nothing_tells_browsers_of_other_origins_unless_configured(client: TestClient) -> None:
+def test_nothing_tells_browsers_of_other_origins_unless_configured(client: RestClient) -> None:
     """No header, and no answer to their question."""
     origin = {"Origin": "https://console.example"}
     assert "Access-Control-Allow-Origin" not in client.get("/connectors", headers=origin).headers
     asked = {**origin, "Access-Control-Request-Method": "GET"}
-    assert client.options("/connectors", headers=asked).status_code == 405
+    answer = client.ask("OPTIONS", "/connectors", headers=asked)
+    assert (answer.status, answer.headers["Allow"]) == (200, "HEAD,GET,POST,OPTIONS")
+    assert "Access-Control-Allow-Methods" not in answer.headers
 
 
 def test_configured_origins_may_use_the_api(worker: MemoryWorker) -> None:
     """Those alone, with those methods alone."""
     allowed = CrossOrigin.of("https://*.example, http://other:1", "GET,PUT")
     ours, theirs = {"Origin": "https://console.example"}, {"Origin": "https://evil.test"}
-    with TestClient(create_app(worker, AppOptions(cross_origin=allowed))) as client:
+    with RestClient(worker, AppOptions(cross_origin=allowed)) as client:
         told = client.get("/connectors", headers=ours).headers
         assert told["Access-Control-Allow-Origin"] == "https://console.example"
         assert told["Vary"] == "Origin"
         assert "Access-Control-Allow-Origin" not in client.get("/", headers=theirs).headers
         asked = {**ours, "Access-Control-Request-Method": "PUT"}
-        told = client.options("/connectors/x/pause", headers=asked).headers
+        told = client.ask("OPTIONS", "/connectors/x/pause", headers=asked).headers
         assert told["Access-Control-Allow-Methods"] == "GET,PUT"
         asked = {**ours, "Access-Control-Request-Method": "DELETE"}
-        told = client.options("/connectors/x", headers=asked).headers
+        told = client.ask("OPTIONS", "/connectors/x", headers=asked).headers
         assert "Access-Control-Allow-Origin" not in told
         refused = client.get("/connectors/x", headers=ours)
-        assert (refused.status_code, "Access-Control-Allow-Origin" in refused.headers) == (
+        assert (refused.status, "Access-Control-Allow-Origin" in refused.headers) == (
             404,
             True,
         )
@@ -268,7 +300,7 @@ def test_configured_origins_may_use_the_api(worker: MemoryWorker) -> None:
 def test_every_answer_gets_the_configured_headers(worker: MemoryWorker) -> None:
     """Refusals too."""
     rules = read_rules('set X-Frame-Options: DENY, "add Cache-Control: no-cache, no-store"')
-    with TestClient(create_app(worker, AppOptions(headers=rules))) as client:
+    with RestClient(worker, AppOptions(headers=rules)) as client:
         for path in ("/", "/nothing", "/connectors/%ff"):
             told = client.get(path).headers
             assert told["X-Frame-Options"] == "DENY"
@@ -277,9 +309,9 @@ def test_every_answer_gets_the_configured_headers(worker: MemoryWorker) -> None:
 
 def test_admin_paths_can_be_left_out_and_served_alone(worker: MemoryWorker) -> None:
     """`admin.listeners` of a worker's file."""
-    with TestClient(create_app(worker, AppOptions(has_admin=False))) as client:
-        assert client.get("/admin/loggers").status_code == 404
-        assert client.get("/connectors").status_code == 200
-    with TestClient(create_app(worker, AppOptions(has_connectors=False))) as client:
-        assert client.get("/admin/loggers").status_code == 200
-        assert client.get("/connectors").status_code == 404
+    with RestClient(worker, AppOptions(has_admin=False)) as client:
+        assert client.get("/admin/loggers").status == 404
+        assert client.get("/connectors").status == 200
+    with RestClient(worker, AppOptions(has_connectors=False)) as client:
+        assert client.get("/admin/loggers").status == 200
+        assert client.get("/connectors").status == 404

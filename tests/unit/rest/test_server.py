@@ -28,7 +28,7 @@ def status(port: int, path: str) -> int:
 
 def test_all_listeners_serve_all_paths() -> None:
     """Several addresses, one worker."""
-    worker = MemoryWorker("listeners=http://127.0.0.1:0,http://127.0.0.1:0")
+    worker = MemoryWorker("listeners=http://127.0.0.1:0,http://localhost:0")
     server = RestServer(worker.file.settings)
     server.start(worker)
     try:
