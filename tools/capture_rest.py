@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 
 from sparkmirror.local.cluster import LocalCluster
@@ -42,7 +43,8 @@ def main() -> None:
             JavaConnect(cluster, scratch, ConnectTopics("rest")) as java,
         ):
             answers = {}
-            for step, heard in play(java.worker_id, cluster.bootstrap_servers, java.await_states):
+            servers, wait = cluster.bootstrap_servers, java.await_states
+            for step, heard in play(java.worker_id, servers, wait, lambda: time.sleep(2)):
                 answers[step.name] = {
                     "status": heard.status,
                     "headers": heard.headers,

@@ -23,12 +23,12 @@ _MEANINGS = {
     500: "The body is no JSON, or not of the right shape; or the worker failed.",
     503: "The worker is not ready.",
 }
+_SCALAR = {"type": ["string", "number", "boolean", "null"]}
 _CONFIG = {
     "type": "object",
-    "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    "additionalProperties": _SCALAR,
     "examples": [{"connector.class": "MirrorHeartbeatConnector", "tasks.max": 1}],
 }
-_EMPTY = {"type": "object", "additionalProperties": True}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -55,6 +55,7 @@ def text_schema(name: str, example: str) -> dict[str, Any]:
         {
             "type": "object",
             "properties": {name: {"type": "string"}},
+            "additionalProperties": _SCALAR,
             "required": [name],
             "examples": [{name: example}],
         }

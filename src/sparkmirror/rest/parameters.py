@@ -42,7 +42,7 @@ Forward = Annotated[
 def speaks_json(request: Request) -> None:
     """Refuse whoever sends something else, body or no body, or can read no JSON."""
     sent = request.headers.get("content-type")
-    if sent is not None and request.method != "GET" and media_type(sent) != "application/json":
+    if sent is not None and media_type(sent) != "application/json":
         raise ApiError(415, "HTTP 415 Unsupported Media Type")
     told = request.headers.get("accept")
     if told is None:
