@@ -22,6 +22,7 @@ MALFORMED = 500
 _STATES = ("RUNNING", "PAUSED", "STOPPED")
 _SHOWN_CHARACTERS = 60
 _MOST_DIGITS = 1_000  # as Connect's library has it
+_MOST_KEYS = 10_000  # more than any connector has
 _MOST_ITEMS = 1_000_000  # a few bytes each in a body, but a hundred in memory
 
 
@@ -125,7 +126,10 @@ def _state(text: str | None) -> str | None:
 
 
 def _texts(value: Any, where: str) -> dict[str, str | None]:
-    return {key: _text(one, f"{where}.{key}") for key, one in _object(value, where).items()}
+    found = _object(value, where)
+    if len(found) > _MOST_KEYS:
+        raise ApiError(413, f"In the request {where} has {len(found)} keys, which are too many.")
+    return {key: _text(one, f"{where}.{key}") for key, one in found.items()}
 
 
 def _text(value: Any, where: str) -> str | None:

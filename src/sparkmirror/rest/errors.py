@@ -16,9 +16,13 @@ from sparkmirror.errors import SparkmirrorError
 
 log = logging.getLogger(__name__)
 
+_MOST_CHARACTERS = 20_000  # a sentence may repeat a configuration, not megabytes of it
+
 
 def refusal(status: int, message: str) -> JSONResponse:
     """A refusal as an answer."""
+    if len(message) > _MOST_CHARACTERS:
+        message = f"{message[:_MOST_CHARACTERS]}..."
     return JSONResponse({"error_code": int(status), "message": message}, status)
 
 

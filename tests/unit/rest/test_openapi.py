@@ -69,7 +69,7 @@ def test_generated_requests_are_answered_as_documented(case: schemathesis.Case) 
 
 @pytest.mark.thorough
 @schema.parametrize()
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_generated_requests_are_answered_as_documented(case: schemathesis.Case) -> None:
     """Others each time."""
     ask(case)

@@ -117,7 +117,15 @@ def test_a_patch_cannot_change_the_name(client: RestClient, worker: MemoryWorker
     assert worker.info("beat").config["name"] == "beat"
 
 
-@pytest.mark.parametrize("many", [b'{"a":[' + b"0," * 1_000_000, b"[" * 1_100_000])
+@pytest.mark.parametrize(
+    "many",
+    [
+        b'{"a":[' + b"0," * 1_000_000,
+        b"[" * 1_100_000,
+        b'{"name": "x", "config": {%s}}' % b",".join(b'"%d": 1' % n for n in range(10_001)),
+    ],
+    ids=["list", "nested", "keys"],
+)
 def test_a_body_of_very_many_items_is_refused_unread(client: RestClient, many: bytes) -> None:
     """It would need much more memory than its size."""
     answer = client.ask("POST", "/connectors", body=many)
@@ -186,6 +194,15 @@ def test_a_large_body_is_refused_before_it_is_read(worker: MemoryWorker, body: A
             "POST", "/connectors", body=body, headers={"Content-Type": "application/json"}
         )
     assert (answer.status, answer.json()["error_code"]) == (413, 413)
+
+
+def test_a_refusal_does_not_repeat_megabytes(client: RestClient) -> None:
+    """The sentence about a configuration without a class has the configuration in it."""
+    body = {"name": "x", "config": {"note": "x" * 2_000_000}}
+    answer = client.ask("POST", "/connectors", body=body)
+    assert answer.status == 400
+    assert answer.json()["message"].startswith("Connector config {")
+    assert len(answer.text) < 30_000
 
 
 def test_a_call_that_takes_too_long_is_answered() -> None:
