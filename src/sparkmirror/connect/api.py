@@ -115,7 +115,7 @@ class ConnectApi(Protocol):
         """200, 503 while starting or 500, with `status` and `message`."""
 
     def stage(self) -> str:
-        """What the worker does now and since when, for those who have waited in vain; may be ""."""
+        """What the worker does now and since when; may be "". Never waits for anything."""
 
     def connectors(self) -> list[str]:
         """The names of all connectors."""

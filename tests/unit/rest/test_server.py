@@ -14,6 +14,7 @@ from sparkmirror.config.worker_settings import Listener, RestSettings
 from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.server import RestServer, advertised_url
 from support.memory_worker import MemoryWorker
+from support.waiting import eventually
 
 
 def status(port: int, path: str) -> int:
@@ -67,7 +68,7 @@ def test_an_empty_list_of_admin_listeners_serves_them_nowhere() -> None:
 def test_a_stopped_server_leaves_nothing_behind() -> None:
     """No thread, no port; stopping twice is nothing."""
     worker = MemoryWorker()
-    before = {one.name for one in threading.enumerate()}
+    before = set(threading.enumerate())
     server = RestServer(worker.file.settings)
     server.start(worker)
     port = server.ports[0]
@@ -76,8 +77,7 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
     server.stop()
     with pytest.raises(OSError, match="refused"):
         status(port, "/")
-    left = {one.name for one in threading.enumerate()} - before
-    assert {name for name in left if name.startswith("rest")} == set()
+    eventually(lambda: not set(threading.enumerate()) - before, 10, "its threads have ended")
 
 
 def test_a_port_in_use_is_told_before_anything_starts() -> None:
