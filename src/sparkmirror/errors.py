@@ -12,6 +12,7 @@ SparkmirrorError
 │   └── WorkerUnreachableError  nobody answers at that address (retriable)
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
 ├── ParkingError           a consumer group cannot be moved; says what to do
+├── ApiError               a request that a worker refuses, with its HTTP status (connect/api.py)
 ├── PlanError              a plan file that cannot be read, written or carried out
 ├── MovedError             what was to be read has been written anew meanwhile (retriable)
 ├── WireError              bytes that are not what the protocol says

@@ -122,10 +122,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def is_secret(name: str) -> bool:
     """Whether a key with this last part holds a secret, under whatever prefix it is written."""
-    return any(
-        key.is_secret and (name == key.name or name.endswith("." + key.name))
-        for key in SECURITY_KEYS
-    )
+    return name in _SECRETS or name.endswith(_AFTER_PREFIX)
+
+
+_SECRETS = frozenset(key.name for key in SECURITY_KEYS if key.is_secret)
+_AFTER_PREFIX = tuple(f".{name}" for name in _SECRETS)
 
 
 __all__ = [

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker: connectors by name, each from its own configuration, shared by a group."""
+"""A Connect worker: connectors by name, what may be asked of them, shared by a group."""

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker says about classes and configurations: answers that need no connector.
+
+Connect wraps a fault in a class's name differently when a configuration is only validated: there
+it is an error of the server, and of the request when a connector is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from sparkmirror.config.connector_classes import (
+    ConnectorClass,
+    find_class,
+    is_request_for,
+)
+from sparkmirror.config.connector_config import PLUGIN_VERSION
+from sparkmirror.config.connector_definitions import Definition, definitions
+from sparkmirror.config.connector_validation import Validation
+from sparkmirror.config.connector_validation import validate as validate_config
+from sparkmirror.config.keys_worker_file import BYTE_ARRAY_CONVERTER
+from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.connect.api import ApiError, Plugin
+from sparkmirror.errors import ConfigError
+
+Texts = Mapping[str, str | None]
+
+_OF_WORKER = "config.providers"  # a connector cannot bring its own
+
+
+def plugins(*, connectors_only: bool) -> list[Plugin]:
+    """The three connectors, and the one converter whose work is to do nothing."""
+    found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
+    found.sort(key=lambda one: one.class_name)
+    if not connectors_only:
+        found += [
+            Plugin(BYTE_ARRAY_CONVERTER, kind, PLUGIN_VERSION)
+            for kind in ("converter", "header_converter")
+        ]
+    return found
+
+
+def plugin_config(plugin: str, version: str | None) -> tuple[Definition, ...]:
+    """The keys of a plugin; converters have none that do anything here."""
+    kind = find_class(plugin)
+    if kind is None and plugin != BYTE_ARRAY_CONVERTER:
+        raise ApiError(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
+    if version not in (None, "latest", PLUGIN_VERSION):
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"Plugin {plugin if kind is None else kind.java_name} not found that matches the "
+            f"version range [{version},{version}], available versions: [{PLUGIN_VERSION}]",
+        )
+    return () if kind is None else definitions(kind)
+
+
+def validate(plugin: str, config: Texts, worker: WorkerFile) -> Validation:
+    """What is wrong with a configuration."""
+    class_name = config.get("connector.class")
+    if class_name is not None and not is_request_for(plugin, class_name):
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"Included connector type {class_name} does not match request type {plugin}",
+        )
+    try:
+        return validate_config(_without_providers(config), worker)
+    except ConfigError as error:
+        raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+
+
+def check_config(config: Texts, worker: WorkerFile) -> Validation:
+    """A configuration that a connector can have; ApiError 400 with every sentence otherwise."""
+    try:
+        found = validate_config(_without_providers(config), worker)
+    except ConfigError as error:
+        raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
+    if found.error_count:
+        raise ApiError(HTTPStatus.BAD_REQUEST, found.refusal)
+    return found
+
+
+def _without_providers(config: Texts) -> Texts:
+    return {key: text for key, text in config.items() if not key.startswith(_OF_WORKER)}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests from one worker to another are signed with the key that the group shares.
+
+The signature is an HMAC over the body's bytes, in base64, beside the algorithm's name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Collection
+from http import HTTPStatus
+
+from sparkmirror.connect.api import ApiError, SignedBody
+
+_DIGESTS = {
+    "HmacSHA1": "sha1",
+    "HmacSHA224": "sha224",
+    "HmacSHA256": "sha256",
+    "HmacSHA384": "sha384",
+    "HmacSHA512": "sha512",
+    "HmacMD5": "md5",
+}
+
+
+def sign(body: bytes, key: bytes, algorithm: str) -> SignedBody:
+    """The same body with its signature."""
+    digest = hmac.new(key, body, _DIGESTS[algorithm]).digest()
+    return SignedBody(body, base64.b64encode(digest).decode(), algorithm)
+
+
+def check_signature(signed: SignedBody, key: bytes | None, accepted: Collection[str]) -> None:
+    """ApiError unless a worker of the group has signed it; `key` is None before there is one."""
+    if signed.signature is None or signed.algorithm is None:
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            "Internal request missing required signature",
+        )
+    if signed.algorithm not in accepted or signed.algorithm not in _DIGESTS:
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"This worker does not support the '{signed.algorithm}' key signing algorithm used by "
+            f"other workers. This worker is currently configured to use: [{', '.join(accepted)}]. "
+            "Check that all workers' configuration files permit the same set of signature "
+            "algorithms, and correct any misconfigured worker and restart it.",
+        )
+    if key is None:
+        raise ApiError(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "This worker is still starting up and has not been able to read a session key from "
+            "the config topic yet",
+        )
+    try:
+        found = base64.b64decode(signed.signature, validate=True)
+    except (binascii.Error, ValueError):
+        found = b""
+    expected = hmac.new(key, signed.body, _DIGESTS[signed.algorithm]).digest()
+    if not hmac.compare_digest(found, expected):
+        raise ApiError(HTTPStatus.FORBIDDEN, "Internal request contained invalid signature.")

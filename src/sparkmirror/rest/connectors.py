@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything below `/connectors` but offsets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from sparkmirror.config.hidden_values import HIDDEN, restore
+from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
+from sparkmirror.rest import entities
+from sparkmirror.rest.bodies import read_create_request, read_texts
+from sparkmirror.rest.desk import location, nothing
+from sparkmirror.rest.documentation import body_schema, config_schema, problems
+from sparkmirror.rest.parameters import (
+    Connector,
+    Flag,
+    Forward,
+    TaskText,
+    TheDesk,
+    is_set,
+    task_number,
+)
+
+log = logging.getLogger(__name__)
+router = APIRouter(tags=["connectors"])
+
+Texts = Mapping[str, str | None]
+
+
+@router.get("/connectors", response_model=entities.Connectors, responses=problems())
+async def list_connectors(
+    request: Request,
+    desk: TheDesk,
+    expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
+) -> Response:
+    """Names of all connectors; with `expand` what they do and what they are."""
+
+    def call(api: ConnectApi) -> Response:
+        if expand is None:
+            return JSONResponse(api.connectors())
+        return JSONResponse(_expanded(api, expand))
+
+    return await desk.answer(request, call)
+
+
+def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in api.connectors():
+        try:
+            found[name] = _parts(api, name, parts)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            log.debug(f"Connector '{name}' has gone while connectors were listed.")
+    return found
+
+
+def _parts(api: ConnectApi, name: str, parts: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "status" in parts:
+        found["status"] = entities.status_json(api.status(name))
+    if "info" in parts:
+        found["info"] = entities.info_json(api.info(name))
+    return found
+
+
+@router.post(
+    "/connectors",
+    status_code=201,
+    response_model=entities.ConnectorInfo,
+    responses=problems(400, 409, 413, 415),
+    openapi_extra=body_schema(entities.CreateConnectorRequest),
+)
+async def create_connector(request: Request, desk: TheDesk, forward: Forward = None) -> Response:
+    """Create a connector."""
+    del forward  # the desk reads it where it is needed
+    body = await desk.body(request)
+
+    def call(api: ConnectApi) -> Response:
+        asked = read_create_request(body)
+        config = _named(asked.name, asked.config)
+        return _created(request, api.create(asked.name, config, asked.initial_state))
+
+    return await desk.answer(request, call, body)
+
+
+@router.get(
+    "/connectors/{connector}", response_model=entities.ConnectorInfo, responses=problems(404)
+)
+async def get_connector(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """A connector's configuration and tasks."""
+    return await desk.answer(
+        request, lambda api: JSONResponse(entities.info_json(api.info(connector)))
+    )
+
+
+@router.get(
+    "/connectors/{connector}/config", response_model=entities.Config, responses=problems(404)
+)
+async def get_config(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """A connector's configuration."""
+    return await desk.answer(
+        request, lambda api: JSONResponse(entities.info_json(api.info(connector))["config"])
+    )
+
+
+@router.put(
+    "/connectors/{connector}/config",
+    response_model=entities.ConnectorInfo,
+    responses={201: {"model": entities.ConnectorInfo}, **problems(400, 409, 413, 415)},
+    openapi_extra=config_schema(),
+)
+async def put_config(
+    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+) -> Response:
+    """Create a connector, or give it another configuration."""
+    del forward
+    body = await desk.body(request)
+
+    def call(api: ConnectApi) -> Response:
+        config = _named(connector, read_texts(body))
+        info, is_new = api.put_config(connector, restored(api, connector, config))
+        return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
+
+    return await desk.answer(request, call, body)
+
+
+@router.patch(
+    "/connectors/{connector}/config",
+    response_model=entities.ConnectorInfo,
+    responses=problems(400, 404, 409, 413, 415),
+    openapi_extra=config_schema(),
+)
+async def patch_config(
+    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+) -> Response:
+    """Change some keys of a configuration; null removes one."""
+    del forward
+    body = await desk.body(request)
+
+    def call(api: ConnectApi) -> Response:
+        changes = read_texts(body)
+        if "name" in changes:
+            _named(connector, changes)
+        info = api.patch_config(connector, restored(api, connector, changes))
+        return JSONResponse(entities.info_json(info))
+
+    return await desk.answer(request, call, body)
+
+
+@router.delete(
+    "/connectors/{connector}",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+async def delete_connector(
+    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+) -> Response:
+    """Delete a connector; its offsets stay."""
+    del forward
+
+    def call(api: ConnectApi) -> Response:
+        api.delete(connector)
+        return nothing(HTTPStatus.NO_CONTENT)
+
+    return await desk.answer(request, call)
+
+
+@router.get(
+    "/connectors/{connector}/status",
+    response_model=entities.ConnectorStateInfo,
+    responses=problems(404),
+)
+async def get_status(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """What a connector and its tasks do."""
+    return await desk.answer(
+        request, lambda api: JSONResponse(entities.status_json(api.status(connector)))
+    )
+
+
+@router.get(
+    "/connectors/{connector}/tasks",
+    response_model=list[entities.TaskInfo],
+    responses=problems(404),
+)
+async def get_tasks(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """The configurations of a connector's tasks."""
+    return await desk.answer(
+        request,
+        lambda api: JSONResponse(
+            entities.task_configs_json(connector, api.task_configs(connector))
+        ),
+    )
+
+
+@router.get(
+    "/connectors/{connector}/tasks/{task}/status",
+    response_model=entities.TaskState,
+    responses=problems(404),
+)
+async def get_task_status(
+    request: Request, desk: TheDesk, connector: Connector, task: TaskText
+) -> Response:
+    """What one task does."""
+    number = task_number(task)
+    return await desk.answer(
+        request,
+        lambda api: JSONResponse(entities.task_json(number, api.task_status(connector, number))),
+    )
+
+
+@router.post(
+    "/connectors/{connector}/tasks/{task}/restart",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+async def restart_task(
+    request: Request, desk: TheDesk, connector: Connector, task: TaskText, forward: Forward = None
+) -> Response:
+    """Begin one task anew."""
+    del forward
+    number = task_number(task)
+
+    def call(api: ConnectApi) -> Response:
+        api.restart_task(connector, number)
+        return nothing(HTTPStatus.NO_CONTENT)
+
+    return await desk.answer(request, call)
+
+
+@router.post(
+    "/connectors/{connector}/restart",
+    status_code=204,
+    response_class=Response,
+    responses={202: {"model": entities.ConnectorStateInfo}, **problems(404, 409)},
+)
+async def restart(
+    request: Request,
+    desk: TheDesk,
+    connector: Connector,
+    includeTasks: Flag = None,  # noqa: N803 - Connect's name
+    onlyFailed: Flag = None,  # noqa: N803 - Connect's name
+    forward: Forward = None,
+) -> Response:
+    """Begin a connector anew, with its tasks or only what has failed if that is asked for."""
+    del includeTasks, onlyFailed, forward
+    include_tasks, only_failed = (is_set(request, one) for one in ("includeTasks", "onlyFailed"))
+
+    def call(api: ConnectApi) -> Response:
+        found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+        if found is None:
+            return nothing(HTTPStatus.NO_CONTENT)
+        return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
+
+    return await desk.answer(request, call)
+
+
+@router.put(
+    "/connectors/{connector}/pause",
+    status_code=202,
+    response_class=Response,
+    responses=problems(404),
+)
+async def pause(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """Copy nothing until it is resumed."""
+
+    def call(api: ConnectApi) -> Response:
+        api.pause(connector)
+        return nothing(HTTPStatus.ACCEPTED)
+
+    return await desk.answer(request, call)
+
+
+@router.put(
+    "/connectors/{connector}/resume",
+    status_code=202,
+    response_class=Response,
+    responses=problems(404),
+)
+async def resume(request: Request, desk: TheDesk, connector: Connector) -> Response:
+    """Go on, after a pause or a stop."""
+
+    def call(api: ConnectApi) -> Response:
+        api.resume(connector)
+        return nothing(HTTPStatus.ACCEPTED)
+
+    return await desk.answer(request, call)
+
+
+@router.put(
+    "/connectors/{connector}/stop",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+async def stop(
+    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+) -> Response:
+    """Copy nothing and have no tasks, so that offsets can be altered."""
+    del forward
+
+    def call(api: ConnectApi) -> Response:
+        api.stop(connector)
+        return nothing(HTTPStatus.NO_CONTENT)
+
+    return await desk.answer(request, call)
+
+
+def _named(name: str, config: Texts) -> dict[str, str | None]:
+    """The configuration with its name in it."""
+    inside = config.get("name")
+    if inside is not None and inside != name:
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"Connector name configuration ({inside}) doesn't match connector name in the URL "
+            f"({name})",
+        )
+    return {**config, "name": name}
+
+
+def restored(api: ConnectApi, name: str, config: Texts) -> Texts:
+    """What a client was not shown is kept as it is stored."""
+    if HIDDEN not in config.values():
+        return config
+    try:
+        stored = api.info(name).config
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        stored = {}
+    return restore(config, stored)
+
+
+def _created(request: Request, info: ConnectorInfo) -> Response:
+    where = location(request, f"/connectors/{quote(info.name, safe='')}")
+    return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which web pages of other origins may use the API: none, unless the worker's file lists them.
+
+The rules are those of the filter in Connect's server: origins are exact, `*`, or with a `*` in
+them; a page of another origin is answered without the headers that its browser waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from starlette.datastructures import Headers, MutableHeaders
+
+_METHODS = "GET,POST,HEAD"
+_HEADERS = "X-Requested-With,Content-Type,Accept,Origin"
+_SECONDS = "1800"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossOrigin:
+    """Allowed origins and methods."""
+
+    origins: tuple[re.Pattern[str], ...]
+    methods: tuple[str, ...]
+
+    @classmethod
+    def of(cls, origins: str, methods: str) -> Self | None:
+        """From the two keys of a worker's file; None if no origin is listed."""
+        listed = _items(origins)
+        if not listed:
+            return None
+        patterns = (re.escape(one).replace(r"\*", ".*") for one in listed)
+        return cls(
+            tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns),
+            tuple(one.upper() for one in _items(methods) or _items(_METHODS)),
+        )
+
+    def is_preflight(self, method: str, asked: Headers) -> bool:
+        """A browser's question before the request itself."""
+        return (
+            method == "OPTIONS"
+            and self._allows(asked.get("origin"))
+            and "access-control-request-method" in asked
+        )
+
+    def add_to(self, headers: MutableHeaders, method: str, asked: Headers) -> None:
+        """Let the browser hand the answer to its page."""
+        origin = asked.get("origin")
+        headers.add_vary_header("Origin")
+        if origin is None or not self._allows(origin):
+            return
+        is_preflight = self.is_preflight(method, asked)
+        if is_preflight and asked["access-control-request-method"].upper() not in self.methods:
+            return
+        headers["Access-Control-Allow-Origin"] = origin
+        headers["Access-Control-Allow-Credentials"] = "true"
+        if is_preflight:
+            headers["Access-Control-Allow-Methods"] = ",".join(self.methods)
+            headers["Access-Control-Allow-Headers"] = _HEADERS
+            headers["Access-Control-Max-Age"] = _SECONDS
+
+    def _allows(self, origin: str | None) -> bool:
+        return origin is not None and any(one.fullmatch(origin) for one in self.origins)
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in (one.strip() for one in text.split(",")) if item]

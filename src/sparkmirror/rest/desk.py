@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between handlers and the worker: limits to size and time, and requests for other workers.
+
+The worker's calls block, so each has a thread; one that takes too long is answered without waiting
+for its thread. Health has threads of its own, or a busy worker would look dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.rest.errors import refusal
+from sparkmirror.rest.forwarding import Answer, Forwarded, forward
+
+log = logging.getLogger(__name__)
+
+Call = Callable[[ConnectApi], Response]
+
+_JSON = "application/json"
+_THREADS = 64
+_HEALTH_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how large a request may be."""
+
+    request_seconds: float = 90.0
+    health_seconds: float = 10.0
+    body_bytes: int = 12 << 20
+
+
+class Desk:
+    """One for each application; its event loop's."""
+
+    def __init__(self, api: ConnectApi, limits: Limits) -> None:
+        self._api = api
+        self._limits = limits
+        self._threads = anyio.CapacityLimiter(_THREADS)
+        self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
+
+    async def answer(self, request: Request, call: Call, body: bytes = b"") -> Response:
+        """What the worker answers, or the one that it sends us to."""
+        started = time.monotonic()
+
+        def blocking() -> Response:
+            try:
+                return call(self._api)
+            except ForwardTo as target:
+                left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
+                return _response(request, forward(_forwarded(request, body), target.url, left))
+            except SparkmirrorError:
+                raise
+            except Exception as error:
+                # The trace belongs into our log, never into an answer.
+                log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
+                raise ApiError(
+                    HTTPStatus.INTERNAL_SERVER_ERROR,
+                    f"{type(error).__name__}; see the worker's log.",
+                ) from error
+
+        try:
+            with anyio.fail_after(self._limits.request_seconds):
+                return await run_sync(blocking, abandon_on_cancel=True, limiter=self._threads)
+        except TimeoutError as error:
+            stage = await run_sync(self._api.stage, limiter=self._health_threads)
+            log.warning(f"{request.method} {request.url.path} took too long. {stage}".strip())
+            what = f"Request timed out. The worker is currently {stage}"
+            raise ApiError(
+                HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
+            ) from error
+
+    async def health(self) -> Response:
+        """How the worker is; one that does not even say is not well."""
+        try:
+            with anyio.fail_after(self._limits.health_seconds):
+                status, body = await run_sync(
+                    self._api.health, abandon_on_cancel=True, limiter=self._health_threads
+                )
+        except TimeoutError:
+            message = (
+                "Worker was unable to handle this request and may be unable to handle other "
+                "requests."
+            )
+            status, body = 500, {"status": "unhealthy", "message": message}
+        return JSONResponse(dict(body), status)
+
+    async def body(self, request: Request) -> bytes:
+        """The request's body; refused if it does not say what it is, or is too large."""
+        body = await self.raw_body(request)
+        if body and "content-type" not in request.headers:
+            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
+        return body
+
+    async def raw_body(self, request: Request) -> bytes:
+        """The same, whatever it is."""
+        most = self._limits.body_bytes
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > most:
+            raise _too_large(most)
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise _too_large(most)
+        return bytes(body)
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of the application that serves a request."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def location(request: Request, path: str) -> str:
+    """A path with the address by which this worker was reached, as Connect has it."""
+    return f"{str(request.base_url).rstrip('/')}{path}"
+
+
+def nothing(status: int) -> Response:
+    """An answer without a body."""
+    return Response(status_code=status)
+
+
+def _forwarded(request: Request, body: bytes) -> Forwarded:
+    raw = request.scope.get("raw_path") or request.url.path.encode()
+    return Forwarded(
+        request.method,
+        raw.partition(b"?")[0].decode("latin-1"),
+        request.url.query,
+        dict(request.headers),
+        body,
+    )
+
+
+def media_type(text: str) -> str:
+    """Without parameters such as a character set."""
+    return text.partition(";")[0].strip().lower()
+
+
+def _response(request: Request, answer: Answer) -> Response:
+    headers = dict(answer.headers)
+    if "location" in headers:
+        headers["location"] = location(request, urlsplit(headers["location"]).path)
+    if answer.status >= HTTPStatus.BAD_REQUEST and headers.get("content-type") != _JSON:
+        message = "Unexpected answer when handling forwarded request"
+        return refusal(answer.status, message)
+    return Response(answer.body, answer.status, headers)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"The request's body has more than {most} bytes, which is more than any connector needs.",
+    )

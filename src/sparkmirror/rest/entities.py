@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shapes of answers and requests, under Connect's own names.
+
+The models tell the OpenAPI document what there is; answers are made by the functions below, which
+is quicker with a hundred connectors. The suite holds each answer against its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic.config import JsonDict
+
+from sparkmirror.config.connector_definitions import Definition
+from sparkmirror.config.connector_validation import Validation
+from sparkmirror.config.hidden_values import hide
+from sparkmirror.connect import api
+from sparkmirror.connect.api import State
+
+_UNDEFINED = "undefined"  # a version that Connect leaves out
+_BEAT: JsonDict = {
+    "name": "beat",
+    "connector.class": "MirrorHeartbeatConnector",
+    "source.cluster.alias": "primary",
+    "target.cluster.alias": "backup",
+    "target.cluster.bootstrap.servers": "backup:9092",
+}
+_RUNS: JsonDict = {"state": "RUNNING", "worker_id": "10.0.0.1:8083", "version": "4.3.1"}
+_PARTITION: JsonDict = {"cluster": "primary", "topic": "orders", "partition": 0}
+
+Fields = dict[str, str | int | float | bool | None]
+Config = dict[str, str | None]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorMessage(_Shape):
+    """Every answer of 400 and more."""
+
+    error_code: int = Field(examples=[404])
+    message: str = Field(examples=["Connector beat not found"])
+
+
+class ServerInfo(_Shape):
+    """Which worker this is."""
+
+    version: str = Field(examples=["4.3.1"])
+    commit: str = Field(examples=["1e5f1a2b3c4d5e6f"])
+    kafka_cluster_id: str = Field(examples=["MkU3OEVBNTcwNTJENDM2Qg"])
+
+
+class WorkerStatus(_Shape):
+    """How a worker is."""
+
+    status: Literal["healthy", "starting", "unhealthy"]
+    message: str
+
+
+class ConnectorTaskId(_Shape):
+    """A task of a connector."""
+
+    connector: str = Field(examples=["beat"])
+    task: int = Field(ge=0)
+
+
+class ConnectorInfo(_Shape):
+    """A connector as it is meant to be; passwords read `[hidden]`."""
+
+    name: str = Field(examples=["beat"])
+    config: Config = Field(examples=[_BEAT])
+    tasks: list[ConnectorTaskId]
+    type: Literal["source", "sink", "unknown"]
+
+
+class CreateConnectorRequest(_Shape):
+    """A new connector; numbers and truth values in its config become texts."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "beat", "config": _BEAT, "initial_state": "RUNNING"}]
+        }
+    )
+
+    name: str | None = None
+    config: Fields
+    initial_state: str | None = Field(
+        None,
+        json_schema_extra={"enum": [None, "RUNNING", "PAUSED", "STOPPED"]},
+        description="In any case of letters.",
+    )
+
+
+class AbstractState(_Shape):
+    """What somebody does, and where; `warning` is ours: trouble that may pass."""
+
+    state: State
+    worker_id: str
+    trace: str | None = None
+    version: str | None = None
+    warning: str | None = None
+
+
+class ConnectorState(AbstractState):
+    """What a connector does."""
+
+
+class TaskState(AbstractState):
+    """What a task does."""
+
+    id: int = Field(ge=0)
+
+
+class ConnectorStateInfo(_Shape):
+    """What a connector and its tasks do."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "beat",
+                    "connector": _RUNS,
+                    "tasks": [{"id": 0, **_RUNS}],
+                    "type": "source",
+                }
+            ]
+        }
+    )
+
+    name: str
+    connector: ConnectorState
+    tasks: list[TaskState]
+    type: Literal["source", "sink", "unknown"]
+
+
+class Expansion(_Shape):
+    """What was asked for about a connector."""
+
+    status: ConnectorStateInfo | None = None
+    info: ConnectorInfo | None = None
+
+
+class Connectors(RootModel[list[str] | dict[str, Expansion]]):
+    """Names; with `expand` an object by name."""
+
+
+class TaskInfo(_Shape):
+    """A task's configuration."""
+
+    id: ConnectorTaskId
+    config: Config
+
+
+class ActiveTopics(_Shape):
+    """Topics that a connector has written to."""
+
+    topics: list[str] = Field(examples=[["heartbeats"]])
+
+
+class ConnectorOffset(_Shape):
+    """Where a connector stands in a partition of its source; an offset of null forgets it."""
+
+    partition: Fields | None = Field(None, examples=[_PARTITION])
+    offset: Fields | None = Field(None, examples=[{"offset": 41}])
+
+
+class ConnectorOffsets(_Shape):
+    """All of them."""
+
+    offsets: list[ConnectorOffset]
+
+
+class Message(_Shape):
+    """What was done."""
+
+    message: str
+
+
+class PluginInfo(_Shape):
+    """A class that configurations may name."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    class_name: str = Field(
+        alias="class", examples=["org.apache.kafka.connect.mirror.MirrorSourceConnector"]
+    )
+    type: str = Field(examples=["source"])
+    version: str = Field(examples=["4.3.1"])
+
+
+class ConfigKeyInfo(_Shape):
+    """A key of a plugin."""
+
+    name: str = Field(examples=["tasks.max"])
+    type: str = Field(examples=["INT"])
+    required: bool
+    default_value: str | None = Field(examples=["1"])
+    importance: str = Field(examples=["HIGH"])
+    documentation: str
+    group: str | None
+    order_in_group: int
+    width: str
+    display_name: str
+    dependents: list[str]
+
+
+class ConfigValueInfo(_Shape):
+    """What a configuration says about a key, and what is wrong with it."""
+
+    name: str
+    value: str | None
+    recommended_values: list[str]
+    errors: list[str]
+    visible: bool
+
+
+class ConfigInfo(_Shape):
+    """A key and its value."""
+
+    definition: ConfigKeyInfo | None
+    value: ConfigValueInfo | None
+
+
+class ConfigInfos(_Shape):
+    """A validation."""
+
+    name: str
+    error_count: int
+    groups: list[str]
+    configs: list[ConfigInfo]
+
+
+class LoggerLevel(_Shape):
+    """How much a logger says, and since when (milliseconds)."""
+
+    level: str | None = Field(examples=["INFO"])
+    last_modified: int | None
+
+
+def info_json(info: api.ConnectorInfo) -> dict[str, Any]:
+    """A ConnectorInfo without its passwords."""
+    return {
+        "name": info.name,
+        "config": hide(info.config),
+        "tasks": [{"connector": info.name, "task": task} for task in info.tasks],
+        "type": info.type,
+    }
+
+
+def status_json(status: api.ConnectorStateInfo) -> dict[str, Any]:
+    """A ConnectorStateInfo, tasks in their order."""
+    return {
+        "name": status.name,
+        "connector": _state_json(status.connector),
+        "tasks": [task_json(task, status.tasks[task]) for task in sorted(status.tasks)],
+        "type": status.type,
+    }
+
+
+def task_json(task: int, state: api.StateInfo) -> dict[str, Any]:
+    """A TaskState."""
+    return {"id": task, **_state_json(state)}
+
+
+def _state_json(state: api.StateInfo) -> dict[str, Any]:
+    found: dict[str, Any] = {"state": state.state.value, "worker_id": state.worker_id}
+    if state.trace:
+        found["trace"] = state.trace
+    if state.version != _UNDEFINED:
+        found["version"] = state.version
+    if state.warning:
+        found["warning"] = state.warning
+    return found
+
+
+def task_configs_json(
+    connector: str, configs: Iterable[Mapping[str, str | None]]
+) -> list[dict[str, Any]]:
+    """TaskInfos without their passwords."""
+    return [
+        {"id": {"connector": connector, "task": task}, "config": hide(config)}
+        for task, config in enumerate(configs)
+    ]
+
+
+def plugin_json(plugin: api.Plugin) -> dict[str, str]:
+    """A PluginInfo."""
+    return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
+
+
+def definition_json(definition: Definition) -> dict[str, Any]:
+    """A ConfigKeyInfo."""
+    return asdict(definition)
+
+
+def validation_json(validation: Validation) -> dict[str, Any]:
+    """ConfigInfos."""
+    return asdict(validation)
+
+
+def level_json(level: api.LogLevel) -> dict[str, str | int | None]:
+    """A LoggerLevel."""
+    return {"level": level.level, "last_modified": level.last_modified}

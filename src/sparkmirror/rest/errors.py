@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every refusal in Connect's one shape: `{"error_code": 404, "message": "..."}`."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from sparkmirror.connect.api import ApiError
+from sparkmirror.errors import SparkmirrorError
+
+log = logging.getLogger(__name__)
+
+_MOST_CHARACTERS = 20_000  # a sentence may repeat a configuration, not megabytes of it
+
+
+def refusal(status: int, message: str) -> JSONResponse:
+    """A refusal as an answer."""
+    if len(message) > _MOST_CHARACTERS:
+        message = f"{message[:_MOST_CHARACTERS]}..."
+    return JSONResponse({"error_code": int(status), "message": message}, status)
+
+
+def plain_refusal(status: int) -> JSONResponse:
+    """A refusal that HTTP itself explains, in the words of Connect's server."""
+    return refusal(status, f"HTTP {status} {HTTPStatus(status).phrase}")
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Whatever a handler raises, and whatever no handler takes."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(SparkmirrorError, _own_error)
+
+
+async def _api_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)  # noqa: S101 - by registration
+    return refusal(error.status, error.message)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - by registration
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return plain_refusal(error.status_code)
+    methods = _methods(request)
+    answer: Response = plain_refusal(error.status_code)
+    if request.method == "OPTIONS":
+        answer = PlainTextResponse(", ".join(methods))
+    answer.headers["Allow"] = ",".join(methods)
+    return answer
+
+
+def _methods(request: Request) -> list[str]:
+    """All that a path can be asked with; one route knows only its own."""
+    routes = request.app.router.routes
+    found = [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
+        )
+    ]
+    return [*(["HEAD"] if "GET" in found else []), *found, "OPTIONS"]
+
+
+async def _own_error(request: Request, error: Exception) -> JSONResponse:
+    log.warning(f"{request.method} {request.url.path}: {error}")
+    return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))

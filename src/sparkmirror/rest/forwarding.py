@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request that belongs to another worker is repeated there, and its answer handed on.
+
+The first worker says `forward=true`: the second may forward once more, with `forward=false`. Who
+receives that and is not the right one either answers 409, for the workers are about to agree anew.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from sparkmirror.connect.api import ApiError
+
+# Headers that go with a request and come with an answer. The two of a signature: the leader checks
+# what another worker has sent.
+_SENT = ("authorization", "x-connect-authorization", "x-connect-request-signature-algorithm")
+_RETURNED = ("content-type", "location")
+_SCHEMES = ("http",)
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A request as it came in."""
+
+    method: str
+    path: str  # as it was sent, escapes and all
+    query: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the other worker said."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = field(repr=False)
+
+
+def next_query(query: str) -> str:
+    """The query for the next worker; ApiError if there may be no next one."""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    hop = next((value for name, value in pairs if name == "forward"), None)
+    if hop is not None and hop.lower() != "true":
+        raise ApiError(
+            HTTPStatus.CONFLICT,
+            "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
+        )
+    rest = [(name, value) for name, value in pairs if name != "forward"]
+    return urlencode([*rest, ("forward", "true" if hop is None else "false")])
+
+
+def forward(request: Forwarded, url: str, timeout_seconds: float) -> Answer:
+    """Repeat a request at another worker's address."""
+    query = next_query(request.query)
+    place = urlsplit(url)
+    if place.scheme not in _SCHEMES or place.hostname is None:
+        raise _failed(f"the worker's address {url} is none that this version can reach")
+    headers = {name: value for name, value in request.headers.items() if name.lower() in _SENT}
+    if request.body:
+        headers["Content-Type"] = "application/json"
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=timeout_seconds)
+    try:
+        connection.request(
+            request.method,
+            f"{place.path.rstrip('/')}{request.path}?{query}",
+            request.body or None,
+            headers | {"Accept": "application/json"},
+        )
+        found = connection.getresponse()
+        body = found.read(_MOST_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise _failed(f"{url}: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    if len(body) > _MOST_BYTES:
+        raise _failed(f"{url} answered with more than {_MOST_BYTES} bytes")
+    known = {name: found.headers[name] for name in _RETURNED if found.headers[name]}
+    return Answer(found.status, known, body)
+
+
+def _failed(reason: str) -> ApiError:
+    return ApiError(
+        HTTPStatus.INTERNAL_SERVER_ERROR, f"IO Error trying to forward REST request: {reason}"
+    )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before any handler: which path is meant, HEAD, trailing slashes, headers of every answer.
+
+Names may hold anything, a slash included: `/connectors/a%2Fb/status`. The server hands over a path
+whose escapes are gone, so it is made anew from the raw one with slashes and percent signs of names
+still escaped; `unescape` gives a handler the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sparkmirror.rest.cors import CrossOrigin
+from sparkmirror.rest.errors import refusal
+from sparkmirror.rest.response_headers import HeaderRule
+
+
+class Gate:
+    """Wraps the application."""
+
+    def __init__(
+        self, app: ASGIApp, cross_origin: CrossOrigin | None, rules: Sequence[HeaderRule]
+    ) -> None:
+        self._app = app
+        self._cross_origin = cross_origin
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_no_body = scope["method"] == "HEAD"
+        inner = dict(scope, method="GET") if has_no_body else dict(scope)
+        send = self._with_headers(scope, send, has_no_body=has_no_body)
+        try:
+            inner["path"] = escaped_path(scope)
+        except UnicodeDecodeError:
+            await refusal(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
+            return
+        if self._cross_origin is not None and self._cross_origin.is_preflight(
+            scope["method"], Headers(scope=scope)
+        ):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self._app(inner, receive, send)
+
+    def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if self._cross_origin is not None:
+                    self._cross_origin.add_to(headers, scope["method"], Headers(scope=scope))
+                for rule in self._rules:
+                    rule.add_to(headers)
+            elif has_no_body:
+                message = {**message, "body": b""}
+            await send(message)
+
+        return sending
+
+
+def escaped_path(scope: Scope) -> str:
+    """The path with the escapes of its segments' slashes and percent signs, and no last slash."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = "/".join(_escaped(segment) for segment in raw.partition(b"?")[0].split(b"/"))
+    return path.rstrip("/") or "/"
+
+
+def _escaped(segment: bytes) -> str:
+    text = unquote(segment.decode("latin-1"), encoding="utf-8", errors="strict")
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def unescape(segment: str) -> str:
+    """The name in a segment of the path."""
+    return segment.replace("%2F", "/").replace("%25", "%")

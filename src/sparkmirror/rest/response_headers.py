@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`response.http.headers.config`: headers that every answer gets.
+
+    add Cache-Control: no-cache, "add Allow: GET, PUT", setDate Expires: 31540000000
+
+A rule is `action name:value`; one with a comma in it stands in quotes. `set` replaces, `add` adds;
+with `Date` the value is milliseconds from now.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import time
+from dataclasses import dataclass
+from email.utils import formatdate
+
+from starlette.datastructures import MutableHeaders
+
+from sparkmirror.errors import ConfigError
+
+KEY = "response.http.headers.config"
+_RULE = re.compile(r"(?P<action>set|add|setDate|addDate)\s+(?P<name>[!-9;-~]+):(?P<value>[ -~]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRule:
+    """One header of every answer."""
+
+    name: str
+    value: str
+    replaces: bool
+    is_date: bool
+
+    def add_to(self, headers: MutableHeaders) -> None:
+        """Set or add it."""
+        value = self.value
+        if self.is_date:
+            value = formatdate(time.time() + int(self.value) / 1000, usegmt=True)
+        if self.replaces:
+            headers[self.name] = value
+        else:
+            headers.append(self.name, value)
+
+
+def read_rules(text: str) -> tuple[HeaderRule, ...]:
+    """The rules of a text; ConfigError naming the one that is none."""
+    items = next(csv.reader([text], skipinitialspace=True), [])
+    return tuple(_rule(item.strip()) for item in items if item.strip())
+
+
+def _rule(text: str) -> HeaderRule:
+    found = _RULE.fullmatch(text)
+    value = found["value"].strip() if found else ""
+    is_date = found is not None and found["action"].endswith("Date")
+    if found is None or (is_date and re.fullmatch(r"-?\d{1,15}", value) is None):
+        raise ConfigError(
+            f"{KEY}: {text!r} is no rule such as 'set X-Frame-Options: DENY'; the actions are "
+            "set, add, setDate and addDate, and dates are milliseconds from now.",
+            key=KEY,
+        )
+    return HeaderRule(found["name"], value, found["action"].startswith("set"), is_date)

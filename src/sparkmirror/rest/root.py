@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker itself: who it is and how it is."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from sparkmirror.rest import entities
+from sparkmirror.rest.documentation import problems
+from sparkmirror.rest.parameters import TheDesk
+
+router = APIRouter(tags=["worker"])
+
+
+@router.get("/", response_model=entities.ServerInfo, responses=problems())
+async def get_root(request: Request, desk: TheDesk) -> Response:
+    """Version and cluster of this worker."""
+    return await desk.answer(request, lambda api: JSONResponse(dict(api.root())))
+
+
+@router.get(
+    "/health",
+    response_model=entities.WorkerStatus,
+    responses={
+        500: {"model": entities.WorkerStatus, "description": "It does not answer in time."},
+        503: {"model": entities.WorkerStatus, "description": "It is still starting."},
+    },
+)
+async def get_health(desk: TheDesk) -> Response:
+    """Whether this worker is ready."""
+    return await desk.health()

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST API on the addresses that a worker's file names.
+
+Ports are bound before anything is started, so that a port in use is an error of the start. Each
+set of listeners (all paths; those below /admin, if they have their own) has a server in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import uvicorn
+from fastapi import FastAPI
+
+from sparkmirror.config.worker_settings import Listener, RestSettings, WorkerSettings
+from sparkmirror.connect.api import ConnectApi
+from sparkmirror.errors import ConfigError, SetupError
+from sparkmirror.rest.app import AppOptions, create_app
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 128
+_START_SECONDS = 10.0
+_GRACE_SECONDS = 5
+_STOP_SECONDS = _GRACE_SECONDS + 5.0
+_PAUSE_SECONDS = 0.01
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class RestServer:
+    """Binds at once; serves from `start` to `stop`."""
+
+    def __init__(self, settings: WorkerSettings, options: AppOptions | None = None) -> None:
+        self._settings = settings
+        self._options = options or AppOptions.of(settings)
+        self._servers: list[_Serving] = []
+        self._sockets: list[socket.socket] = []
+        self._admin_sockets: list[socket.socket] = []
+        try:
+            self._sockets = _bind(settings.rest.listeners, self._sockets)
+            self._admin_sockets = _bind(settings.rest.admin_listeners or (), self._admin_sockets)
+        except BaseException:
+            self._close_sockets()
+            raise
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that are bound, in the order of the listeners."""
+        return tuple(one.getsockname()[1] for one in self._sockets)
+
+    @property
+    def admin_ports(self) -> tuple[int, ...]:
+        """The same for paths below /admin, if they have listeners of their own."""
+        return tuple(one.getsockname()[1] for one in self._admin_sockets)
+
+    @property
+    def advertised_url(self) -> str:
+        """Where other workers reach this one, with a slash at its end as Connect writes it."""
+        return advertised_url(self._settings.rest, self.ports)
+
+    def start(self, api: ConnectApi) -> None:
+        """Serve; returns when every address answers."""
+        main = create_app(api, self._options)
+        self._servers.append(_Serving("rest", main, self._sockets))
+        if self._admin_sockets:
+            options = replace(self._options, has_connectors=False, has_admin=True)
+            admin = create_app(api, options)
+            self._servers.append(_Serving("rest-admin", admin, self._admin_sockets))
+        try:
+            for one in self._servers:
+                one.start()
+        except BaseException:
+            self.stop()
+            raise
+        shown = ", ".join(map(str, self._settings.rest.listeners))
+        log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
+
+    def stop(self) -> None:
+        """Let requests end that are under way, but not for long; may be called again."""
+        for one in self._servers:
+            one.ask_to_stop()
+        for one in self._servers:
+            one.join()
+        self._servers.clear()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for one in (*self._sockets, *self._admin_sockets):
+            one.close()
+
+
+class _Serving:
+    """One uvicorn in a thread."""
+
+    def __init__(self, name: str, app: FastAPI, sockets: Sequence[socket.socket]) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,  # how much is said, and where, is the program's choice
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        self._server = uvicorn.Server(config)
+        self._sockets = list(sockets)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise SetupError("The REST server did not start; the log says why.")
+            time.sleep(_PAUSE_SECONDS)
+
+    def ask_to_stop(self) -> None:
+        self._server.should_exit = True
+
+    def join(self) -> None:
+        if self._thread.ident is None:
+            return
+        self._thread.join(_STOP_SECONDS)
+        if self._thread.is_alive():
+            log.warning(f"{self._thread.name}: a request does not end; the server is left to it.")
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=self._sockets)
+        except Exception:
+            log.exception("The REST server has failed.")
+
+
+def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
+    """Connect's rule: what the file says, else the first listener of that scheme."""
+    scheme = rest.advertised_scheme or rest.listeners[0].scheme
+    pairs = list(zip(rest.listeners, ports, strict=True))
+    listener, port = next((pair for pair in pairs if pair[0].scheme == scheme), pairs[0])
+    host = rest.advertised_host or listener.host
+    if host in _EVERYWHERE:
+        host = _own_address()
+    return f"{Listener(scheme, host, rest.advertised_port or port)}/"
+
+
+def _own_address() -> str:
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def _bind(listeners: Iterable[Listener], bound: list[socket.socket]) -> list[socket.socket]:
+    """Bind all; `bound` has those that were, should one fail."""
+    for one in listeners:
+        if one.scheme != "http":
+            raise ConfigError(
+                f"listeners: {one} cannot be served, this version knows http only. "
+                f"Write http://{one.host}:{one.port}, behind a proxy that speaks https.",
+                key="listeners",
+            )
+        try:
+            bound.append(_listen(one))
+        except OSError as error:
+            raise SetupError(
+                f"The REST server cannot listen on {one}: {error.strerror or error}.",
+                remedy="Name a free address in listeners.",
+            ) from error
+    return bound
+
+
+def _listen(listener: Listener) -> socket.socket:
+    if not listener.host:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("", listener.port),
+                family=socket.AF_INET6,
+                backlog=_BACKLOG,
+                dualstack_ipv6=True,
+            )
+        return socket.create_server(("", listener.port), backlog=_BACKLOG)
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    return socket.create_server((listener.host, listener.port), family=family, backlog=_BACKLOG)

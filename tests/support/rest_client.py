@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker's REST API on a free port of the loopback interface, and a client of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from types import TracebackType
+from typing import Any, Self
+
+from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.server import RestServer
+from support.memory_worker import MemoryWorker
+
+SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said."""
+
+    status: int
+    headers: Message
+    text: str
+
+    def json(self) -> Any:
+        """The body, which must be JSON by its own account."""
+        assert self.headers["Content-Type"] == "application/json", self
+        return json.loads(self.text)
+
+
+class RestClient:
+    """Serves a worker, and asks it; a context manager."""
+
+    def __init__(self, worker: MemoryWorker, options: AppOptions | None = None) -> None:
+        self._worker = worker
+        self._server = RestServer(worker.file.settings, options)
+        self.port = self._server.ports[0]
+        self.url = f"http://127.0.0.1:{self.port}/"
+
+    def __enter__(self) -> Self:
+        self._server.start(self._worker)
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._server.stop()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request; bytes and iterables of bytes go as they are, anything else as JSON."""
+        raw = body is None or isinstance(body, bytes) or _is_stream(body)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        try:
+            connection.request(
+                method,
+                path,
+                body if raw else json.dumps(body).encode(),
+                {"Content-Type": "application/json", **(headers or {})},
+            )
+            found = connection.getresponse()
+            return Answer(found.status, found.headers, found.read().decode())
+        finally:
+            connection.close()
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """The same without a body."""
+        return self.ask("GET", path, headers=headers)
+
+
+def _is_stream(body: object) -> bool:
+    return isinstance(body, Iterable) and not isinstance(body, dict | list | str)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request that belongs elsewhere is repeated there: two hops, then 409."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
+from sparkmirror.rest.forwarding import next_query
+from support.memory_worker import MemoryWorker
+from support.rest_client import RestClient
+
+CONFIG = {
+    "connector.class": "MirrorHeartbeatConnector",
+    "source.cluster.alias": "a",
+    "target.cluster.alias": "b",
+    "target.cluster.bootstrap.servers": "kafka:9092",
+}
+
+
+class Follower(MemoryWorker):
+    """Sends everybody elsewhere."""
+
+    def __init__(self, url: str = "") -> None:
+        super().__init__()
+        self.url = url
+
+    def create(self, *_: Any) -> ConnectorInfo:
+        """Not here."""
+        raise ForwardTo(self.url)
+
+    def info(self, *_: Any) -> ConnectorInfo:
+        """Nor this."""
+        raise ForwardTo(self.url)
+
+    def restart(self, *_: Any, **_more: Any) -> None:
+        """Nor this."""
+        raise ForwardTo(self.url)
+
+
+@pytest.fixture
+def served() -> Iterator[Any]:
+    """A function that serves a worker."""
+    with ExitStack() as stack:
+        yield lambda worker: stack.enter_context(RestClient(worker))
+
+
+def test_the_leader_answers_through_a_follower(served: Any) -> None:
+    """Status, headers and body are the leader's; odd names and queries arrive whole."""
+    leader = MemoryWorker()
+    follower = served(Follower(served(leader).url))
+    body = {"name": "a/b%", "config": CONFIG}
+    answer = follower.ask("POST", "/connectors", body)
+    assert (answer.status, answer.json()["name"]) == (201, "a/b%")
+    assert leader.connectors() == ["a/b%"]
+    assert answer.headers["Location"] == f"{follower.url}connectors/a%2Fb%25"
+    assert follower.ask("POST", "/connectors", body).status == 409
+    assert follower.get("/connectors/a%2Fb%25").json()["name"] == "a/b%"
+    path = "/connectors/a%2Fb%25/restart?includeTasks=true&onlyFailed=false"
+    answer = follower.ask("POST", path)
+    assert (answer.status, answer.json()["tasks"][0]["state"]) == (202, "RESTARTING")
+    assert "restart include_tasks=True only_failed=False" in leader.calls
+    assert follower.ask("POST", "/connectors/a%2Fb%25/restart").status == 204
+    answer = follower.get("/connectors/nobody")
+    assert (answer.status, answer.json()["message"]) == (404, "Connector nobody not found")
+
+
+def test_two_hops_are_allowed_and_a_third_is_not(served: Any) -> None:
+    """Whoever is asked last and does not know either says 409."""
+    leader = MemoryWorker()
+    second = served(Follower(served(leader).url))
+    first = served(Follower(second.url))
+    body = {"name": "beat", "config": CONFIG}
+    assert first.ask("POST", "/connectors", body).status == 201
+    lost = served(Follower(first.url))
+    answer = lost.ask("POST", "/connectors", {**body, "name": "other"})
+    assert (answer.status, answer.json()["error_code"]) == (409, 409)
+    assert "conflicting operation" in answer.json()["message"]
+    assert leader.connectors() == ["beat"]
+
+
+def test_a_leader_that_is_gone_is_an_error_of_the_server(served: Any) -> None:
+    """In Connect's words."""
+    with RestClient(MemoryWorker()) as leader:
+        gone = leader.url
+    answer = served(Follower(gone)).get("/connectors/beat")
+    assert answer.status == 500
+    assert answer.json()["message"].startswith("IO Error trying to forward REST request: ")
+
+
+def test_the_query_says_how_far_a_request_has_come() -> None:
+    """Other parameters stay."""
+    assert next_query("") == "forward=true"
+    assert next_query("forward=true") == "forward=false"
+    assert next_query("a=b%2F&forward=TRUE&c=") == "a=b%2F&c=&forward=false"
+    for query in ("forward=false", "forward=", "forward=yes"):
+        with pytest.raises(ApiError) as refused:
+            next_query(query)
+        assert refused.value.status == 409

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Connect's own answers could not be captured for: passwords, odd names, limits, headers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from sparkmirror.connect.api import ConnectorInfo, State
+from sparkmirror.connect.signatures import sign
+from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.cors import CrossOrigin
+from sparkmirror.rest.desk import Limits
+from sparkmirror.rest.response_headers import read_rules
+from sparkmirror.rest.tracking import Tracking
+from support.memory_worker import KEY, MemoryWorker
+from support.rest_client import RestClient
+
+SECRET = "module required password='hunter2';"
+CONFIG = {
+    "connector.class": "MirrorHeartbeatConnector",
+    "source.cluster.alias": "a",
+    "target.cluster.alias": "b",
+    "target.cluster.bootstrap.servers": "kafka:9092",
+}
+WITH_SECRET = {**CONFIG, "target.cluster.sasl.jaas.config": SECRET}
+ODD_NAMES = [
+    "a/b",
+    "a//b/",
+    "..",
+    "../../etc/passwd",
+    "100%",
+    "%2F",
+    "ü \N{GRINNING FACE}",
+    "a?b#c",
+]
+
+
+def put(client: RestClient, name: str, config: Mapping[str, Any]) -> Any:
+    """Create or change a connector."""
+    return client.ask("PUT", f"/connectors/{quote(name, safe='')}/config", body=config)
+
+
+def test_passwords_are_never_shown(client: RestClient) -> None:
+    """In no answer that has a configuration in it."""
+    created = client.ask("POST", "/connectors", body={"name": "beat", "config": WITH_SECRET})
+    assert created.status == 201
+    answers = [
+        created,
+        put(client, "beat", WITH_SECRET),
+        client.ask("PATCH", "/connectors/beat/config", body={"added": 1}),
+        client.get("/connectors/beat"),
+        client.get("/connectors/beat/config"),
+        client.get("/connectors/beat/tasks"),
+        client.get("/connectors?expand=info"),
+        client.ask("PUT", "/connector-plugins/MirrorHeartbeat/config/validate", body=WITH_SECRET),
+    ]
+    assert [one.text for one in answers if "hunter2" in one.text] == []
+    assert answers[4].json()["target.cluster.sasl.jaas.config"] == "[hidden]"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_hidden_password_that_returns_is_kept(
+    method: str, client: RestClient, worker: MemoryWorker
+) -> None:
+    """A client reads a configuration, changes a line and sends it back."""
+    put(client, "beat", WITH_SECRET)
+    shown = client.get("/connectors/beat/config").json()
+    answer = client.ask(method, "/connectors/beat/config", body={**shown, "added": "1"})
+    assert answer.status == 200
+    expected = {**WITH_SECRET, "name": "beat", "added": "1"}
+    assert expected == worker.info("beat").config
+
+
+def test_a_hidden_password_of_nobody_is_refused(client: RestClient) -> None:
+    """Nothing is stored that it could stand for."""
+    hidden = {**CONFIG, "target.cluster.sasl.jaas.config": "[hidden]"}
+    answer = put(client, "beat", hidden)
+    assert answer.status == 400
+    assert "[hidden] stands for a value that is stored" in answer.json()["message"]
+
+
+def test_a_hidden_password_is_validated_as_the_stored_one(client: RestClient) -> None:
+    """A form that shows a connector can check it as it stands."""
+    put(client, "beat", WITH_SECRET)
+    shown = client.get("/connectors/beat/config").json()
+    path = "/connector-plugins/MirrorHeartbeat/config/validate"
+    assert client.ask("PUT", path, body=shown).json()["error_count"] == 0
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_name_may_hold_anything(name: str, client: RestClient, worker: MemoryWorker) -> None:
+    """Escaped in paths, and in the header that says where the connector is."""
+    answer = client.ask("POST", "/connectors", body={"name": name, "config": CONFIG})
+    assert answer.status == 201
+    location = f"/connectors/{quote(name, safe='')}"
+    assert answer.headers["Location"] == f"{client.url.rstrip('/')}{location}"
+    assert client.get(location).json()["name"] == name
+    assert client.get(f"{location}/status").json()["name"] == name
+    assert client.get(f"{location}/tasks/0/status").json()["id"] == 0
+    assert client.get(f"{location}/topics").json() == {name: {"topics": []}}
+    assert client.ask("PUT", f"{location}/pause").status == 202
+    assert worker.status(name).connector.state is State.PAUSED
+    assert client.ask("DELETE", location).status == 204
+    assert worker.connectors() == []
+
+
+def test_a_patch_cannot_change_the_name(client: RestClient, worker: MemoryWorker) -> None:
+    """Connect stores it, and then has a connector of two names."""
+    put(client, "beat", CONFIG)
+    answer = client.ask("PATCH", "/connectors/beat/config", body={"name": "other"})
+    assert answer.status == 400
+    assert worker.info("beat").config["name"] == "beat"
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        b'{"a":[' + b"0," * 1_000_000,
+        b"[" * 1_100_000,
+        b'{"name": "x", "config": {%s}}' % b",".join(b'"%d": 1' % n for n in range(10_001)),
+    ],
+    ids=["list", "nested", "keys"],
+)
+def test_a_body_of_very_many_items_is_refused_unread(client: RestClient, many: bytes) -> None:
+    """It would need much more memory than its size."""
+    answer = client.ask("POST", "/connectors", body=many)
+    assert (answer.status, answer.json()["error_code"]) == (413, 413)
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("application/json", 200),
+        ("text/html,*/*;q=0.8", 200),
+        ("application/*;q=0.5", 200),
+        ("text/html", 406),
+        ("application/json;q=0", 406),
+    ],
+)
+def test_who_reads_no_json_is_told(client: RestClient, accept: str, status: int) -> None:
+    """Whatever else is accepted."""
+    assert client.get("/connectors", headers={"Accept": accept}).status == status
+
+
+def test_a_path_that_is_no_text_is_refused(client: RestClient) -> None:
+    """Two names must not become one."""
+    answer = client.ask("PUT", "/connectors/%ff/config", body=CONFIG)
+    assert answer.status == 400
+    assert answer.json()["error_code"] == 400
+
+
+def test_a_connector_that_vanishes_is_left_out() -> None:
+    """Between the list of names and the question about one."""
+
+    class Vanishing(MemoryWorker):
+        def connectors(self) -> list[str]:
+            return [*super().connectors(), "gone"]
+
+    vanishing = Vanishing()
+    vanishing.create("beat", {**CONFIG, "name": "beat"}, None)
+    with RestClient(vanishing) as other:
+        assert list(other.get("/connectors?expand=status").json()) == ["beat"]
+
+
+def test_a_failure_shows_its_trace_and_restart_ends_it(
+    client: RestClient, worker: MemoryWorker
+) -> None:
+    """Only what is affected is shown as restarting."""
+    put(client, "beat", CONFIG)
+    worker.fail("beat", 0, "because")
+    status = client.get("/connectors/beat/status").json()
+    assert status["connector"]["state"] == "RUNNING"
+    assert "trace" not in status["connector"]
+    assert (status["tasks"][0]["state"], status["tasks"][0]["trace"]) == ("FAILED", "because")
+    answer = client.ask("POST", "/connectors/beat/restart?includeTasks=true&onlyFailed=true")
+    assert answer.status == 202
+    told = answer.json()
+    assert told["connector"]["state"] == "RUNNING"
+    assert [one["state"] for one in told["tasks"]] == ["RESTARTING"]
+    assert client.get("/connectors/beat/tasks/0/status").json()["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("body", [b"x" * 2_000, iter([b"x" * 400] * 5)], ids=["length", "chunks"])
+def test_a_large_body_is_refused_before_it_is_read(worker: MemoryWorker, body: Any) -> None:
+    """Whether or not it says how large it is."""
+    options = AppOptions(limits=Limits(body_bytes=1_000))
+    with RestClient(worker, options) as client:
+        answer = client.ask(
+            "POST", "/connectors", body=body, headers={"Content-Type": "application/json"}
+        )
+    assert (answer.status, answer.json()["error_code"]) == (413, 413)
+
+
+def test_a_refusal_does_not_repeat_megabytes(client: RestClient) -> None:
+    """The sentence about a configuration without a class has the configuration in it."""
+    body = {"name": "x", "config": {"note": "x" * 2_000_000}}
+    answer = client.ask("POST", "/connectors", body=body)
+    assert answer.status == 400
+    assert answer.json()["message"].startswith("Connector config {")
+    assert len(answer.text) < 30_000
+
+
+def test_a_call_that_takes_too_long_is_answered() -> None:
+    """With what the worker does meanwhile; health has threads of its own."""
+    release = threading.Event()
+
+    class Stuck(MemoryWorker):
+        def info(self, name: str) -> ConnectorInfo:
+            release.wait(10)
+            return super().info(name)
+
+        def health(self) -> tuple[int, Mapping[str, str]]:
+            release.wait(10)
+            return super().health()
+
+        def stage(self) -> str:
+            return "waiting for a test, which began at noon"
+
+    options = AppOptions(limits=Limits(request_seconds=0.1, health_seconds=0.1))
+    with RestClient(Stuck(), options) as client:
+        late = client.get("/connectors/beat")
+        unwell = client.get("/health")
+        release.set()
+    assert late.status == 500
+    assert late.json()["message"] == (
+        "Request timed out. The worker is currently waiting for a test, which began at noon"
+    )
+    assert (unwell.status, unwell.json()["status"]) == (500, "unhealthy")
+
+
+def test_a_bug_of_ours_is_no_trace_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Our log has it."""
+
+    class Buggy(MemoryWorker):
+        def connectors(self) -> list[str]:
+            raise KeyError("password=secret")
+
+    with RestClient(Buggy()) as client:
+        answer = client.get("/connectors")
+    assert answer.status == 500
+    assert answer.json() == {"error_code": 500, "message": "KeyError; see the worker's log."}
+    assert "password=secret" in caplog.text
+
+
+def test_topics_can_be_kept_private(worker: MemoryWorker) -> None:
+    """403, as the worker's file says."""
+    put_path, path = "/connectors/beat/topics/reset", "/connectors/beat/topics"
+    with RestClient(worker, AppOptions(tracking=Tracking(False))) as client:
+        assert client.get(path).json()["message"] == "Topic tracking is disabled."
+        assert client.ask("PUT", put_path).status == 403
+    with RestClient(worker, AppOptions(tracking=Tracking(True, False))) as client:
+        assert client.get(path).status == 200
+        refused = client.ask("PUT", put_path)
+    assert (refused.status, refused.json()["message"]) == (
+        403,
+        "Topic tracking reset is disabled.",
+    )
+
+
+def test_workers_must_sign_what_they_ask_of_each_other(
+    client: RestClient, worker: MemoryWorker
+) -> None:
+    """Over the body's bytes, with the key of their group."""
+    put(client, "beat", CONFIG)
+    signed = sign(b'[{"a": "b"}]', KEY, "HmacSHA256")
+    headers = {
+        "Content-Type": "application/json",
+        "X-Connect-Authorization": signed.signature or "",
+        "X-Connect-Request-Signature-Algorithm": "HmacSHA256",
+    }
+    path = "/connectors/beat/tasks"
+    assert client.ask("POST", path, body=signed.body, headers=headers).status == 204
+    assert worker.task_configs("beat") == [{"a": "b"}]
+    assert client.ask("POST", path, body=b"[]", headers=headers).status == 403
+    assert client.ask("POST", path, body=b"[]").status == 400
+    assert client.ask("PUT", "/connectors/beat/fence").status == 400
+    assert worker.task_configs("beat") == [{"a": "b"}]
+
+
+def test_nothing_tells_browsers_of_other_origins_unless_configured(client: RestClient) -> None:
+    """No header, and no answer to their question."""
+    origin = {"Origin": "https://console.example"}
+    assert "Access-Control-Allow-Origin" not in client.get("/connectors", headers=origin).headers
+    asked = {**origin, "Access-Control-Request-Method": "GET"}
+    answer = client.ask("OPTIONS", "/connectors", headers=asked)
+    assert (answer.status, answer.headers["Allow"]) == (200, "HEAD,GET,POST,OPTIONS")
+    assert "Access-Control-Allow-Methods" not in answer.headers
+
+
+def test_configured_origins_may_use_the_api(worker: MemoryWorker) -> None:
+    """Those alone, with those methods alone."""
+    allowed = CrossOrigin.of("https://*.example, http://other:1", "GET,PUT")
+    ours, theirs = {"Origin": "https://console.example"}, {"Origin": "https://evil.test"}
+    with RestClient(worker, AppOptions(cross_origin=allowed)) as client:
+        told = client.get("/connectors", headers=ours).headers
+        assert told["Access-Control-Allow-Origin"] == "https://console.example"
+        assert told["Vary"] == "Origin"
+        assert "Access-Control-Allow-Origin" not in client.get("/", headers=theirs).headers
+        asked = {**ours, "Access-Control-Request-Method": "PUT"}
+        told = client.ask("OPTIONS", "/connectors/x/pause", headers=asked).headers
+        assert told["Access-Control-Allow-Methods"] == "GET,PUT"
+        asked = {**ours, "Access-Control-Request-Method": "DELETE"}
+        told = client.ask("OPTIONS", "/connectors/x", headers=asked).headers
+        assert "Access-Control-Allow-Origin" not in told
+        refused = client.get("/connectors/x", headers=ours)
+        assert (refused.status, "Access-Control-Allow-Origin" in refused.headers) == (
+            404,
+            True,
+        )
+
+
+def test_every_answer_gets_the_configured_headers(worker: MemoryWorker) -> None:
+    """Refusals too."""
+    rules = read_rules('set X-Frame-Options: DENY, "add Cache-Control: no-cache, no-store"')
+    with RestClient(worker, AppOptions(headers=rules)) as client:
+        for path in ("/", "/nothing", "/connectors/%ff"):
+            told = client.get(path).headers
+            assert told["X-Frame-Options"] == "DENY"
+            assert told["Cache-Control"] == "no-cache, no-store"
+
+
+def test_admin_paths_can_be_left_out_and_served_alone(worker: MemoryWorker) -> None:
+    """`admin.listeners` of a worker's file."""
+    with RestClient(worker, AppOptions(has_admin=False)) as client:
+        assert client.get("/admin/loggers").status == 404
+        assert client.get("/connectors").status == 200
+    with RestClient(worker, AppOptions(has_connectors=False)) as client:
+        assert client.get("/admin/loggers").status == 200
+        assert client.get("/connectors").status == 404

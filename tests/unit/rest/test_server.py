@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API is served where the worker's file says, and nowhere else."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+
+from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.errors import ConfigError, SetupError
+from sparkmirror.rest.server import RestServer, advertised_url
+from support.memory_worker import MemoryWorker
+from support.waiting import eventually
+
+
+def status(port: int, path: str) -> int:
+    """What a path is answered with."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_all_listeners_serve_all_paths() -> None:
+    """Several addresses, one worker."""
+    worker = MemoryWorker("listeners=http://127.0.0.1:0,http://localhost:0")
+    server = RestServer(worker.file.settings)
+    server.start(worker)
+    try:
+        assert len(set(server.ports)) == 2
+        for port in server.ports:
+            assert (status(port, "/connectors"), status(port, "/admin/loggers")) == (200, 200)
+    finally:
+        server.stop()
+
+
+def test_admin_listeners_serve_admin_paths_alone() -> None:
+    """And the others no longer do."""
+    worker = MemoryWorker("admin.listeners=http://127.0.0.1:0")
+    server = RestServer(worker.file.settings)
+    server.start(worker)
+    try:
+        (port,), (admin,) = server.ports, server.admin_ports
+        assert (status(port, "/connectors"), status(port, "/admin/loggers")) == (200, 404)
+        assert (status(admin, "/connectors"), status(admin, "/admin/loggers")) == (404, 200)
+    finally:
+        server.stop()
+
+
+def test_an_empty_list_of_admin_listeners_serves_them_nowhere() -> None:
+    """As Connect has it."""
+    worker = MemoryWorker("admin.listeners=")
+    server = RestServer(worker.file.settings)
+    server.start(worker)
+    try:
+        assert server.admin_ports == ()
+        assert status(server.ports[0], "/admin/loggers") == 404
+    finally:
+        server.stop()
+
+
+def test_a_stopped_server_leaves_nothing_behind() -> None:
+    """No thread, no port; stopping twice is nothing."""
+    worker = MemoryWorker()
+    before = set(threading.enumerate())
+    server = RestServer(worker.file.settings)
+    server.start(worker)
+    port = server.ports[0]
+    assert status(port, "/") == 200
+    server.stop()
+    server.stop()
+    with pytest.raises(OSError, match="refused"):
+        status(port, "/")
+    eventually(lambda: not set(threading.enumerate()) - before, 10, "its threads have ended")
+
+
+def test_a_port_in_use_is_told_before_anything_starts() -> None:
+    """With the listener and a remedy; ports bound before it are free again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+        free.close()
+        used = taken.getsockname()[1]
+        worker = MemoryWorker(f"listeners=http://127.0.0.1:{number},http://127.0.0.1:{used}")
+        with pytest.raises(SetupError, match=f"http://127.0.0.1:{used}.*listeners"):
+            RestServer(worker.file.settings)
+        socket.create_server(("127.0.0.1", number)).close()
+
+
+def test_https_is_refused_with_a_sentence() -> None:
+    """Until there is security."""
+    settings = MemoryWorker().file.settings
+    rest = replace(settings.rest, listeners=(Listener("https", "127.0.0.1", 0),))
+    with pytest.raises(ConfigError, match="http only"):
+        RestServer(replace(settings, rest=rest))
+
+
+def test_headers_that_are_none_are_refused() -> None:
+    """Before anything is bound."""
+    worker = MemoryWorker("response.http.headers.config=nonsense")
+    with pytest.raises(ConfigError, match="nonsense"):
+        RestServer(worker.file.settings)
+
+
+def test_the_advertised_address_is_what_others_can_reach() -> None:
+    """The file's words first, then the listener, then this machine's address."""
+    here = RestSettings((Listener("http", "10.0.0.1", 0),))
+    assert advertised_url(here, (8083,)) == "http://10.0.0.1:8083/"
+    told = replace(here, advertised_host="worker-1", advertised_port=443)
+    assert advertised_url(told, (8083,)) == "http://worker-1:443/"
+    six = RestSettings((Listener("http", "::1", 0),))
+    assert advertised_url(six, (8083,)) == "http://[::1]:8083/"
+    for host in ("", "0.0.0.0", "::"):  # noqa: S104 - never bound
+        everywhere = RestSettings((Listener("http", host, 8083),))
+        assert "//0.0.0.0" not in advertised_url(everywhere, (8083,))
+        assert advertised_url(everywhere, (8083,)).endswith(":8083/")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures what a worker of Java's Connect answers over HTTP, into tests/contract/golden/rest.json.
+
+    PYTHONPATH=tests .venv/bin/python tools/capture_rest.py
+
+The requests are those of tests/support/rest_script.py, which the suite sends to our own worker.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.jars import DEFAULT_KAFKA
+from support.java_connect import ConnectTopics, JavaConnect
+from support.rest_script import play
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "rest.json"
+HOW = (
+    "tools/capture_rest.py: a distributed worker of Java's Kafka Connect (one broker, loopback) "
+    "was sent tests/support/rest_script.py; documentation of keys is left out."
+)
+
+
+def without_documentation(value: object) -> object:
+    """Kafka's texts are Kafka's."""
+    if isinstance(value, dict):
+        return {
+            key: without_documentation(one) for key, one in value.items() if key != "documentation"
+        }
+    return [without_documentation(one) for one in value] if isinstance(value, list) else value
+
+
+def main() -> None:
+    """Write the golden file."""
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        with (
+            LocalCluster("connect", scratch / "connect") as cluster,
+            JavaConnect(cluster, scratch, ConnectTopics("rest")) as java,
+        ):
+            answers = {}
+            servers, wait = cluster.bootstrap_servers, java.await_states
+            for step, heard in play(java.worker_id, servers, wait, lambda: time.sleep(2)):
+                answers[step.name] = {
+                    "status": heard.status,
+                    "headers": heard.headers,
+                    "body": without_documentation(heard.body),
+                }
+    text = {"kafka": DEFAULT_KAFKA, "how": HOW, "answers": answers}
+    GOLDEN.write_text(json.dumps(text, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{len(answers)} answers in {GOLDEN.name}")
+
+
+if __name__ == "__main__":
+    main()
