@@ -44,6 +44,9 @@ SOURCE, CHECKPOINT, HEARTBEAT = (
     ConnectorClass.HEARTBEAT,
 )
 
+# A process has one Spark gateway in its life, and other tests of the ordinary run use theirs up.
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[ConnectorRunner]:
@@ -141,7 +144,6 @@ def test_three_connectors_run_from_their_own_configurations(
     assert not worker_topics & topics(place.target).keys()
 
 
-@pytest.mark.thorough
 def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
     place: Place, unique_topic: Callable[..., str]
 ) -> None:
@@ -202,7 +204,6 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
     assert at_work(place.alias) == []
 
 
-@pytest.mark.thorough
 def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
     """Each connector runs, and says which cluster it waits for; it can be stopped meanwhile."""
     for kind in (SOURCE, CHECKPOINT):
@@ -230,7 +231,6 @@ def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
     place.await_state(SOURCE.value, State.PAUSED, EFFECT_SECONDS)
 
 
-@pytest.mark.thorough
 def test_a_partition_in_quarantine_fails_its_task_and_no_other(
     place: Place, unique_topic: Callable[..., str]
 ) -> None:
@@ -262,7 +262,6 @@ def test_a_partition_in_quarantine_fails_its_task_and_no_other(
     place.await_state(name, State.RUNNING, tasks=2)  # its policy is now to set it aside
 
 
-@pytest.mark.thorough
 def test_positions_stay_with_a_worker_on_the_source(
     runner: ConnectorRunner,
     source_cluster: LocalCluster,
