@@ -17,6 +17,7 @@ from support.hand_over import check_exact, check_no_skip, check_records, java_ha
 pytestmark = pytest.mark.alone  # two programs start in it, and each wants all of the machine
 
 
+@pytest.mark.thorough
 def test_sparkmirror_goes_on_where_java_stopped(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ RUN_SECONDS = 120.0
 MANY, MILLION = 300_000, 1_000_000
 
 
+@pytest.mark.thorough
 def test_very_many_records_arrive_unchanged(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -101,6 +101,7 @@ def await_first_record(mirror: MirrorProcess, cluster: Cluster, after: int) -> f
     return took
 
 
+@pytest.mark.thorough
 def test_clean_stops_lose_nothing_and_repeat_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

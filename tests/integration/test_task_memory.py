@@ -125,6 +125,7 @@ def suspended(cluster: LocalCluster) -> Iterator[None]:
         cluster.brokers[0].resume()
 
 
+@pytest.mark.thorough
 def test_memory_stays_bounded_while_the_target_is_stopped(
     mirror: Mirror,
     source_cluster: LocalCluster,
