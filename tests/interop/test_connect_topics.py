@@ -79,14 +79,9 @@ def test_java_understands_what_we_wrote(
         configs.put_tasks(name, [config | task | {"name": name}] * tasks)
     configs.put_connector("our-deleted-one", config | {"name": "our-deleted-one"})
     configs.remove_connector("our-deleted-one")
-    failed = Status(State.FAILED, ELSEWHERE, 1, 'Because:\n\tof "ü"', "0.1")
-    paused = Status(State.PAUSED, ELSEWHERE, 1)
-    statuses.put(
-        ConnectorStatus("nobody's", failed),
-        TaskStatus("nobody's", 0, failed),
-        TaskStatus("nobody's", 11, paused),
-        TopicStatus("nobody's", "a.topic", TopicSeen(11, 1_700_000_000_000)),
-    )
+    failed = Status(State.FAILED, ELSEWHERE, 99, 'Because:\n\tof "ü"', "0.1")
+    # Of a connector that is in no config: a leader takes it away, if it understands it.
+    statuses.put(ConnectorStatus("nobody's", failed), TaskStatus("nobody's", 11, failed))
 
     with JavaConnect(cluster, tmp_path, topics) as java:
         java.await_states("our-runner", "RUNNING", "RUNNING")
@@ -97,15 +92,26 @@ def test_java_understands_what_we_wrote(
             assert java.get(f"/connectors/{name}/config") == config | {"name": name}
         told = java.get("/connectors/our-sleeper/tasks")
         assert [one["config"] for one in told] == [config | task | {"name": "our-sleeper"}]
-        told = java.get("/connectors/nobody's/status")
+
+        def is_taken_away() -> bool:
+            statuses.refresh()
+            known = statuses.state
+            return known.connectors.keys() == wanted.keys() and not known.tasks("nobody's")
+
+        eventually(is_taken_away, PATIENCE_SECONDS, "Java takes away what has no config")
+        statuses.put(
+            ConnectorStatus("our-stopped-one", failed),
+            TaskStatus("our-stopped-one", 11, Status(State.PAUSED, ELSEWHERE, 99)),
+            TopicStatus("our-stopped-one", "a.topic", TopicSeen(11, 1_700_000_000_000)),
+        )
+        java.await_states("our-stopped-one", "FAILED", "PAUSED")
+        told = java.get("/connectors/our-stopped-one/status")
         assert told["connector"] == {
             "state": "FAILED", "worker_id": ELSEWHERE, "trace": failed.trace, "version": "0.1",
         }  # fmt: skip
-        assert [(one["id"], one["state"]) for one in told["tasks"]] == [
-            (0, "FAILED"),
-            (11, "PAUSED"),
-        ]
-        assert java.get("/connectors/nobody's/topics") == {"nobody's": {"topics": ["a.topic"]}}
+        assert [(one["id"], one["worker_id"]) for one in told["tasks"]] == [(11, ELSEWHERE)]
+        told = java.get("/connectors/our-stopped-one/topics")
+        assert told == {"our-stopped-one": {"topics": ["a.topic"]}}
 
         # And while it runs: it does what we tell it through the topic.
         configs.put_target_state("our-sleeper", TargetState.STARTED)
