@@ -50,6 +50,7 @@ from sparkmirror.topology.topics import (
     TopicPlan,
     mirrored_topics,
     plan_topics,
+    remote_names,
     topics_to_create,
 )
 
@@ -240,10 +241,8 @@ class _FlowReader(Closable):
     ) -> list[AlterTopic]:
         if self._settings.source.sync_configs_seconds is None:
             return []
-        owners: dict[str, str] = {}  # of two topics with one remote name the first counts
-        for name in mirrored:
-            owners.setdefault(self._rules.remote_name(name), name)
-        remotes = {name: to for to, name in owners.items() if to in self._target.topics}
+        named = remote_names(mirrored, self._rules)
+        remotes = {name: to for name, to in named.items() if to in self._target.topics}
         there = self._target.configs(remotes.values())
         unread = sorted(
             name for name, to in remotes.items() if name not in configs or to not in there

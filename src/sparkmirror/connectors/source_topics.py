@@ -29,6 +29,7 @@ from sparkmirror.topology.topics import (
     TopicRules,
     mirrored_topics,
     plan_topics,
+    remote_names,
     topics_to_create,
 )
 from sparkmirror.wire.backoff import Backoff
@@ -211,8 +212,8 @@ class SourceTopics:
         self, mirrored: Mapping[str, TopicDescription], remote: Mapping[str, TopicDescription]
     ) -> None:
         partitions: list[MirroredPartition] = []
-        for name, topic in mirrored.items():
-            remote_name = self._rules.remote_name(name)
+        for name, remote_name in remote_names(mirrored, self._rules).items():
+            topic = mirrored[name]
             counterpart = remote.get(remote_name)
             if counterpart is None:
                 continue  # its creation failed: in the status, and tried again next round

@@ -14,7 +14,7 @@ from sparkmirror.kafka.descriptions import ConfigSource, NewTopic
 from sparkmirror.topology.by_hand import CREATION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
 
@@ -155,6 +155,14 @@ def mirrored_topics(
         for name in sorted(source)
         if not source[name].is_internal and rules.replicates(name)
     }
+
+
+def remote_names(topics: Iterable[str], rules: TopicRules) -> dict[str, str]:
+    """Source topic -> remote topic; of two with one remote name only the first counts."""
+    owners: dict[str, str] = {}
+    for name in topics:
+        owners.setdefault(rules.remote_name(name), name)
+    return {name: remote for remote, name in owners.items()}
 
 
 def topics_to_create(

@@ -20,6 +20,7 @@ from sparkmirror.topology.topics import (
     copied_configs,
     mirrored_topics,
     plan_topics,
+    remote_names,
     topics_to_create,
 )
 
@@ -139,3 +140,9 @@ def test_source_defaults_are_copied_on_request() -> None:
     default = ConfigEntry("retention.ms", "1", ConfigSource.DEFAULT_CONFIG)
     static = ConfigEntry("segment.ms", "2", ConfigSource.STATIC_BROKER)
     assert copied_configs([default, static], rules) == {"retention.ms": "1"}
+
+
+def test_of_two_topics_with_one_remote_name_only_the_first_is_copied() -> None:
+    """Two sources of one partition would take each other's places."""
+    rules = TopicRules(replicates=lambda _: True, remote_name=str.lower)
+    assert remote_names(["Orders", "orders", "paid"], rules) == {"Orders": "orders", "paid": "paid"}
