@@ -73,6 +73,27 @@ def run(
 
 
 @app.command(
+    epilog="Examples:  sparkmirror worker connect-distributed.properties  |  "
+    "sparkmirror worker connect-distributed.properties --master 'local[8,4]'"
+)
+def worker(
+    file: Annotated[Path, typer.Argument(help="A Connect worker's properties file.")],
+    *,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master; default: local, sized for the connectors.")
+    ] = None,
+) -> None:
+    """Be a Kafka Connect worker for MM2's connectors until Ctrl-C.
+
+    Connectors come over the REST API (`sparkmirror deploy`, curl, kafka-ui); workers with the same
+    group.id share them.
+    """
+    from sparkmirror.cli.worker import run_worker  # noqa: PLC0415 - other commands do without it
+
+    raise typer.Exit(run_worker(file, master=master))
+
+
+@app.command(
     epilog="Examples:  sparkmirror demo  |  sparkmirror demo --duration 20  |  "
     "sparkmirror demo --keep"
 )

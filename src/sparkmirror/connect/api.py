@@ -108,6 +108,9 @@ class SignedBody:
 class ConnectApi(Protocol):
     """A worker. Calls block, come from any thread, and raise ApiError or ForwardTo."""
 
+    def look(self) -> None:
+        """Learn what others have done, before a question; what is known has to do if it fails."""
+
     def root(self) -> Mapping[str, str]:
         """`version`, `commit` and `kafka_cluster_id`."""
 

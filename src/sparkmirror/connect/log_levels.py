@@ -55,9 +55,7 @@ class LogLevels:
 
     def set(self, name: str, level: str) -> list[str]:
         """Set a level; the loggers that had another one."""
-        number = _LEVELS.get(level.upper())
-        if number is None:
-            raise ApiError(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
+        number = check_level(level)
         with self._lock:
             if _is_root(name):
                 changed = {**self._loggers(), ROOT: self._manager.root}
@@ -81,6 +79,14 @@ class LogLevels:
 
     def _level(self, name: str, logger: logging.Logger) -> LogLevel:
         return LogLevel(_name(logger.getEffectiveLevel()), self._modified.get(name))
+
+
+def check_level(level: str) -> int:
+    """Python's number of a level; ApiError 404 if there is no such level."""
+    number = _LEVELS.get(level.upper())
+    if number is None:
+        raise ApiError(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
+    return number
 
 
 def _is_root(name: str) -> bool:

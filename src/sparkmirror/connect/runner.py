@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -181,6 +181,17 @@ class ConnectorRunner:
             slots = [*self._slots.values()]
             return {slot.name: slot.state() for slot in slots}
 
+    def groups(self, name: str) -> tuple[str, ...]:
+        """The consumer groups that a checkpoint connector looks after."""
+        with self._changed:
+            slot = self._slots.get(name)
+            return slot.life.groups if slot is not None and slot.life is not None else ()
+
+    def wait_until_gone(self, names: Collection[str]) -> None:
+        """Wait until nothing of these connectors is at work any more; they must be stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._slots.keys() & set(names))
+
     def snapshots(self) -> list[FlowSnapshot]:
         """The figures of the connectors that copy."""
         with self._changed:
@@ -240,6 +251,7 @@ class ConnectorRunner:
         for slot in resting:
             if slot.wanted is _Wanted.GONE:
                 del self._slots[slot.name]
+                self._changed.notify_all()
         return [one for one in resting if one.wanted is _Wanted.RUNNING and not one.failure]
 
     def _wait_for(self, slot: _Slot) -> None:

@@ -54,6 +54,7 @@ class RunningConnector:
         self._settings = settings
         self._status = status
         policy = load_policy(settings.policy, settings.flow)
+        self._policy = policy.replication
         self._topics = connector_topics(kind, settings, policy.replication)
         self._stop = threading.Event()
         self._ground = Groundwork(factors, status, self._stop)
@@ -105,16 +106,28 @@ class RunningConnector:
         """What it and its tasks do now."""
         now = self._status.snapshot()
         if self._kind is ConnectorClass.SOURCE:
-            return source_state(now, self._status.tasks())
+            return source_state(now, self._status.tasks(), self._remote_name)
         if self._kind is ConnectorClass.HEARTBEAT:
-            return heartbeat_state(now, self._heartbeat.status if self._heartbeat else None)
+            beats = self._heartbeat.status if self._heartbeat else None
+            return heartbeat_state(now, beats, self._policy.heartbeats_topic())
         one = self._checkpoint
+        has_emitted = one is not None and one.has_emitted
+        emitted = (self._policy.checkpoints_topic(self._settings.flow.source),)
         return checkpoint_state(
             now,
             failure=one.failure if one else "",
             refusals=one.refusals if one else (),
             has_task=one is not None,
+            topics=emitted if has_emitted else (),
         )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The consumer groups that a checkpoint connector looks after; none before it knows."""
+        return () if self._checkpoint is None else self._checkpoint.groups
+
+    def _remote_name(self, topic: str) -> str:
+        return self._policy.format_remote_topic(self._settings.flow.source, topic)
 
     # --- its first thread
 

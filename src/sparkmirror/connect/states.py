@@ -9,7 +9,7 @@ that was paused or is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
@@ -35,6 +35,7 @@ class PartState:
     trace: str = ""  # of FAILED
     warning: str = ""  # what is tried again
     partitions: tuple[TopicPartition, ...] = ()  # that a source connector's task copies
+    topics: tuple[str, ...] = ()  # that it has written to
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,10 @@ class ConnectorState:
 
     def all_in(self, state: State) -> ConnectorState:
         """The same parts, all of them in one state and well."""
-        tasks = {task: PartState(state, partitions=p.partitions) for task, p in self.tasks.items()}
+        tasks = {
+            task: PartState(state, partitions=one.partitions, topics=one.topics)
+            for task, one in self.tasks.items()
+        }
         return ConnectorState(PartState(state), tasks)
 
 
@@ -55,33 +59,47 @@ def failed(trace: str) -> ConnectorState:
     return ConnectorState(PartState(State.FAILED, trace))
 
 
-def source_state(flow: FlowSnapshot, tasks: Iterable[TaskSnapshot]) -> ConnectorState:
+def source_state(
+    flow: FlowSnapshot,
+    tasks: Iterable[TaskSnapshot],
+    remote_name: Callable[[str], str] = str,
+) -> ConnectorState:
     """A connector that copies: its flow, and the tasks of its present epoch."""
     connector = _connector(flow)
-    return ConnectorState(connector, {one.split: _task(connector, one) for one in tasks})
+    return ConnectorState(
+        connector, {one.split: _task(connector, one, remote_name) for one in tasks}
+    )
 
 
 def checkpoint_state(
-    flow: FlowSnapshot, *, failure: str, refusals: Iterable[str], has_task: bool
+    flow: FlowSnapshot,
+    *,
+    failure: str,
+    refusals: Iterable[str],
+    has_task: bool,
+    topics: tuple[str, ...] = (),
 ) -> ConnectorState:
     """A connector that looks after groups: `failure` ended it, `refusals` need a person."""
     connector = replace(_connector(flow), warning=_retried(flow))
     if not has_task or connector.state is not State.RUNNING:
         return ConnectorState(connector)
     trace = failure or "\n".join(refusals)
-    task = PartState(State.FAILED, trace) if trace else PartState(State.RUNNING)
+    task = PartState(State.FAILED if trace else State.RUNNING, trace, topics=topics)
     return ConnectorState(connector, {0: replace(task, warning=_joined(flow.notes))})
 
 
-def heartbeat_state(flow: FlowSnapshot, beats: HeartbeatStatus | None) -> ConnectorState:
+def heartbeat_state(
+    flow: FlowSnapshot, beats: HeartbeatStatus | None, topic: str = ""
+) -> ConnectorState:
     """A connector that emits heartbeats; None: it has none to emit, and no task."""
     connector = _connector(flow)
     if beats is None or connector.state is not State.RUNNING:
         return ConnectorState(connector)
     error = beats.error or ""
+    topics = (topic,) if beats.count and topic else ()
     if beats.state is HeartbeatState.FAILED or beats.is_refused:
-        return ConnectorState(connector, {0: PartState(State.FAILED, error)})
-    return ConnectorState(connector, {0: PartState(State.RUNNING, warning=error)})
+        return ConnectorState(connector, {0: PartState(State.FAILED, error, topics=topics)})
+    return ConnectorState(connector, {0: PartState(State.RUNNING, warning=error, topics=topics)})
 
 
 def _connector(flow: FlowSnapshot) -> PartState:
@@ -94,12 +112,15 @@ def _retried(flow: FlowSnapshot) -> str:
     return flow.reason if flow.state is FlowState.RETRYING else ""
 
 
-def _task(connector: PartState, one: TaskSnapshot) -> PartState:
+def _task(
+    connector: PartState, one: TaskSnapshot, remote_name: Callable[[str], str]
+) -> PartState:
     """Between two epochs a task does what its connector does."""
     state, trace = connector.state, connector.trace
     if state is State.RUNNING and one.failures:
         state, trace = State.FAILED, "\n".join(one.failures)
-    return PartState(state, trace, _joined(one.warnings), one.partitions)
+    topics = tuple(map(remote_name, one.copied))
+    return PartState(state, trace, _joined(one.warnings), one.partitions, topics)
 
 
 def _joined(sentences: Iterable[str]) -> str:

@@ -60,6 +60,7 @@ class MirrorCheckpointConnector:
         self._failures: dict[str, str] = {}
         self._refusals: dict[str, str] = {}  # those failures that a person must see to
         self.failure = ""  # the trace of what ended its thread
+        self.has_emitted = False  # a checkpoint
         # Replaced as a whole: any thread may read it.
         self.counts: Mapping[str, int] = {}  # positions of groups by state
 
@@ -67,6 +68,11 @@ class MirrorCheckpointConnector:
     def is_at_work(self) -> bool:
         """Whether its thread runs: a round that is under way may still place groups."""
         return self._thread.is_alive()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it looks after, as it last found them."""
+        return tuple(self._groups)
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -173,6 +179,7 @@ class MirrorCheckpointConnector:
         found = rounds.look(self._groups, syncs_groups=syncs)
         if emits:
             rounds.emit(found.checkpoints)
+            self.has_emitted = self.has_emitted or bool(found.checkpoints)
         if syncs:
             found = rounds.sync(found)
         self.counts = Counter(one.state.value for one in found.positions)

@@ -75,6 +75,7 @@ class TaskSnapshot:
     partitions: tuple[TopicPartition, ...]
     failures: tuple[str, ...] = ()  # of partitions that will not move by themselves
     warnings: tuple[str, ...] = ()  # all that is tried again
+    copied: tuple[str, ...] = ()  # source topics of which it has copied something
 
 
 @dataclass(slots=True)
@@ -322,7 +323,9 @@ class FlowStatus:
             warnings[task.trouble] = None
         if task is not None and task.unacked_seconds > _SLOW_ACK_SECONDS:
             warnings[_slow(task.unacked_seconds)] = None
-        return TaskSnapshot(split, tuple(tp for tp, _ in parts), tuple(failures), tuple(warnings))
+        copied = dict.fromkeys(tp.topic for tp, part in parts if part.counted_records)
+        partitions = tuple(tp for tp, _ in parts)
+        return TaskSnapshot(split, partitions, tuple(failures), tuple(warnings), tuple(copied))
 
     def _troubles(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
         found = [part.trouble for part in parts if part.trouble]

@@ -22,7 +22,7 @@ from fastapi.responses import JSONResponse, Response
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.rest.errors import refusal
-from sparkmirror.rest.forwarding import Answer, Forwarded, forward
+from sparkmirror.connect.forwarding import Answer, Forwarded, forward
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class Desk:
 
         def blocking() -> Response:
             try:
+                if request.method == "GET":
+                    self._api.look()
                 return call(self._api)
             except ForwardTo as target:
                 left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)

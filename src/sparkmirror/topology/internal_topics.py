@@ -27,7 +27,7 @@ from sparkmirror.topology.culprits import CONFIG_CODES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sparkmirror.config.settings import FlowSettings, TopicFactor
+    from sparkmirror.config.settings import FlowSettings, InternalTopics, TopicFactor
     from sparkmirror.errors import BrokerError
     from sparkmirror.kafka.descriptions import (
         Answers,
@@ -159,7 +159,7 @@ class InternalAdmin(Protocol):
 def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
     """Every internal topic of a pair, on both sides."""
     return (
-        *_storage_topics(settings),
+        *storage_topics(settings.internal_topics),
         *_heartbeat_topics(settings, names),
         *_source_topics(settings, names),
         *_checkpoint_topics(settings, names),
@@ -178,7 +178,7 @@ def connector_topics(
     if kind is ConnectorClass.CHECKPOINT:
         return _checkpoint_topics(settings, names)
     is_exact = settings.enabled and settings.transactions.is_enabled
-    positions = _storage_topics(settings)[:1] if is_exact else ()
+    positions = storage_topics(settings.internal_topics)[:1] if is_exact else ()
     return (*positions, *_source_topics(settings, names))
 
 
@@ -231,8 +231,8 @@ def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> Internal
     return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
 
 
-def _storage_topics(settings: FlowSettings) -> tuple[InternalTopic, ...]:
-    storage = settings.internal_topics
+def storage_topics(storage: InternalTopics) -> tuple[InternalTopic, ...]:
+    """A worker's three topics: positions, statuses, configurations."""
     extra = storage.extra_configs
     wished = storage.wished_configs.get(storage.offsets, {})
     return (

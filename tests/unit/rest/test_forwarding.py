@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
-from sparkmirror.rest.forwarding import next_query
+from sparkmirror.connect.forwarding import next_query
 from support.memory_worker import MemoryWorker
 from support.rest_client import RestClient
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the leader of a group does beside its own work: keys, and what nobody looks after.
+
+A new leader first fences its predecessor where both write (`ConfigLog.lead`), with the key that
+workers sign with from then on as its first record. One that was suspended and wakes up does not
+know that it leads no more; whatever it writes then is refused by the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+from sparkmirror.config.worker_settings import GroupSettings, SigningSettings
+from sparkmirror.connect.board import Board
+from sparkmirror.connect.membership import Membership
+from sparkmirror.formats.connect_records import SessionKey
+
+_BITS = {
+    "HmacSHA1": 160,
+    "HmacSHA224": 224,
+    "HmacSHA256": 256,
+    "HmacSHA384": 384,
+    "HmacSHA512": 512,
+    "HmacMD5": 128,
+}
+_log = logging.getLogger(__name__)
+
+
+class Leading:
+    """Belongs to the worker's thread."""
+
+    def __init__(
+        self, group: GroupSettings, signing: SigningSettings, board: Board, membership: Membership
+    ) -> None:
+        self._transactional_id = f"connect-cluster-{group.group_id}"
+        self._signing = signing
+        self._board = board
+        self._membership = membership
+        self._leads = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this worker leads, and its predecessor cannot write any more."""
+        return self._leads and self._membership.is_leader
+
+    def look(self) -> None:
+        """Begin to lead, renew the key, clean up; nothing if somebody else leads."""
+        if not self._membership.is_leader:
+            self._leads = False
+            return
+        if not self._leads:
+            key = self._new_key()
+            self._board.write_configs(lambda log: log.lead(self._transactional_id, key))
+            self._forget_the_gone()
+            self._leads = True
+            _log.info("This worker leads its group")
+        elif self._is_key_old():
+            self._board.write_configs(lambda log: log.put_session_key(self._new_key()))
+
+    def _is_key_old(self) -> bool:
+        key = self._board.configs.session_key
+        age_ms = time.time() * 1000 - (key.created_ms if key is not None else 0)
+        return age_ms > self._signing.key_ttl_ms
+
+    def _new_key(self) -> SessionKey:
+        algorithm = self._signing.key_algorithm
+        bits = self._signing.key_bits or _BITS.get(algorithm, 256)
+        return SessionKey(secrets.token_bytes(bits // 8), algorithm, int(time.time() * 1000))
+
+    def _forget_the_gone(self) -> None:
+        """Statuses of connectors that were deleted when nobody was there to take them away."""
+        self._board.refresh_statuses()
+        for name in self._board.statuses.connectors.keys() - self._board.configs.configs.keys():
+            self._board.forget(name)

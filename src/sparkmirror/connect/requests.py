@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to a Connect worker, whoever asks: REST is one way.
+
+Any worker answers any question from what is written. What changes something is the leader's, who
+writes it down; whoever runs the connector reads it there. Only a plain restart goes to the owner.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
+from sparkmirror.config.connector_definitions import Definition
+from sparkmirror.config.connector_offsets import OffsetEntry, offset_changes
+from sparkmirror.config.connector_validation import Validation
+from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.connect import plugins, refusals
+from sparkmirror.connect.api import (
+    ApiError,
+    ConnectorInfo,
+    ConnectorStateInfo,
+    ForwardTo,
+    LogLevel,
+    Plugin,
+    SignedBody,
+    StateInfo,
+)
+from sparkmirror.connect.board import Board
+from sparkmirror.connect.duties import Duties
+from sparkmirror.connect.leading import Leading
+from sparkmirror.connect.log_levels import check_level
+from sparkmirror.connect.membership import Membership
+from sparkmirror.connect.signatures import check_signature
+from sparkmirror.connect.stored_offsets import StoredOffsets
+from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
+from sparkmirror.formats.connect_json import Json
+from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
+from sparkmirror.formats.connect_statuses import State, Status, TopicStatus
+from sparkmirror.state.connect_configs import ConfigLog
+
+Texts = Mapping[str, str | None]
+
+_PATIENCE_SECONDS = 10.0  # that a change may wait for a leader
+_PAUSE_SECONDS = 0.05
+_GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
+_STOPPED_SECONDS = 15.0
+_BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Life:
+    """How far a worker is; written by the worker, read by any thread."""
+
+    stage: str = "starting"
+    cluster_id: str = ""
+    is_started: bool = False
+    failure: BaseException | None = None  # why it cannot go on
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+class Requests:
+    """Implements ConnectApi."""
+
+    def __init__(
+        self,
+        file: WorkerFile,
+        life: Life,
+        board: Board,
+        membership: Membership,
+        leading: Leading,
+        duties: Duties,
+    ) -> None:
+        self._file = file
+        self._life = life
+        self._board = board
+        self._membership = membership
+        self._leading = leading
+        self._duties = duties
+
+    # --- about the worker
+
+    def look(self) -> None:
+        """Learn what others have written."""
+        if self._life.is_started:
+            self._board.look()
+
+    def root(self) -> Mapping[str, str]:
+        """Who this is."""
+        return {"version": PLUGIN_VERSION, "commit": _COMMIT, "kafka_cluster_id": self._life.cluster_id}
+
+    def health(self) -> tuple[int, Mapping[str, str]]:
+        """Ready once the group has taken this worker in."""
+        failure = self._life.failure
+        if failure is not None:
+            return 500, {"status": "unhealthy", "message": str(failure)}
+        if not self._life.is_started or self._membership.generation < 0:
+            stage = self.stage()
+            message = "Worker is still starting up."
+            return 503, {
+                "status": "starting",
+                "message": f"{message} It is currently {stage}" if stage else message,
+            }
+        message = "Worker has completed startup and is ready to handle requests."
+        return 200, {"status": "healthy", "message": message}
+
+    def stage(self) -> str:
+        """What the worker is about."""
+        if not self._life.is_started or self._life.stopping.is_set():
+            return self._life.stage
+        return self._membership.trouble or self._duties.trouble
+
+    # --- questions
+
+    def connectors(self) -> list[str]:
+        """Their names."""
+        self._need_start()
+        return self._board.configs.connectors
+
+    def info(self, name: str) -> ConnectorInfo:
+        """A connector as it is meant to be."""
+        self._need_start()
+        configs = self._board.configs
+        config = configs.configs.get(name)
+        if config is None:
+            raise refusals.no_connector(name)
+        return ConnectorInfo(name, dict(config), tuple(range(len(configs.tasks(name)))))
+
+    def status(self, name: str) -> ConnectorStateInfo:
+        """What it does."""
+        self._need_start()
+        statuses = self._board.statuses
+        known = statuses.connectors.get(name)
+        if known is None or name not in self._board.configs.configs:
+            raise refusals.no_status(name)
+        tasks = {task: _state_info(one) for task, one in statuses.tasks(name).items()}
+        return ConnectorStateInfo(name, _state_info(known), tasks)
+
+    def task_configs(self, name: str) -> list[dict[str, str | None]]:
+        """The configurations of its tasks."""
+        self.info(name)
+        return [dict(one) for one in self._board.configs.tasks(name)]
+
+    def task_status(self, name: str, task: int) -> StateInfo:
+        """What one task does."""
+        self._need_start()
+        known = self._board.statuses.tasks(name).get(task)
+        if known is None or name not in self._board.configs.configs:
+            raise refusals.no_task_status(name, task)
+        return _state_info(known)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that it has written to."""
+        self._need_start()
+        return list(self._board.statuses.topics(name))
+
+    def reset_topics(self, name: str) -> None:
+        """Forget them."""
+        self._need_start()
+        known = self._board.statuses.topics(name)
+        try:
+            self._board.write_statuses([TopicStatus(name, topic, None) for topic in known])
+        except ClusterError as error:
+            raise _failed("Error writing to the status topic", error) from error
+
+    # --- changes
+
+    def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
+        """A new connector."""
+        self._need_lead()
+        plugins.check_config(config, self._file)
+        target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
+
+        def write(log: ConfigLog) -> None:
+            if name in log.state.configs:
+                raise refusals.exists(name)
+            log.put_connector(name, config, None if initial_state is None else target)
+
+        self._write(write)
+        return ConnectorInfo(name, dict(config))
+
+    def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
+        """A new connector, or a new configuration."""
+        self._need_lead()
+        plugins.check_config(config, self._file)
+        return self._put(name, lambda _old: config)
+
+    def patch_config(self, name: str, changes: Texts) -> ConnectorInfo:
+        """Some keys anew."""
+        self._need_lead()
+
+        def merged(old: Texts | None) -> Texts:
+            if old is None:
+                raise refusals.no_connector(name)
+            config = {k: text for k, text in {**old, **changes}.items() if text is not None}
+            plugins.check_config(config, self._file)
+            return config
+
+        return self._put(name, merged)[0]
+
+    def _put(
+        self, name: str, make: Callable[[Texts | None], Texts]
+    ) -> tuple[ConnectorInfo, bool]:
+        before: list[ConnectorInfo] = []
+
+        def write(log: ConfigLog) -> None:
+            old = log.state.configs.get(name)
+            config = make(old)
+            tasks = tuple(range(len(log.state.tasks(name))))
+            before.append(ConnectorInfo(name, dict(config), tasks))
+            is_new.append(old is None)
+            log.put_connector(name, config)
+
+        is_new: list[bool] = []
+        self._write(write)
+        return before[0], is_new[0]
+
+    def delete(self, name: str) -> None:
+        """Forget a connector; returns when it has ended and nobody shows it any more."""
+        self._need_lead()
+
+        def write(log: ConfigLog) -> None:
+            if name not in log.state.configs:
+                raise refusals.no_connector(name)
+            log.remove_connector(name)
+
+        self._write(write)
+        self._await_end(name)
+
+    def _await_end(self, name: str) -> None:
+        deadline = time.monotonic() + _GONE_SECONDS
+        try:
+            while name in self._board.statuses.connectors:
+                if time.monotonic() > deadline:
+                    _log.warning(
+                        f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker "
+                        "has not said that it ended; it is forgotten nevertheless."
+                    )
+                    self._board.forget(name)
+                    return
+                self._life.stopping.wait(_PAUSE_SECONDS)
+                self._board.refresh_statuses()
+        except ClusterError as error:
+            raise _failed("Error reading the status topic", error) from error
+
+    def pause(self, name: str) -> None:
+        """Rest."""
+        self._set_target(name, TargetState.PAUSED)
+
+    def resume(self, name: str) -> None:
+        """Go on."""
+        self._set_target(name, TargetState.STARTED)
+
+    def stop(self, name: str) -> None:
+        """Have no tasks."""
+        self._need_lead()
+
+        def write(log: ConfigLog) -> None:
+            if name not in log.state.configs:
+                raise refusals.unknown_connector(name)
+            log.put_tasks(name, [])
+            log.put_target_state(name, TargetState.STOPPED)
+
+        self._write(write)
+
+    def _set_target(self, name: str, target: TargetState) -> None:
+        self._need_lead()
+
+        def write(log: ConfigLog) -> None:
+            if name not in log.state.configs:
+                raise refusals.unknown_connector(name)
+            log.put_target_state(name, target)
+
+        self._write(write)
+
+    def restart(
+        self, name: str, *, include_tasks: bool, only_failed: bool
+    ) -> ConnectorStateInfo | None:
+        """Begin anew: a plain restart where the connector runs, any other by way of the topic."""
+        self._need_start()
+        if not include_tasks and not only_failed:
+            self._at_owner(name, lambda: self._duties.restart(name))
+            return None
+        self._need_lead()
+        self._known_to_restart(name)
+        request = RestartRequest(name, include_tasks, only_failed)
+        self._write(lambda log: log.put_restart_request(request))
+        return _as_restarting(self.status(name), request)
+
+    def restart_task(self, name: str, task: int) -> None:
+        """Begin a task anew, and with it all others: they are planned together."""
+        self._need_start()
+        self._known_to_restart(name)
+        if task not in range(len(self._board.configs.tasks(name))):
+            raise refusals.unknown_task(name, task)
+        self._at_owner(name, lambda: self._duties.restart_tasks(name))
+
+    def _known_to_restart(self, name: str) -> None:
+        if name not in self._board.configs.configs:
+            raise refusals.nothing_to_restart(name)
+
+    def _at_owner(self, name: str, act: Callable[[], None]) -> None:
+        self._known_to_restart(name)
+        if self._duties.runs(name) and self._membership.is_member:
+            act()
+            return
+        self._need_lead()
+        url = self._membership.owner_url(name)
+        if url is None:
+            raise refusals.stale()
+        raise ForwardTo(url)
+
+    # --- offsets
+
+    def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
+        """Where it stands."""
+        stored = self._stored(name)
+        try:
+            return [{"partition": one, "offset": offset} for one, offset in stored.read()]
+        except ClusterError as error:
+            raise _failed("Error reading the offsets topic", error) from error
+
+    def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
+        """Set them, all or none."""
+        self._need_lead()
+        config = self._need_stopped(name).config
+        try:
+            changes = offset_changes(connector_class(config), name, entries)
+        except ArgumentError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+        try:
+            self._stored(name).write(changes)
+        except ClusterError as error:
+            raise _failed("Error writing to the offsets topic", error) from error
+        return refusals.ALTERED
+
+    def reset_offsets(self, name: str) -> str:
+        """Forget them."""
+        self._need_lead()
+        self._need_stopped(name)
+        try:
+            self._stored(name).delete()
+        except ClusterError as error:
+            raise _failed("Error writing to the offsets topic", error) from error
+        return refusals.RESET
+
+    def _stored(self, name: str) -> StoredOffsets:
+        config = self.info(name).config
+        try:
+            return StoredOffsets(name, read_connector(config, self._file).settings)
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+
+    def _need_stopped(self, name: str) -> ConnectorInfo:
+        """Nothing of it may write its offsets any more: whoever ran it has said that it ended."""
+        info = self.info(name)
+        is_meant = self._board.configs.target_state(name) is TargetState.STOPPED
+        if not is_meant or info.tasks:
+            raise refusals.not_stopped(name)
+        deadline = time.monotonic() + _STOPPED_SECONDS
+        while not self._has_stopped(name):
+            if time.monotonic() > deadline:
+                raise ApiError(
+                    HTTPStatus.CONFLICT,
+                    f"Connector {name} is to stop and has not ended yet; its offsets can be "
+                    "modified when its status says STOPPED.",
+                )
+            self._life.stopping.wait(_PAUSE_SECONDS)
+            self._board.look()
+        return info
+
+    def _has_stopped(self, name: str) -> bool:
+        known = self._board.statuses.connectors.get(name)
+        return known is not None and known.state is State.STOPPED
+
+    # --- plugins and loggers
+
+    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
+        """What there is to configure."""
+        return plugins.plugins(connectors_only=connectors_only)
+
+    def plugin_config(self, plugin: str, version: str | None) -> Sequence[Definition]:
+        """The keys of a plugin."""
+        return plugins.plugin_config(plugin, version)
+
+    def validate(self, plugin: str, config: Texts) -> Validation:
+        """What is wrong with a configuration."""
+        return plugins.validate(plugin, config, self._file)
+
+    def loggers(self) -> Mapping[str, LogLevel]:
+        """The loggers of this process."""
+        return self._duties.levels.all()
+
+    def logger(self, name: str) -> LogLevel:
+        """One of them."""
+        return self._duties.levels.one(name)
+
+    def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
+        """Here at once; elsewhere when the others have read it."""
+        if not cluster:
+            return self._duties.levels.set(name, level)
+        check_level(level)
+        self._need_lead()
+        self._write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
+        return []
+
+    # --- other workers
+
+    def put_tasks(self, name: str, configs: Sequence[Texts], signed: SignedBody) -> None:
+        """The tasks of a connector that another worker runs."""
+        self._check(signed)
+        self._need_lead()
+
+        def write(log: ConfigLog) -> None:
+            if name not in log.state.configs:
+                raise refusals.no_connector(name)
+            if log.state.target_state(name) is TargetState.STARTED:
+                log.put_tasks(name, configs)
+
+        self._write(write)
+
+    def fence(self, name: str, signed: SignedBody) -> None:
+        """Another worker has fenced the earlier writers of a connector: write down how many."""
+        self._check(signed)
+        self._need_lead()
+        self._write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
+
+    def _check(self, signed: SignedBody) -> None:
+        key = self._board.configs.session_key
+        accepted = self._file.settings.signing.accepted_algorithms
+        check_signature(signed, None if key is None else key.secret, accepted)
+
+    # --- who may do what
+
+    def _need_start(self) -> None:
+        if not self._life.is_started:
+            raise ApiError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"This worker is still starting: {self._life.stage}"
+            )
+
+    def _need_lead(self) -> None:
+        """Returns if this worker leads; waits a while if nobody does."""
+        self._need_start()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._leading.is_ready:
+            url = self._membership.leader_url
+            if url is not None and self._membership.is_member and not self._membership.is_leader:
+                raise ForwardTo(url)
+            if time.monotonic() > deadline or self._life.stopping.is_set():
+                raise refusals.no_leader()
+            self._life.stopping.wait(_PAUSE_SECONDS)
+
+    def _write(self, write: Callable[[ConfigLog], None]) -> None:
+        def fresh(log: ConfigLog) -> None:
+            log.refresh_into_events()
+            if not self._membership.is_leader:
+                raise refusals.stale()
+            write(log)
+
+        try:
+            self._board.write_configs(fresh)
+        except ClusterError as error:
+            _log.warning(f"The config topic could not be written: {error}")
+            raise refusals.not_written() from error
+
+
+_COMMIT = "sparkmirror"
+
+
+def _state_info(status: Status) -> StateInfo:
+    return StateInfo(
+        status.state, status.worker_id, status.trace or "", status.version, status.warning
+    )
+
+
+def _as_restarting(known: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
+    def shown(one: StateInfo, *, is_meant: bool) -> StateInfo:
+        if not is_meant or (request.only_failed and one.state is not State.FAILED):
+            return one
+        return StateInfo(State.RESTARTING, one.worker_id, version=one.version)
+
+    return replace(
+        known,
+        connector=shown(known.connector, is_meant=True),
+        tasks={
+            number: shown(one, is_meant=request.include_tasks)
+            for number, one in known.tasks.items()
+        },
+    )
+
+
+def _failed(what: str, error: ClusterError) -> ApiError:
+    _log.warning(f"{what}: {error}")
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, f"{what}: {error}")
