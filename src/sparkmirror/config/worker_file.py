@@ -31,6 +31,7 @@ from sparkmirror.config.worker_settings import (
     SigningSettings,
     WorkerSettings,
 )
+from sparkmirror.policy.named_classes import ALLOWLIST_KEY, Allowlist
 
 ALIAS = "worker"  # how messages call the cluster that a worker sits on
 _SPARK = "spark."
@@ -101,6 +102,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
         exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
         overrides=_overrides(reader),
+        allowed_classes=Allowlist(reader.strings(ALLOWLIST_KEY)),
         topic_tracking=reader.boolean("topic.tracking.enable"),
         topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
         metrics=_metrics(reader),
