@@ -64,7 +64,17 @@ def _milliseconds(name: str, default: int, doc: str, least: int = 1) -> Key:
     )
 
 
+_SHARED_KEYS = {
+    key.name: replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
+    if key.name in REQUIRED
+    else key
+    for key in WORKER_KEYS
+}
+_GROUP_ID = _SHARED_KEYS.pop("group.id")
+TOPIC_KEYS = tuple(_SHARED_KEYS.values())
+
 GROUP_KEYS = (
+    _GROUP_ID,
     _milliseconds(
         "session.timeout.ms",
         10_000,
@@ -201,19 +211,9 @@ CONNECT_WORKER_KEYS = (
     ),
 )
 
-WORKER_FILE_KEYS = (
-    *(
-        replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
-        if key.name in REQUIRED
-        else key
-        for key in WORKER_KEYS
-    ),
-    *GROUP_KEYS,
-    *CONNECT_WORKER_KEYS,
-    *REST_KEYS,
-    *WORKER_REST_KEYS,
-    *METRICS_KEYS,
-)
+SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS)
+
+WORKER_FILE_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECT_WORKER_KEYS, *SERVER_KEYS)
 
 # Keys of Connect's worker that change nothing here -> why.
 IGNORED_WORKER_FILE = {

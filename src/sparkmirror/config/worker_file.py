@@ -37,6 +37,13 @@ ALIAS = "worker"  # how messages call the cluster that a worker sits on
 _SPARK = "spark."
 
 
+def is_worker_file(file: PropertyFile) -> bool:
+    """Whether this is a Connect worker's file, complete or not, rather than MirrorMaker's."""
+    if "clusters" in file.entries or any("->" in key for key in file.entries):
+        return False
+    return any(key in file.entries for key in REQUIRED)
+
+
 class WorkerFile:
     """One file. Reading it never fails on its content: `notices` tell all that is wrong."""
 
