@@ -31,9 +31,17 @@ from sparkmirror.config.worker_settings import (
     SigningSettings,
     WorkerSettings,
 )
+from sparkmirror.policy.named_classes import ALLOWLIST_KEY, Allowlist
 
 ALIAS = "worker"  # how messages call the cluster that a worker sits on
 _SPARK = "spark."
+
+
+def is_worker_file(file: PropertyFile) -> bool:
+    """Whether this is a Connect worker's file, complete or not, rather than MirrorMaker's."""
+    if "clusters" in file.entries or any("->" in key for key in file.entries):
+        return False
+    return any(key in file.entries for key in REQUIRED)
 
 
 class WorkerFile:
@@ -101,6 +109,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
         exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
         overrides=_overrides(reader),
+        allowed_classes=Allowlist(reader.strings(ALLOWLIST_KEY)),
         topic_tracking=reader.boolean("topic.tracking.enable"),
         topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
         metrics=_metrics(reader),
