@@ -3,31 +3,24 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Self
 
 from sparkmirror.local.jars import DEFAULT_KAFKA, JarSet
 from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST, HeldPort
+from support.connect_driver import ConnectDriver
 from support.waiting import eventually
 from support.witness import Cluster
 
 START_SECONDS = 90.0
-SETTLE_SECONDS = 60.0
 _MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
-_ANSWER_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _TAIL_LINES = 40
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_BUSY = 409  # the worker is between two generations of its group
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ def heartbeat_config(cluster: Cluster) -> dict[str, str]:
     }
 
 
-class JavaConnect:
+class JavaConnect(ConnectDriver):
     """A running Java worker; a context manager that waits for its API and ends it."""
 
     def __init__(self, cluster: Cluster, scratch: Path, topics: ConnectTopics, **more: str) -> None:
@@ -94,7 +87,7 @@ class JavaConnect:
         logging.write_text(jvm.logging_text("warn"), encoding="utf-8")
         self._port = HeldPort()
         self._port.hold()
-        self.worker_id = f"{HOST}:{self._port.number}"
+        super().__init__(f"{HOST}:{self._port.number}")
         file = scratch / "connect-distributed.properties"
         file.write_text(topics.worker_file(cluster, self._port.number, **more), encoding="utf-8")
         self.log_file = scratch / "connect.java.log"
@@ -133,58 +126,6 @@ class JavaConnect:
         assert self._process is not None
         self._process.terminate()
         self._process.wait(_STOP_SECONDS)
-
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status code and the JSON of one answer, or its text: the server itself says HTML."""
-        request = urllib.request.Request(
-            f"http://{self.worker_id}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - ours
-                code, kind, text = answer.status, answer.headers["Content-Type"], answer.read()
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                code, kind, text = refusal.code, refusal.headers["Content-Type"], refusal.read()
-        is_json = text and kind == "application/json"
-        return code, json.loads(text) if is_json else text.decode()
-
-    def get(self, path: str) -> Any:
-        """What is there; an AssertionError if the worker refuses."""
-        code, answer = self.ask("GET", path)
-        assert code == 200, (path, code, answer)
-        return answer
-
-    def do(self, method: str, path: str, body: object = None) -> Any:
-        """Carried out, after a rebalance if there is one."""
-
-        def once() -> tuple[int, Any] | None:
-            code, answer = self.ask(method, path, body)
-            return None if code == _BUSY else (code, answer)
-
-        code, answer = eventually(once, SETTLE_SECONDS, f"{method} {path} is taken")
-        assert 200 <= code < 300, (method, path, code, answer)
-        return answer
-
-    def create(self, name: str, config: Mapping[str, str], state: str | None = None) -> None:
-        """A new connector."""
-        body = {"name": name, "config": config, **({"initial_state": state} if state else {})}
-        self.do("POST", "/connectors", body)
-
-    def await_states(self, name: str, connector: str, *tasks: str) -> None:
-        """Wait until a connector and its tasks are in these states."""
-        path = f"/connectors/{quote(name, safe='')}/status"
-
-        def as_wanted() -> bool:
-            code, found = self.ask("GET", path)
-            assert code == 200, found
-            states = (found["connector"]["state"], *(one["state"] for one in found["tasks"]))
-            assert states == (connector, *tasks), found
-            return True
-
-        eventually(as_wanted, SETTLE_SECONDS, f"'{name}' is {connector} with {list(tasks)}")
 
     def _is_up(self) -> bool:
         assert self._process is not None

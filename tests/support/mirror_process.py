@@ -36,6 +36,8 @@ def command(name: str = "sparkmirror") -> str:
 class MirrorProcess:
     """A running `sparkmirror run FILE`; also a context manager that kills what is left."""
 
+    verb = "run"
+
     def __init__(
         self, file: Path, *options: str, environment: Mapping[str, str] | None = None
     ) -> None:
@@ -43,7 +45,7 @@ class MirrorProcess:
         self.started = time.monotonic()
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [command(), "run", str(file), *options],
+                [command(), self.verb, str(file), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -31,4 +31,4 @@ def ensure_storage(settings: WorkerSettings) -> str:
                 raise one.error
             if one.state is InternalState.CREATED:
                 _log.info(f"Created topic '{one.topic.name}' ({one.topic.storage_key})")
-    return cluster_id
+    return cluster_id or ""

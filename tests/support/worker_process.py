@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real command `sparkmirror worker` in a process of its own, driven over its REST API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkmirror.local.ports import HOST, HeldPort
+from support.connect_driver import ConnectDriver
+from support.java_connect import ConnectTopics
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.waiting import eventually
+from support.witness import Cluster
+
+READY_SECONDS = 40.0
+
+
+class _Process(MirrorProcess):
+    verb = "worker"
+
+
+class WorkerProcess(ConnectDriver):
+    """A running worker of a group on one cluster; a context manager that kills what is left."""
+
+    def __init__(self, cluster: Cluster, scratch: Path, topics: ConnectTopics, **more: str) -> None:
+        port = HeldPort()
+        port.hold()
+        super().__init__(f"{HOST}:{port.number}")
+        file = scratch / f"{unique_name('worker')}.properties"
+        file.write_text(topics.worker_file(cluster, port.number, **more), encoding="utf-8")
+        port.make_way()
+        self.process = _Process(file)
+        port.release()
+
+    def __enter__(self) -> WorkerProcess:
+        self.process.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.__exit__(*error)  # type: ignore[arg-type]
+
+    def await_health(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until the group has taken it in."""
+
+        def healthy() -> bool:
+            assert self.process.is_running, self.process.log
+            return self.ask("GET", "/health")[0] == 200
+
+        eventually(healthy, seconds, "the worker is healthy", not_yet=(OSError,))
+
+    def kill(self) -> None:
+        """SIGKILL to the worker and all it has started, at once: the machine is gone."""
+        self.process.kill_everything()
