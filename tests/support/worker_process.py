@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from sparkmirror.local.ports import HOST, HeldPort
 from support.connect_driver import ConnectDriver
@@ -33,7 +34,7 @@ class WorkerProcess(ConnectDriver):
         self.process = _Process(file)
         port.release()
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         self.process.__enter__()
         return self
 

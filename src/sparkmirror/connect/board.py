@@ -64,7 +64,7 @@ class Board:
         """Read the config topic to its end."""
         with self._config_turn as is_due:
             if is_due:
-                self._events += self._config_log.refresh()
+                self._config_log.read_on()
                 self._take_configs()
 
     def refresh_statuses(self) -> None:
@@ -99,7 +99,6 @@ class Board:
             try:
                 write(self._config_log)
             finally:  # a commit that was refused may follow tasks that were written
-                self._events += self._config_log.take_events()
                 self._take_configs()
 
     def write_statuses(self, records: Sequence[StatusRecord]) -> list[StatusRecord]:
@@ -122,6 +121,7 @@ class Board:
                 client.close()
 
     def _take_configs(self) -> None:
+        self._events += self._config_log.take_events()
         if self._events or self._config_log.state.offset != self.configs.offset:
             self.configs = self._config_log.state.copy()
             self._on_news()

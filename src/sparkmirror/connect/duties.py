@@ -29,7 +29,7 @@ from sparkmirror.connect.signatures import sign
 from sparkmirror.connect.states import ConnectorState, PartState, failed
 from sparkmirror.connect.task_configs import task_configs
 from sparkmirror.connect.telling import Teller, statuses_to_tell, topics_to_tell, unassigned
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_statuses import State, StatusRecord
@@ -133,10 +133,10 @@ class Duties:
                 self._look()
             except ClusterError as error:
                 self._fails(str(error))
-            except Exception:
+            except Exception as error:
                 # The root of the thread: without it nothing would be begun or ended any more.
                 _log.exception("A worker's look at its connectors failed; trying again.")
-                self._fails("see the log")
+                self._fails(f"{type(error).__name__}: {error}")
             else:
                 if self._trouble:
                     _log.info("The worker does its duties again.")
@@ -166,7 +166,11 @@ class Duties:
             membership.rejoin()
         self._readings.update(configs.configs)
         self._bring_about()
-        leading.look()
+        try:
+            leading.look()
+        except LeadershipLostError:
+            leading.has_lost()
+            raise
         if membership.is_member:
             self._tell_all()
             self._forget_the_gone()
@@ -352,5 +356,3 @@ class _Attempt:
 def _has_settled(state: ConnectorState) -> bool:
     """Whether the tasks are those that will stay for a while."""
     return state.connector.state is State.RUNNING
-
-

@@ -45,9 +45,15 @@ class Leading:
         """Whether this worker leads, and its predecessor cannot write any more."""
         return self._leads and self._membership.is_leader
 
+    def has_lost(self) -> None:
+        """A write was refused: if the group says that this worker leads, it begins anew."""
+        self._leads = False
+
     def look(self) -> None:
         """Begin to lead, renew the key, clean up; nothing if somebody else leads."""
         if not self._membership.is_leader:
+            if self._leads:
+                self._board.write_configs(lambda log: log.follow())
             self._leads = False
             return
         if not self._leads:
@@ -57,7 +63,8 @@ class Leading:
             self._leads = True
             _log.info("This worker leads its group")
         elif self._is_key_old():
-            self._board.write_configs(lambda log: log.put_session_key(self._new_key()))
+            key = self._new_key()
+            self._board.write_configs(lambda log: log.put_session_key(key))
 
     def _is_key_old(self) -> bool:
         key = self._board.configs.session_key

@@ -68,7 +68,7 @@ class Readings:
         try:
             reading = read_connector(config, self._file)
         except ConfigError as error:
-            _log.error(f"Connector {name} cannot be run: {error}")  # noqa: TRY400 - a sentence
+            _log.error(f"Connector {name} cannot be run: {error}")
             return Readable(config, None, f"{error}\n{traceback.format_exc()}")
         for notice in reading.notices:
             if notice.level is Level.WARNING:

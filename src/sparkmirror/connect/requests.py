@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
+from sparkmirror import __version__
 from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
 from sparkmirror.config.connector_definitions import Definition
 from sparkmirror.config.connector_offsets import OffsetEntry, offset_changes
@@ -37,7 +38,7 @@ from sparkmirror.connect.log_levels import check_level
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.signatures import check_signature
 from sparkmirror.connect.stored_offsets import StoredOffsets
-from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
+from sparkmirror.errors import ArgumentError, ClusterError, ConfigError, LeadershipLostError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_statuses import State, Status, TopicStatus
@@ -92,7 +93,11 @@ class Requests:
 
     def root(self) -> Mapping[str, str]:
         """Who this is."""
-        return {"version": PLUGIN_VERSION, "commit": _COMMIT, "kafka_cluster_id": self._life.cluster_id}
+        return {
+            "version": PLUGIN_VERSION,
+            "commit": _COMMIT,
+            "kafka_cluster_id": self._life.cluster_id,
+        }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
         """Ready once the group has taken this worker in."""
@@ -203,9 +208,7 @@ class Requests:
 
         return self._put(name, merged)[0]
 
-    def _put(
-        self, name: str, make: Callable[[Texts | None], Texts]
-    ) -> tuple[ConnectorInfo, bool]:
+    def _put(self, name: str, make: Callable[[Texts | None], Texts]) -> tuple[ConnectorInfo, bool]:
         before: list[ConnectorInfo] = []
 
         def write(log: ConfigLog) -> None:
@@ -457,19 +460,22 @@ class Requests:
 
     def _write(self, write: Callable[[ConfigLog], None]) -> None:
         def fresh(log: ConfigLog) -> None:
-            log.refresh_into_events()
+            log.read_on()
             if not self._membership.is_leader:
                 raise refusals.stale()
             write(log)
 
         try:
             self._board.write_configs(fresh)
+        except LeadershipLostError as error:
+            self._leading.has_lost()
+            raise refusals.stale() from error
         except ClusterError as error:
             _log.warning(f"The config topic could not be written: {error}")
             raise refusals.not_written() from error
 
 
-_COMMIT = "sparkmirror"
+_COMMIT = f"sparkmirror-{__version__}"
 
 
 def _state_info(status: Status) -> StateInfo:

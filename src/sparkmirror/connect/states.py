@@ -112,9 +112,7 @@ def _retried(flow: FlowSnapshot) -> str:
     return flow.reason if flow.state is FlowState.RETRYING else ""
 
 
-def _task(
-    connector: PartState, one: TaskSnapshot, remote_name: Callable[[str], str]
-) -> PartState:
+def _task(connector: PartState, one: TaskSnapshot, remote_name: Callable[[str], str]) -> PartState:
     """Between two epochs a task does what its connector does."""
     state, trace = connector.state, connector.trace
     if state is State.RUNNING and one.failures:

@@ -78,5 +78,3 @@ def _fields(value: bytes | None) -> Fields | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-

@@ -98,7 +98,7 @@ def _is_mine(known: Status | None, teller: Teller) -> bool:
     return known is not None and known.worker_id == teller.worker_id
 
 
-def _differs(known: Status | None, wanted: Status, renews_warnings: bool) -> bool:  # noqa: FBT001
+def _differs(known: Status | None, wanted: Status, renews_warnings: bool) -> bool:
     if known is None:
         return True
     if bool(known.warning) != bool(wanted.warning):

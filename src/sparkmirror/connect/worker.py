@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Connect worker, put together from its parts.
 
-    board       what the group has agreed on (config and status topic)
-    bell        rings when the config topic has something new
-    membership  its place in the group: who leads, what runs here
-    runner      connectors on Spark
-    leading     what the leader does beside
-    duties      the thread that makes all of them agree
-    requests    what others ask of it
+board       what the group has agreed on (config and status topic)
+bell        rings when the config topic has something new
+membership  its place in the group: who leads, what runs here
+runner      connectors on Spark
+leading     what the leader does beside
+duties      the thread that makes all of them agree
+requests    what others ask of it
 """
 
 from __future__ import annotations

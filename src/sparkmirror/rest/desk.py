@@ -20,9 +20,9 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
+from sparkmirror.connect.forwarding import Answer, Forwarded, forward
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.rest.errors import refusal
-from sparkmirror.connect.forwarding import Answer, Forwarded, forward
 
 log = logging.getLogger(__name__)
 

@@ -220,7 +220,15 @@ class ConfigLog:
 
         Nothing the first time, when all is new: restarts that were asked for before are over.
         """
+        self.read_on(timeout_seconds)
+        return self.take_events()
+
+    def read_on(self, timeout_seconds: float = READ_SECONDS) -> None:
+        """Read on to the end; `take_events` tells what has happened."""
         self._exchange((), timeout_seconds)
+
+    def take_events(self) -> list[ConfigEvent]:
+        """What has happened in what was read since the last time."""
         events, self._events = self._events, []
         return events
 
