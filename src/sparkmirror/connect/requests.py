@@ -209,6 +209,12 @@ class Requests:
 
         return self._put(name, merged)[0]
 
+    def _check(self, config: Texts) -> None:
+        """What no topic would take is not even read: patterns of that size cost seconds."""
+        if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
+            raise refusals.not_written()
+        plugins.check_config(config, self._file)
+
     def _put(self, name: str, make: Callable[[Texts | None], Texts]) -> tuple[ConnectorInfo, bool]:
         before: list[ConnectorInfo] = []
 
