@@ -133,7 +133,7 @@ class Duties:
                 self._look()
             except ClusterError as error:
                 self._fails(str(error))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - see below
                 # The root of the thread: without it nothing would be begun or ended any more.
                 _log.exception("A worker's look at its connectors failed; trying again.")
                 self._fails(f"{type(error).__name__}: {error}")
