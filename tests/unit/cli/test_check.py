@@ -205,6 +205,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
     code, out, _ = run(worker_file, "--connect")
     assert code == 1
     assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "; check bootstrap.servers and that the brokers are up" in out
     assert "not all is well with worker" in out
 
 
