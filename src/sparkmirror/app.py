@@ -8,7 +8,9 @@ nothing else (`reload`, then `proceed` until it answers False).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
 
 from sparkmirror.config.changes import Changes, RunReading, compare, read_run
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -19,7 +21,8 @@ from sparkmirror.errors import SetupError
 from sparkmirror.metrics.prometheus import MetricsServer
 from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.model import Flow
-from sparkmirror.pairs import PairPlan, Pairs
+from sparkmirror.pair_gate import PairGate
+from sparkmirror.pairs import Gate, PairPlan, Pairs
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.shared_spark import SharedSpark, control_port
@@ -48,7 +51,13 @@ class Application:
         self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadTally()
-        self._pairs = Pairs(self._herder, _plans(self._reading).values())
+        self._identity = f"{socket.gethostname()}/{os.getpid()}"
+        self._pairs = Pairs(self._herder, self._gate, _plans(self._reading).values())
+
+    def _gate(
+        self, plan: PairPlan, *, opened: Callable[[], None], closed: Callable[[], None]
+    ) -> Gate:
+        return PairGate(plan, self._identity, opened=opened, closed=closed)
 
     def _herder(self, plan: PairPlan) -> Herder:
         settings, policy = plan.settings, plan.policy
@@ -149,4 +158,7 @@ class Application:
 
 def _plans(reading: RunReading) -> Mapping[Flow, PairPlan]:
     settings = [one.settings for one in reading.pairs.values()]
-    return {one.flow: PairPlan(one, load_policy(one.policy, one.flow)) for one in settings}
+    return {
+        one.flow: PairPlan(one, load_policy(one.policy, one.flow), reading.groups[one.flow])
+        for one in settings
+    }

@@ -28,6 +28,7 @@ _LINE_SECONDS = 10.0
 _MANY_TROUBLES = 8
 _COLOURS = {
     FlowState.STARTING: "yellow",
+    FlowState.STANDBY: "cyan",
     FlowState.RUNNING: "green",
     FlowState.RETRYING: "red",
     FlowState.FAILED: "bold red",

@@ -14,8 +14,10 @@ from enum import Enum
 from sparkmirror.config.flow_settings import FlowReading
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.pair_groups import pair_groups
 from sparkmirror.config.reading import Effective
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, PolicySettings, TopicFactor
+from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, own_classes
 
@@ -28,6 +30,7 @@ class RunReading:
     """All that a run takes from a file, references resolved: a later look sees the same values."""
 
     pairs: Mapping[Flow, FlowReading]
+    groups: Mapping[Flow, GroupSettings]
     spark: Mapping[str, str]
     metrics: MetricsSettings | None
 
@@ -41,8 +44,10 @@ class RunReading:
 def read_run(config: MirrorConfig, targets: Collection[str] = ()) -> RunReading:
     """Read a file for a run; ConfigError with every sentence if anything is wrong."""
     config.validate(targets)
+    pairs = {flow: config.reading(flow) for flow in config.pairs(targets)}
     return RunReading(
-        {flow: config.reading(flow) for flow in config.pairs(targets)},
+        pairs,
+        pair_groups({flow: one.group for flow, one in pairs.items()}),
         dict(config.spark),
         config.metrics,
     )
@@ -95,7 +100,7 @@ def compare(old: RunReading, new: RunReading) -> Changes:
     changed = [
         PairChange(flow, parts, differing_keys(flow, old.pairs[flow], new.pairs[flow]))
         for flow in both
-        if (parts := differing_parts(old.pairs[flow].settings, new.pairs[flow].settings))
+        if (parts := _parts(flow, old, new))
     ]
     spark_keys = sorted({*old.spark, *new.spark})
     return Changes(
@@ -106,6 +111,12 @@ def compare(old: RunReading, new: RunReading) -> Changes:
         spark_keys=tuple(k for k in spark_keys if old.spark.get(k) != new.spark.get(k)),
         metrics_moved=old.metrics != new.metrics,
     )
+
+
+def _parts(flow: Flow, old: RunReading, new: RunReading) -> frozenset[Part]:
+    if old.groups[flow] != new.groups[flow]:
+        return frozenset({Part.ALL})
+    return differing_parts(old.pairs[flow].settings, new.pairs[flow].settings)
 
 
 def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[Part]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.keys_group import PLACE_KEYS
 from sparkmirror.config.keys_rest import REST_KEYS
 from sparkmirror.config.value_types import (
     Rejected,
@@ -18,7 +19,8 @@ from sparkmirror.config.value_types import (
 )
 
 _HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
-_NO_GROUP = "workers do not form a Connect group in this version"
+_NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
+_NO_REQUESTS = "processes send each other no requests"
 _NO_REST = "this version has no REST server"
 _LAST_PORT = 65_535
 
@@ -105,28 +107,26 @@ WORKER_KEYS = (
         name="group.id",
         type=Type.STRING,
         default=None,
-        doc="First part of the transactional ids of exactly-once flows; by default the source's "
-        "alias and -mm2.",
+        doc="Group in which processes agree on who runs a pair, and first part of the "
+        "transactional ids of exactly-once flows; by default the source's alias and -mm2.",
         checks=(not_empty,),
         importance=Importance.LOW,
     ),
+    *PLACE_KEYS,
 )
 
 # Keys of Connect's worker that change nothing here -> why.
 IGNORED_WORKER = {
     "client.id": "client ids are named after the flow",
-    "session.timeout.ms": _NO_GROUP,
-    "heartbeat.interval.ms": _NO_GROUP,
-    "rebalance.timeout.ms": _NO_GROUP,
-    "worker.sync.timeout.ms": _NO_GROUP,
-    "worker.unsync.backoff.ms": _NO_GROUP,
-    "scheduled.rebalance.max.delay.ms": _NO_GROUP,
-    "connect.protocol": _NO_GROUP,
-    "inter.worker.key.ttl.ms": _NO_GROUP,
-    "inter.worker.key.size": _NO_GROUP,
-    "inter.worker.key.generation.algorithm": _NO_GROUP,
-    "inter.worker.signature.algorithm": _NO_GROUP,
-    "inter.worker.verification.algorithms": _NO_GROUP,
+    "worker.sync.timeout.ms": _NO_CONFIGS,
+    "worker.unsync.backoff.ms": _NO_CONFIGS,
+    "scheduled.rebalance.max.delay.ms": "a pair whose process is gone is taken over at once",
+    "connect.protocol": "the group has a protocol of its own",
+    "inter.worker.key.ttl.ms": _NO_REQUESTS,
+    "inter.worker.key.size": _NO_REQUESTS,
+    "inter.worker.key.generation.algorithm": _NO_REQUESTS,
+    "inter.worker.signature.algorithm": _NO_REQUESTS,
+    "inter.worker.verification.algorithms": _NO_REQUESTS,
     "offset.flush.timeout.ms": "a flush that fails is tried again",
     "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
     "topic.creation.enable": "remote topics are created as the source connector says",

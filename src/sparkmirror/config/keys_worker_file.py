@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.keys_group import milliseconds
 from sparkmirror.config.keys_rest import REST_KEYS, WORKER_REST_KEYS
 from sparkmirror.config.keys_worker import METRICS_KEYS, WORKER_KEYS
-from sparkmirror.config.value_types import Rejected, Type, at_least, between, not_empty, one_of
+from sparkmirror.config.value_types import Rejected, Type, at_least, not_empty, one_of
 
-_MOST = 2**31 - 1
 _NO_JVM = "there is no Java plugin here"
 _RAW = "record batches are copied byte for byte, nothing converts them"
 _POLICIES = ("All", "None", "Principal", "Allowlist")
@@ -41,43 +41,19 @@ def _policy(value: object) -> None:
         raise Rejected(f"must be one of {', '.join(_POLICIES)}", value)
 
 
-def _milliseconds(name: str, default: int, doc: str, least: int = 1) -> Key:
-    return Key(
-        name=name,
-        type=Type.INT,
-        default=str(default),
-        doc=doc,
-        importance=Importance.LOW,
-        checks=(between(least, _MOST),),
-    )
-
-
 GROUP_KEYS = (
-    _milliseconds(
-        "session.timeout.ms",
-        10_000,
-        "How long a worker may be silent before its connectors go to others.",
-    ),
-    _milliseconds(
-        "heartbeat.interval.ms", 3_000, "How often a worker shows the group that it lives."
-    ),
-    _milliseconds(
-        "rebalance.timeout.ms",
-        60_000,
-        "How long workers have to join again when the group changes.",
-    ),
-    _milliseconds(
+    milliseconds(
         "scheduled.rebalance.max.delay.ms",
         300_000,
         "How long connectors of a worker that left wait for its return.",
         least=0,
     ),
-    _milliseconds(
+    milliseconds(
         "worker.sync.timeout.ms",
         3_000,
         "How long a worker that lacks configurations tries to catch up before it leaves the group.",
     ),
-    _milliseconds(
+    milliseconds(
         "worker.unsync.backoff.ms", 300_000, "How long it then stays away from the group."
     ),
     Key(
@@ -88,7 +64,7 @@ GROUP_KEYS = (
         importance=Importance.LOW,
         checks=(one_of("eager", "compatible", "sessioned", ignore_case=True),),
     ),
-    _milliseconds(
+    milliseconds(
         "inter.worker.key.ttl.ms",
         3_600_000,
         "How long a key lives that signs requests between workers.",

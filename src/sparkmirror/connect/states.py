@@ -19,6 +19,7 @@ from sparkmirror.pipeline.status import FlowSnapshot, FlowState, TaskSnapshot
 
 _STATES = {
     FlowState.STARTING: State.UNASSIGNED,
+    FlowState.STANDBY: State.UNASSIGNED,
     FlowState.RUNNING: State.RUNNING,
     FlowState.RETRYING: State.RUNNING,
     FlowState.FAILED: State.FAILED,
@@ -91,7 +92,7 @@ def _connector(flow: FlowSnapshot) -> PartState:
 
 
 def _retried(flow: FlowSnapshot) -> str:
-    return flow.reason if flow.state is FlowState.RETRYING else ""
+    return flow.reason if flow.state in (FlowState.RETRYING, FlowState.STANDBY) else ""
 
 
 def _task(connector: PartState, one: TaskSnapshot) -> PartState:

@@ -88,6 +88,13 @@ class Herder:
         return self._stop.is_set() and not any(one and one.is_at_work for one in parts)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it is over and no heartbeat or internal topic is on its way either."""
+        is_starting = self._thread.is_alive()
+        is_beating = self._heartbeat is not None and self._heartbeat.is_at_work
+        return self.is_over and not is_starting and not is_beating
+
+    @property
     def is_settled(self) -> bool:
         """Whether everything has started and nothing is being changed."""
         return self._has_started and not self._thread.is_alive()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of all processes with the same file only one runs a pair: MM2's own group says which.
+
+The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target), the pair its
+only piece of work; the others stand by. Java workers speak another protocol, so a group is either
+theirs or ours: a Java MM2 with the same file keeps us waiting, and is refused while we are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkmirror.connect.assignor import Configured
+from sparkmirror.connect.membership import Membership
+from sparkmirror.pairs import PairPlan, Standing
+from sparkmirror.pipeline.status import FlowState
+
+
+class PairGate:
+    """The place of one process in the group of one pair."""
+
+    def __init__(
+        self,
+        plan: PairPlan,
+        identity: str,
+        *,
+        opened: Callable[[], None],
+        closed: Callable[[], None],
+    ) -> None:
+        """`identity` is what the other processes call this one."""
+        self._name = str(plan.flow)
+        self._group = plan.group.group_id
+        self._cluster = plan.flow.target
+        self._opened = opened
+        self._closed = closed
+        self._membership = Membership(
+            plan.settings.target_admin,
+            plan.group,
+            identity,
+            _OnePiece(self._name),
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+        )
+
+    def start(self) -> None:
+        """Join."""
+        self._membership.start()
+
+    def stop(self, seconds: float) -> bool:
+        """End the pair and leave, waiting so long; whether that is done."""
+        return self._membership.stop(seconds)
+
+    def standing(self) -> Standing:
+        """Why the pair does not run here."""
+        member = self._membership
+        if member.trouble is not None:
+            return Standing(FlowState.RETRYING, member.trouble)
+        if not member.is_member or self._name in member.assignment:
+            group = f"group {self._group} on {self._cluster}"
+            return Standing(FlowState.STARTING, f"asks {group} whether another process runs it")
+        return Standing(FlowState.STANDBY, f"stands by: {self._runner()} runs it")
+
+    def _runner(self) -> str:
+        """The leader knows who has what; the others know the leader, which mostly has it itself."""
+        owner = self._membership.owner_url(self._name)
+        if owner is not None:
+            return owner
+        return f"a process of group {self._group}, led by {self._membership.leader_url},"
+
+    def _assigned(self, names: tuple[str, ...]) -> None:
+        if self._name in names:
+            self._opened()
+
+    def _revoked(self, names: tuple[str, ...]) -> None:
+        if self._name in names:
+            self._closed()
+
+
+class _OnePiece:
+    """What there is to do in the group, always: the pair. The file says so, no topic is read."""
+
+    def __init__(self, name: str) -> None:
+        self._configured = Configured(0, (name,))
+
+    def known(self) -> Configured:
+        """The pair."""
+        return self._configured
+
+    def fresh(self) -> Configured:
+        """The same."""
+        return self._configured
