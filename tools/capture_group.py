@@ -3,9 +3,10 @@
 
     PYTHONPATH=tests .venv/bin/python tools/capture_group.py
 
-Starts a one-broker cluster and two distributed workers on the loopback interface, for each of the
-protocols that they can speak. The group's coordinator shows what every member said when it joined
-and what the leader gave it; the workers' own answers say who runs what afterwards.
+Starts a one-broker cluster and two distributed workers on the loopback interface. The group's
+coordinator shows what every member said when it joined and what the leader gave it; the workers'
+own answers say who runs what afterwards. Connectors are stopped, so that they have no tasks: with
+us, tasks are no matter of the group.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ from support.waiting import eventually
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "connect_group.json"
 HOW = (
     "tools/capture_group.py: two distributed workers of Java's Kafka Connect (one broker, "
-    "loopback) shared MirrorHeartbeatConnectors; members are as DescribeGroups shows them, "
-    "metadata and assignment in hex. 'told' is who ran what by the workers' own statuses, where "
-    "task -1 is the connector itself; between the steps only the group was looked at."
+    "loopback) shared MirrorHeartbeatConnectors that were stopped and so had no tasks; members are "
+    "as DescribeGroups shows them, metadata and assignment in hex. 'told' is who had what by the "
+    "workers' own statuses; between the steps only the group was looked at."
 )
-PROTOCOLS = ("sessioned", "compatible", "eager")
 NAMES = ("beat-0", "beat-ü", "beat-2")
 PATIENCE_SECONDS = 90.0
 
@@ -82,55 +82,52 @@ class Watch:
                     self.seen.append(found)
 
 
-def told(java: JavaConnect) -> dict[str, list[list[Any]]]:
-    """Who runs what, by worker."""
-    found: dict[str, list[list[Any]]] = {}
+def told(java: JavaConnect) -> dict[str, list[str]]:
+    """Who has which connectors, by worker."""
+    found: dict[str, list[str]] = {}
     for name, answer in java.get("/connectors?expand=status").items():
-        status = answer["status"]
-        found.setdefault(status["connector"]["worker_id"], []).append([name, -1])
-        for task in status["tasks"]:
-            found.setdefault(task["worker_id"], []).append([name, task["id"]])
-    return {worker: sorted(work) for worker, work in found.items()}
+        found.setdefault(answer["status"]["connector"]["worker_id"], []).append(name)
+    return {worker: sorted(names) for worker, names in found.items()}
 
 
-def settled(java: JavaConnect, workers: int) -> dict[str, list[list[Any]]]:
-    """The same, once all run, shared by so many workers."""
+def settled(java: JavaConnect, workers: int) -> dict[str, list[str]]:
+    """The same, once so many workers share them."""
 
-    def all_run() -> dict[str, list[list[Any]]] | None:
+    def all_there() -> dict[str, list[str]] | None:
         for name in NAMES:
-            java.await_states(name, "RUNNING", "RUNNING")
+            java.await_states(name, "STOPPED")
         found = told(java)
         return found if len(found) == workers else None
 
-    shared = eventually(all_run, PATIENCE_SECONDS, f"{workers} workers share the work")
+    shared = eventually(all_there, PATIENCE_SECONDS, f"{workers} workers share the work")
     return shared or {}
 
 
-def capture(cluster: LocalCluster, scratch: Path, protocol: str) -> list[dict[str, Any]]:
+def capture(cluster: LocalCluster, scratch: Path) -> list[dict[str, Any]]:
     """The steps of one group."""
-    topics = ConnectTopics(f"group-{protocol}")
+    topics = ConnectTopics("group")
     connection = ConnectionSettings("connect", (cluster.bootstrap_servers,), "capture")
-    folders = [scratch / f"{protocol}-{number}" for number in range(2)]
+    folders = [scratch / f"worker-{number}" for number in range(2)]
     for folder in folders:
         folder.mkdir()
     steps = []
 
-    def step(name: str, work: dict[str, list[list[Any]]]) -> None:
+    def step(name: str, work: dict[str, list[str]]) -> None:
         found = eventually(
             lambda: members(client, topics.group), PATIENCE_SECONDS, "the group rests"
         )
-        steps.append({"step": f"{protocol}: {name}", **(found or {}), "told": work})
+        steps.append({"step": name, **(found or {}), "told": work})
 
     with (
         closing(ClusterClient(connection)) as client,
-        JavaConnect(cluster, folders[0], topics, connect_protocol=protocol) as first,
+        JavaConnect(cluster, folders[0], topics) as first,
         Watch(connection, topics.group) as watch,
     ):
         step("alone, no connectors", {})
         for name in NAMES:
-            first.create(name, heartbeat_config(cluster))
+            first.create(name, heartbeat_config(cluster), "STOPPED")
         step("alone", settled(first, 1))
-        with JavaConnect(cluster, folders[1], topics, connect_protocol=protocol):
+        with JavaConnect(cluster, folders[1], topics):
             step("two workers", settled(first, 2))
             first.do("DELETE", f"/connectors/{NAMES[0]}")
             eventually(
@@ -140,7 +137,7 @@ def capture(cluster: LocalCluster, scratch: Path, protocol: str) -> list[dict[st
     known = [(one["protocol"], one["members"]) for one in steps]
     between = [one for one in watch.seen if (one["protocol"], one["members"]) not in known]
     return steps + [
-        {"step": f"{protocol}: between steps, {number}", **one, "told": {}}
+        {"step": f"between steps, {number}", **one, "told": {}}
         for number, one in enumerate(between)
     ]
 
@@ -150,7 +147,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         with LocalCluster("connect", folder / "connect") as cluster:
-            steps = [one for protocol in PROTOCOLS for one in capture(cluster, folder, protocol)]
+            steps = capture(cluster, folder)
     text = {"kafka": DEFAULT_KAFKA, "how": HOW, "steps": steps}
     GOLDEN.write_text(json.dumps(text, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{len(steps)} steps in {GOLDEN.name}")

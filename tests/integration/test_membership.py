@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -14,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.session import steady_clock
-from sparkmirror.formats.connect_protocol import PROTOCOL_TYPE, Metadata, Version
+from sparkmirror.errors import BrokerError
+from sparkmirror.formats.connect_protocol import PROTOCOL, PROTOCOL_TYPE, Metadata
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.group_line import GroupLine, Joining
 from sparkmirror.kafka.group_requests import coordinator_request
@@ -34,7 +35,7 @@ from support.waiting import eventually
 
 PATIENCE_SECONDS = 20.0
 SESSION_SECONDS = SESSION_MS / 1000
-CONNECTORS = {"a": 2, "b": 2, "c": 1, "d": 1}
+CONNECTORS = ("a", "b", "c", "d")
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "500"}
 
 
@@ -56,7 +57,7 @@ class Site:
     """Workers of one group in this process, and what they are to run."""
 
     def __init__(self, cluster: LocalCluster, group: str) -> None:
-        self.topic = ConfigTopic(dict(CONNECTORS))
+        self.topic = ConfigTopic(CONNECTORS)
         self.ground = Ground()
         self.cluster = cluster
         self.group = group
@@ -75,9 +76,8 @@ class Site:
             assert len({member.generation for member in members}) == 1
             assert len({member.leader_url for member in members}) == 1
             assert sum(member.is_leader for member in members) == 1
-            tasks = Configured(0, self.topic.connectors).tasks
-            assert self.ground.running.keys() == {*self.topic.connectors, *tasks}
-            loads = [len(member.assignment.connectors) for member in members]
+            assert self.ground.running.keys() == set(self.topic.connectors)
+            loads = [len(member.assignment) for member in members]
             assert max(loads) - min(loads) <= 1, loads
             return True
 
@@ -128,9 +128,8 @@ def test_workers_that_start_at_the_same_instant_have_one_leader(site: Site) -> N
         assert leader.member.leader_url == leader.url
         assert {worker.member.leader_id for worker in workers} == {leader.member.member_id}
         for worker in workers:
-            for connector in worker.member.assignment.connectors:
+            for connector in worker.member.assignment:
                 assert leader.member.owner_url(connector) == worker.url
-        assert {worker.member.version for worker in workers} == {Version.SESSIONED}
     assert site.ground.running == {}
 
 
@@ -141,8 +140,8 @@ def test_a_worker_that_comes_takes_work_without_stopping_what_stays(site: Site) 
         assert first.told("revoked") == []
         with site.worker("w1") as second:
             site.await_all([first, second])
-            assert first.told("revoked") == [frozenset(second.pieces)]
-            stayed = first.pieces
+            assert first.told("revoked") == [frozenset(second.connectors)]
+            stayed = first.connectors
         site.await_all([first])
         assert first.told("revoked") == [frozenset(site.ground.running.keys() - stayed)]
         assert len(second.told("revoked")) == 1
@@ -152,13 +151,13 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
     """Those who did not know of them read on before they begin; deleted ones are revoked."""
     with site.worker("w0") as first, site.worker("w1") as second:
         site.await_all([first, second])
-        site.topic.change({"a": 1, "b": 2, "e": 3, "f": 1})
+        site.topic.change(["a", "b", "e", "f"])
         follower = second if first.member.is_leader else first
         follower.configs.fresh()
         follower.member.rejoin()
         site.await_all([first, second])
         for worker in (first, second):
-            assert worker.configs.known().offset == worker.member.config_offset == 2
+            assert worker.configs.known().offset == 2
 
 
 @pytest.mark.thorough
@@ -168,14 +167,16 @@ def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) ->
     with site.worker("w0", **quick) as first, site.worker("w1", **quick) as second:
         site.await_all([first, second])
         leader, follower = (first, second) if first.member.is_leader else (second, first)
-        held = frozenset(follower.pieces)
+        held = frozenset(follower.connectors)
         follower.configs.is_broken = True
-        site.topic.change(CONNECTORS | {"e": 1})
+        site.topic.change([*CONNECTORS, "e"])
         leader.configs.fresh()
         leader.member.rejoin()
         eventually(lambda: not follower.member.is_member, PATIENCE_SECONDS, "it has left")
         assert "cannot be read" in (follower.member.trouble or "")
-        eventually(lambda: held <= leader.pieces, PATIENCE_SECONDS, "the other one has its work")
+        eventually(
+            lambda: held <= leader.connectors, PATIENCE_SECONDS, "the other one has its work"
+        )
         assert held <= follower.told("revoked")[0]
         follower.configs.is_broken = False
         site.await_all([first, second])
@@ -193,7 +194,7 @@ def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
             deadline = time.monotonic() + 2 * SESSION_SECONDS
             while time.monotonic() < deadline:
                 assert first.member.is_member
-                assert second.pieces == set()
+                assert second.connectors == set()
                 time.sleep(0.05)
             first.slow.set()
             site.await_all([first, second])
@@ -202,7 +203,7 @@ def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
 
 def test_a_killed_worker_is_replaced_within_its_session(cluster: LocalCluster, group: str) -> None:
     """`kill -9`, and the other one has everything, a second after the coordinator noticed."""
-    topic = ConfigTopic(dict(CONNECTORS))
+    topic = ConfigTopic(CONNECTORS)
     settings = group_settings(group)
     with (
         Worker(cluster.bootstrap_servers, settings, topic) as ours,
@@ -213,10 +214,10 @@ def test_a_killed_worker_is_replaced_within_its_session(cluster: LocalCluster, g
             PATIENCE_SECONDS,
             "the other one works",
         )
-        eventually(lambda: len(ours.pieces) == 5, PATIENCE_SECONDS, "half of the work is ours")
+        eventually(lambda: len(ours.connectors) == 2, PATIENCE_SECONDS, "half of the work is ours")
         other.signal(signal.SIGKILL)
         killed = time.monotonic()
-        eventually(lambda: len(ours.pieces) == 10, PATIENCE_SECONDS, "all of the work is ours")
+        eventually(lambda: len(ours.connectors) == 4, PATIENCE_SECONDS, "all of the work is ours")
         took = time.monotonic() - killed
         print(f"replaced {took:.1f} s after the kill, session {SESSION_SECONDS:g} s")
         assert took < SESSION_SECONDS + 3
@@ -227,24 +228,27 @@ def test_a_worker_that_wakes_up_writes_nothing(
     cluster: LocalCluster, group: str, is_thorough: bool
 ) -> None:
     """Stopped for longer than its session: revoked comes first, and writing after a new place."""
-    topic = ConfigTopic(dict(CONNECTORS))
+    topic = ConfigTopic(CONNECTORS)
     with (
         Worker(cluster.bootstrap_servers, group_settings(group), topic) as ours,
         WorkerProcess(cluster.bootstrap_servers, group, CONNECTORS) as other,
     ):
         eventually(
-            lambda: len(ours.pieces) == 5 and other.is_writing,
+            lambda: len(ours.connectors) == 2 and other.is_writing,
             PATIENCE_SECONDS,
             "both work",
         )
         for _ in range(5 if is_thorough else 1):
             other.signal(signal.SIGSTOP)
-            eventually(lambda: len(ours.pieces) == 10, PATIENCE_SECONDS, "all of the work is ours")
+            eventually(
+                lambda: len(ours.connectors) == 4, PATIENCE_SECONDS, "all of the work is ours"
+            )
             before, last = len(other.lines), max(map(generation, other.lines))
+            held = [line for line in other.lines if line.startswith("assigned")][-1]
             woken = steady_clock()
             other.signal(signal.SIGCONT)
             eventually(
-                lambda: len(ours.pieces) == 5 and other.is_writing,
+                lambda: len(ours.connectors) == 2 and other.is_writing,
                 PATIENCE_SECONDS,
                 "both work again",
             )
@@ -253,7 +257,7 @@ def test_a_worker_that_wakes_up_writes_nothing(
             late = [line for line in after if decided_at(line) < woken]
             assert len(late) <= 1
             after = [line for line in after if line not in late]
-            assert after[0].startswith("revoked"), after[:5]
+            assert after[0] == held.replace("assigned", "revoked"), (held, after[:5])
             assert after[1].startswith("assigned"), after[:5]
             assert min(generation(line) for line in after if line.startswith("write")) > last
 
@@ -303,7 +307,7 @@ def test_a_coordinator_that_dies_costs_nobody_its_place(
                 time.sleep(0.1)
             assert [list(worker.events) for worker in (first, second)] == told
             assert first.member.generation == second.member.generation == before
-            site.topic.change({"a": 1})
+            site.topic.change(["a"])
             second.configs.fresh()
             second.member.rejoin()
             site.await_all([first, second])
@@ -312,7 +316,7 @@ def test_a_coordinator_that_dies_costs_nobody_its_place(
 def test_stopping_does_not_wait_for_others(site: Site) -> None:
     """A round that waits for a member that does not come holds nobody."""
     metadata = Metadata("http://silent:8083/", 1)
-    how = Joining(PROTOCOL_TYPE, {"sessioned": metadata.encode()}, 30_000, 60_000)
+    how = Joining(PROTOCOL_TYPE, {PROTOCOL: metadata.encode()}, 30_000, 60_000)
     connection = ConnectionSettings("connect", (site.cluster.bootstrap_servers,), "silent")
     with GroupLine(connection, site.group) as silent:
         names: list[str] = []
@@ -334,17 +338,46 @@ def test_stopping_does_not_wait_for_others(site: Site) -> None:
         silent.leave(joined.member_id)
 
 
-@pytest.mark.thorough
-def test_one_eager_worker_makes_all_of_them_eager(site: Site) -> None:
-    """As in Connect: the group speaks what everybody knows, and stops everything in each round."""
-    with site.worker("w0") as first:
-        site.await_all([first])
-        with site.worker("w1", protocol="eager") as second:
-            site.await_all([first, second])
-            assert first.member.version is second.member.version is Version.EAGER
-            second.member.rejoin()
-            eventually(lambda: second.told("revoked"), PATIENCE_SECONDS, "a new round")
-            site.await_all([first, second])
+def test_a_worker_stands_by_while_others_have_its_group(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says why and what to do, once in the log, and takes over when the others have left."""
+    caplog.set_level(logging.INFO, logger="sparkmirror.connect")
+    metadata = Metadata("http://java:8083/", 1)
+    how = Joining(PROTOCOL_TYPE, {"sessioned": metadata.encode()}, 30_000, 60_000)
+    connection = ConnectionSettings("connect", (site.cluster.bootstrap_servers,), "java")
+    with GroupLine(connection, site.group) as java:
+        joined = eventually(
+            lambda: java.join("", how, lambda _: None),
+            PATIENCE_SECONDS,
+            "the other one is in",
+            not_yet=(Exception,),
+        )
+        java.sync(joined, how, {})
+        with site.worker("w0") as worker, site.worker("w1") as second:
+            for one in (worker, second):
+                found = eventually(
+                    lambda member=one.member: member.trouble, PATIENCE_SECONDS, "it says so"
+                )
+                assert f"stands by: group '{site.group}' on cluster 'connect'" in found, found
+                assert "another group.id" in found
+            time.sleep(1.5)  # it has tried again
+            assert java.heartbeat(joined.member_id, joined.generation) == 0  # nobody disturbed it
+            assert not worker.member.is_member
+            assert worker.events == []
+            java.leave(joined.member_id)
+            left = time.monotonic()
+            site.await_all([worker, second])
+            took = time.monotonic() - left
+            print(f"in place {took:.1f} s after the others had left")
+            assert took < 5
+            assert worker.member.trouble is None
+            with pytest.raises(BrokerError, match=r"\(23\)"):
+                java.join("", how, lambda _: None)
+            site.await_all([worker, second])
+    for sentence in ("stands by", "has its place in the group"):
+        lines = [line for line in caplog.messages if line.startswith(site.group)]
+        assert sum(sentence in line for line in lines) == 2, lines  # one for each worker
 
 
 def test_what_the_brokers_refuse_is_told(site: Site) -> None:

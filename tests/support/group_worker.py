@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,14 +23,12 @@ from typing import Any, Self
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
-from sparkmirror.connect.assignor import Configured, Placement
+from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.session import steady_clock
 from sparkmirror.errors import UnreachableError
-from sparkmirror.formats.connect_protocol import Assignment, TaskId
 
 SESSION_MS = 2_000
-Piece = str | TaskId
 
 _WRITE_SECONDS = 0.01
 
@@ -50,18 +48,18 @@ def group_settings(group: str, **more: Any) -> GroupSettings:
 class ConfigTopic:
     """What everybody could read."""
 
-    connectors: dict[str, int]
+    connectors: Sequence[str]
     offset: int = 1
 
-    def change(self, connectors: Mapping[str, int]) -> None:
+    def change(self, connectors: Sequence[str]) -> None:
         """Something new is written."""
-        self.connectors = dict(connectors)
+        self.connectors = connectors
         self.offset += 1
 
     @property
     def configured(self) -> Configured:
         """What it says."""
-        return Configured(self.offset, dict(self.connectors))
+        return Configured(self.offset, tuple(self.connectors))
 
 
 class Reader:
@@ -88,23 +86,24 @@ class Reader:
 class Ground:
     """Where work runs, over all workers of a process; nothing may run twice at any time."""
 
-    running: dict[Piece, str] = field(default_factory=dict)
+    running: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, name: str, pieces: set[Piece]) -> None:
+    def begin(self, name: str, connectors: Collection[str]) -> None:
         """A worker runs these, and may have begun some of them now."""
         with self.lock:
-            for piece in pieces:
-                if self.running.setdefault(piece, name) != name:
-                    self.faults.append(f"{piece} runs on {self.running[piece]} and on {name}")
+            for connector in connectors:
+                owner = self.running.setdefault(connector, name)
+                if owner != name:
+                    self.faults.append(f"{connector} runs on {owner} and on {name}")
 
-    def end(self, name: str, pieces: set[Piece]) -> None:
+    def end(self, name: str, connectors: Collection[str]) -> None:
         """A worker has stopped these."""
         with self.lock:
-            for piece in pieces:
-                if self.running.get(piece) == name:
-                    del self.running[piece]
+            for connector in connectors:
+                if self.running.get(connector) == name:
+                    del self.running[connector]
 
 
 class Worker:
@@ -118,12 +117,11 @@ class Worker:
         ground: Ground | None = None,
         *,
         name: str = "w",
-        placement: Placement = Placement.SPREAD,
     ) -> None:
         self.name = name
         self.url = f"http://{name}:8083/"
         self.configs = Reader(topic)
-        self.events: list[tuple[str, frozenset[Piece]]] = []
+        self.events: list[tuple[str, frozenset[str]]] = []
         self.slow = threading.Event()  # cleared: revoking takes until it is set
         self.slow.set()
         self._ground = ground or Ground()
@@ -134,7 +132,6 @@ class Worker:
             self.configs,
             on_assigned=self._assigned,
             on_revoked=self._revoked,
-            placement=placement,
         )
 
     def __enter__(self) -> Self:
@@ -151,32 +148,29 @@ class Worker:
         assert self.member.stop(30)
 
     @property
-    def pieces(self) -> set[Piece]:
+    def connectors(self) -> set[str]:
         """What it is to run."""
-        work = self.member.assignment
-        return {*work.connectors, *work.tasks}
+        return set(self.member.assignment)
 
-    def told(self, what: str) -> list[frozenset[Piece]]:
+    def told(self, what: str) -> list[frozenset[str]]:
         """What it was told to begin, or to end, until now."""
-        return [pieces for kind, pieces in self.events if kind == what]
+        return [connectors for kind, connectors in self.events if kind == what]
 
-    def _assigned(self, assignment: Assignment) -> None:
-        pieces: set[Piece] = {*assignment.work.connectors, *assignment.work.tasks}
-        self._ground.begin(self.name, pieces)
-        self.events.append(("assigned", frozenset(pieces)))
+    def _assigned(self, connectors: tuple[str, ...]) -> None:
+        self._ground.begin(self.name, connectors)
+        self.events.append(("assigned", frozenset(connectors)))
 
-    def _revoked(self, connectors: tuple[str, ...], tasks: tuple[TaskId, ...]) -> None:
+    def _revoked(self, connectors: tuple[str, ...]) -> None:
         self.slow.wait()
-        pieces: set[Piece] = {*connectors, *tasks}
-        self._ground.end(self.name, pieces)
-        self.events.append(("revoked", frozenset(pieces)))
+        self._ground.end(self.name, connectors)
+        self.events.append(("revoked", frozenset(connectors)))
 
 
 class WorkerProcess:
     """A member in a process of its own; killed at the end, if it still lives."""
 
-    def __init__(self, bootstrap: str, group: str, connectors: Mapping[str, int]) -> None:
-        orders = {"bootstrap": bootstrap, "group": group, "connectors": dict(connectors)}
+    def __init__(self, bootstrap: str, group: str, connectors: Sequence[str]) -> None:
+        orders = {"bootstrap": bootstrap, "group": group, "connectors": list(connectors)}
         self.lines: list[str] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.group_worker", json.dumps(orders)],
@@ -231,22 +225,19 @@ def main(orders: dict[str, Any]) -> None:
         with lock:
             print(line, flush=True)
 
-    def revoked(connectors: tuple[str, ...], _tasks: tuple[TaskId, ...]) -> None:
-        say(f"revoked {','.join(connectors)}")
-
     member = Membership(
         ConnectionSettings("connect", tuple(orders["bootstrap"].split(",")), "other"),
         group_settings(orders["group"]),
         "http://other:8083/",
         Reader(ConfigTopic(orders["connectors"])),
-        on_assigned=lambda found: say(f"assigned {','.join(found.work.connectors)}"),
-        on_revoked=revoked,
+        on_assigned=lambda connectors: say(f"assigned {','.join(connectors)}"),
+        on_revoked=lambda connectors: say(f"revoked {','.join(connectors)}"),
     )
     member.start()
     while True:
         with lock:  # whoever asks and writes does both before anybody else gets a word in
             asked_at = steady_clock()
-            if member.is_member and member.assignment.connectors:
+            if member.is_member and member.assignment:
                 print(f"write {member.generation} {asked_at}", flush=True)
         threading.Event().wait(_WRITE_SECONDS)
 

@@ -16,34 +16,21 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sparkmirror.config.worker_settings import GroupSettings
-from sparkmirror.connect.assignor import (
-    Circumstances,
-    Configured,
-    Decision,
-    Memory,
-    Placement,
-    decide,
-    undecided,
-)
+from sparkmirror.connect.assignor import Circumstances, Configured, Decision, Memory, decide
 from sparkmirror.connect.session import Clock
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_protocol import (
     NO_ERROR,
+    PROTOCOL,
     PROTOCOL_TYPE,
     Assignment,
     Metadata,
-    Version,
 )
 from sparkmirror.kafka.group_line import GroupLine, Joined, Joining
 
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.1
-_OFFERS = {
-    "sessioned": (Version.SESSIONED, Version.COMPATIBLE, Version.EAGER),
-    "compatible": (Version.COMPATIBLE, Version.EAGER),
-    "eager": (Version.EAGER,),
-}
 
 
 class Configs(Protocol):
@@ -77,7 +64,6 @@ class Placed:
     """A place in a generation, with the assignment, and what the leader is to remember."""
 
     joined: Joined
-    version: Version
     assignment: Assignment
     asked_at: float
     known_offset: int
@@ -86,9 +72,12 @@ class Placed:
 
     @property
     def may_begin(self) -> bool:
-        """Whether this worker knows exactly the configs that the assignment is about."""
+        """Whether this worker knows the configs that the assignment is about, or newer ones.
+
+        Newer ones may lack a connector that was assigned; what is new in them needs another round.
+        """
         return (
-            self.assignment.error == NO_ERROR and self.known_offset == self.assignment.config_offset
+            self.assignment.error == NO_ERROR and self.known_offset >= self.assignment.config_offset
         )
 
 
@@ -123,7 +112,6 @@ class Try:
         line: GroupLine,
         report: Callable[[Try, News], None],
         *,
-        placement: Placement,
         clock: Clock,
     ) -> None:
         self._candidate = candidate
@@ -131,12 +119,17 @@ class Try:
         self._configs = configs
         self._line = line
         self._report_to = report
-        self._placement = placement
         self._clock = clock
         self._abandoned = False
+        self._member_id = candidate.member_id
         self._thread = threading.Thread(
             target=self._run, name=f"{settings.group_id}/join", daemon=True
         )
+
+    @property
+    def member_id(self) -> str:
+        """The name under which it joins; empty before the coordinator has given one."""
+        return self._member_id
 
     def start(self) -> None:
         """Begin."""
@@ -166,29 +159,29 @@ class Try:
         settings = self._settings
         how = Joining(
             PROTOCOL_TYPE,
-            {version.protocol: metadata.encode(version) for version in _OFFERS[settings.protocol]},
+            {PROTOCOL: metadata.encode()},
             settings.session_timeout_ms,
             settings.rebalance_timeout_ms,
         )
-        joined = self._line.join(
-            self._candidate.member_id, how, lambda name: self._report(Named(name))
-        )
+        joined = self._line.join(self._candidate.member_id, how, self._named)
         self._report(Answered(joined))
-        version = Version.of(joined.protocol)
         memory, assignments = None, {}
         if joined.is_leader:
-            members = {name: Metadata.decode(data) for name, data in joined.members.items()}
-            known, decision = self._decide(joined, version, members, known)
+            decision = self._decide(joined)
             memory = decision.memory
-            assignments = encoded(decision, joined.leader, self._candidate.url, version)
+            assignments = encoded(decision, joined.leader, self._candidate.url)
         asked_at = self._clock()
         assignment = Assignment.decode(self._line.sync(joined, how, assignments))
-        offset, error = self._catch_up(known.offset, assignment)
-        self._report(Placed(joined, version, assignment, asked_at, offset, memory, error))
+        offset, error = self._catch_up(assignment)
+        self._report(Placed(joined, assignment, asked_at, offset, memory, error))
 
-    def _decide(
-        self, joined: Joined, version: Version, members: dict[str, Metadata], known: Configured
-    ) -> tuple[Configured, Decision]:
+    def _named(self, member_id: str) -> None:
+        self._member_id = member_id
+        self._report(Named(member_id))
+
+    def _decide(self, joined: Joined) -> Decision:
+        members = {name: Metadata.decode(data) for name, data in joined.members.items()}
+        known = self._configs.known()  # others may have taken their time
         if known.offset < max(member.config_offset for member in members.values()):
             try:
                 known = self._configs.fresh()
@@ -196,23 +189,13 @@ class Try:
                 # The others are told that their leader knows too little, and so is this worker.
                 log.warning(f"{self._thread.name}: the leader cannot read the configs: {error}")
         circumstances = Circumstances(
-            joined.generation,
-            self._clock(),
-            self._settings.rebalance_delay_ms / 1000,
-            self._placement,
+            joined.generation, self._clock(), self._settings.rebalance_delay_ms / 1000
         )
-        if version is not Version.EAGER:
-            return known, decide(members, known, self._candidate.memory, circumstances)
-        current = self._candidate.current
-        if current is not None and current.version != Version.EAGER:
-            # The group has just become eager, and nobody says what it still runs: one round without
-            # an assignment, in which all of it ends.
-            return known, undecided(members, known.offset, circumstances.generation)
-        # Eager members have stopped everything, and cannot be told to wait.
-        return known, decide(members, known, Memory(), circumstances)
+        return decide(members, known, self._candidate.memory, circumstances)
 
-    def _catch_up(self, offset: int, assignment: Assignment) -> tuple[int, ClusterError | None]:
+    def _catch_up(self, assignment: Assignment) -> tuple[int, ClusterError | None]:
         """Read the configs that the assignment is about, if they are not known yet."""
+        offset = self._configs.known().offset
         deadline = self._clock() + self._settings.sync_timeout_ms / 1000
         error: ClusterError | None = None
         while offset < assignment.config_offset and not self._abandoned:
@@ -231,18 +214,17 @@ class Try:
             self._report_to(self, news)
 
 
-def encoded(decision: Decision, leader: str, url: str, version: Version) -> dict[str, bytes]:
+def encoded(decision: Decision, leader: str, url: str) -> dict[str, bytes]:
     """What the leader hands to the coordinator, by member."""
     return {
         member: Assignment(
             leader=leader,
             leader_url=url,
             config_offset=decision.config_offset,
-            work=share.work,
+            connectors=share.given,
             revoked=share.revoked,
             delay_ms=decision.delay_ms,
             error=decision.error,
-            version=version,
         ).encode()
         for member, share in decision.shares.items()
     }

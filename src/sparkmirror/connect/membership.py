@@ -11,6 +11,8 @@ of the group forms. They tell the first one through its queue.
        (`on_revoked` has returned) before this worker asks for a place again.
     C  Work that is revoked has ended before this worker joins the round that gives it to others.
     D  Who leads is decided by the coordinator, once in each generation.
+    E  While the group has members of another kind (Java's workers), this one stands by: the
+       coordinator lets one kind in only, and this one takes over when they have left.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TypeAlias
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
-from sparkmirror.connect.assignor import Memory, Placement
+from sparkmirror.connect.assignor import Memory
 from sparkmirror.connect.heartbeats import Heartbeats, Identity
 from sparkmirror.connect.joining import (
     Answered,
@@ -37,11 +39,13 @@ from sparkmirror.connect.joining import (
     Try,
 )
 from sparkmirror.connect.session import Clock, Session, steady_clock
+from sparkmirror.connect.trouble import Trouble
 from sparkmirror.errors import BrokerError, ClusterError
-from sparkmirror.formats.connect_protocol import NOTHING, Assignment, TaskId, Version, Work
+from sparkmirror.formats.connect_protocol import Assignment
 from sparkmirror.kafka.group_line import (
     COORDINATOR_CODES,
     ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     GroupLine,
@@ -53,11 +57,12 @@ _LOOK_SECONDS = 0.5  # how long the queue may keep us from looking at the clock
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 _QUIET_PAUSE_SECONDS = 1.0  # a coordinator that moves, or a group that reads on, is no news before
+_STAND_BY_SECONDS = 1.0  # how often to look whether the others have left
+_LONGEST_BEAT_SECONDS = 1.0  # a member hears of a new round by its heartbeats only
 _CONNECT_SECONDS = 5.0
 _NO_GENERATION = -1
 
-OnAssigned: TypeAlias = Callable[[Assignment], None]
-OnRevoked: TypeAlias = Callable[[tuple[str, ...], tuple[TaskId, ...]], None]
+Connectors: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,6 @@ class Place:
 
     member_id: str
     generation: int
-    version: Version
     assignment: Assignment
 
     @property
@@ -101,14 +105,14 @@ class Membership:
         url: str,
         configs: Configs,
         *,
-        on_assigned: OnAssigned,
-        on_revoked: OnRevoked,
-        placement: Placement = Placement.SPREAD,
+        on_assigned: Callable[[Connectors], None],
+        on_revoked: Callable[[Connectors], None],
         clock: Clock = steady_clock,
     ) -> None:
-        """`on_assigned` gets all of the work, in each generation, also when nothing has changed.
+        """`on_assigned` gets all connectors that are to run here, in each generation.
 
-        `on_revoked` returns when the named work has ended. Neither may call `stop`.
+        Also if the same ran before; the newest configs may lack one of them, which has gone since.
+        `on_revoked` returns when the named ones have ended. Neither may call `stop`.
         """
         self._settings = settings
         self._connection = replace(
@@ -122,7 +126,6 @@ class Membership:
         self._configs = configs
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._placement = placement
         self._clock = clock
         self._name = settings.group_id
         self._session = Session(
@@ -132,7 +135,7 @@ class Membership:
             self._name,
             self._open_line,
             self._session,
-            settings.heartbeat_interval_ms / 1000,
+            min(settings.heartbeat_interval_ms / 1000, _LONGEST_BEAT_SECONDS),
             clock,
             lambda identity, code: self._events.put(_Beat(identity, code)),
         )
@@ -145,7 +148,7 @@ class Membership:
         self._again = threading.Event()
         self._stopping = threading.Event()
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._trouble: str | None = None
+        self._trouble = Trouble(f"{self._name}/member")
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
 
     def start(self) -> None:
@@ -162,7 +165,7 @@ class Membership:
         return not self._thread.is_alive()
 
     def rejoin(self) -> None:
-        """Ask for a new round: connectors or tasks have come or gone."""
+        """Ask for a new round: connectors have come or gone."""
         self._again.set()
         self._events.put(_Order())
 
@@ -207,36 +210,21 @@ class Membership:
         return place.assignment.leader_url if place is not None else None
 
     @property
-    def assignment(self) -> Work:
-        """All that this worker is to run."""
+    def assignment(self) -> Connectors:
+        """All connectors that this worker is to run."""
         place = self._place
-        return place.assignment.work if place is not None else NOTHING
-
-    @property
-    def config_offset(self) -> int:
-        """The configs that the assignment is about, or -1."""
-        place = self._place
-        return place.assignment.config_offset if place is not None else -1
-
-    @property
-    def version(self) -> Version | None:
-        """The version of Connect's protocol that the group speaks."""
-        place = self._place
-        return place.version if place is not None else None
+        return place.assignment.connectors if place is not None else ()
 
     @property
     def trouble(self) -> str | None:
         """Why this worker has no place, or will not keep it; None if all is well."""
-        return self._trouble
+        return self._trouble.sentence
 
-    def owner_url(self, connector: str, task: int | None = None) -> str | None:
-        """Where a connector or task runs, by the last decision; only the leader knows."""
+    def owner_url(self, connector: str) -> str | None:
+        """Where a connector runs, by the last decision; only the leader knows."""
         if not self.is_leader:
             return None
-        memory = self._memory
-        owner = memory.tasks.get(TaskId(connector, task)) if task is not None else None
-        if owner is None and (task is None or self._placement is Placement.TOGETHER):
-            owner = memory.connectors.get(connector)
+        owner = self._memory.owners.get(connector)
         return owner.url if owner is not None and owner.until is None else None
 
     def _run(self) -> None:
@@ -247,13 +235,15 @@ class Membership:
         except Exception as error:
             # The root of the thread: without it there is no place, so nothing may go on.
             log.exception(f"{self._name}/member: this worker is no member any more.")
-            self._trouble = repr(error)
+            self._trouble.begins("is no member any more, until it is started again", repr(error))
             self._give_up("of an error")
         finally:
             self._heartbeats.stop()
             self._leave()
 
     def _step(self) -> None:
+        if self._is_lost():
+            return
         if self._again.is_set() and self._try is None and self._place is not None:
             self._again.clear()
             self._join_in(0.0)
@@ -263,14 +253,20 @@ class Membership:
             event = self._events.get(timeout=self._patience())
         except queue.Empty:
             event = None
-        if self._session.has_expired:  # before anything else, and before any news
-            self._lose("no heartbeat was answered in time")
+        if self._is_lost():  # whatever the news is, it came too late
             return
         match event:
             case _Beat(identity, code):
                 self._beaten(identity, code)
             case _Tried(by, news) if by is self._try:
                 self._tried(news)
+
+    def _is_lost(self) -> bool:
+        """Whether the time is over, and the place given up: asked before anything else happens."""
+        is_lost = self._session.has_expired
+        if is_lost:
+            self._lose("no heartbeat was answered in time")
+        return is_lost
 
     def _patience(self) -> float:
         waits = [_LOOK_SECONDS, self._session.seconds_left]
@@ -292,8 +288,8 @@ class Membership:
             if self._try is None:
                 self._join_in(0.0)
         elif code == UNKNOWN_MEMBER_ID:
-            self._member_id = ""
             self._lose("the coordinator does not know this worker any more")
+            self._member_id = ""
         elif (
             code == ILLEGAL_GENERATION
             and self._try is None
@@ -302,9 +298,6 @@ class Membership:
             self._lose("the group went on without this worker")
 
     def _begin_to_join(self) -> None:
-        place = self._place
-        if place is not None and place.version is Version.EAGER:
-            self._revoke(place.assignment.work)
         self._join_at = None
         self._again.clear()
         self._session.joining()
@@ -320,7 +313,6 @@ class Membership:
             self._configs,
             self._open_line(),
             lambda by, news: self._events.put(_Tried(by, news)),
-            placement=self._placement,
             clock=self._clock,
         )
         self._try.start()
@@ -344,46 +336,46 @@ class Membership:
         if self._session.has_expired:
             self._lose("the assignment came too late")
             return
-        held = NOTHING if before is None else before.assignment.work
-        eager = placed.version is Version.EAGER
+        held = self.assignment
         # A follower that joins again may be told what it was told before: that is not added to
-        # what it has. An eager assignment is all there is, and what ran before ends.
-        is_new = before is None or before.generation != placed.joined.generation or eager
-        revoked = held if eager else held.minus(held.minus(found.revoked)) if is_new else NOTHING
-        work = held.minus(revoked).plus(found.work) if is_new else held
+        # what it has.
+        is_new = before is None or before.generation != placed.joined.generation
+        revoked = tuple(name for name in held if is_new and name in found.revoked)
+        kept = tuple(name for name in held if name not in revoked)
+        work = tuple(dict.fromkeys(kept + found.connectors)) if is_new else held
         self._place = Place(
             placed.joined.member_id,
             placed.joined.generation,
-            placed.version,
-            replace(found, work=work, revoked=NOTHING, delay_ms=0, error=0),
+            replace(found, connectors=work, revoked=(), delay_ms=0, error=0),
         )
         if placed.memory is not None:
             self._memory = placed.memory
         log.info(
             f"{self._name}/member: generation {placed.joined.generation}, leader "
-            f"{found.leader_url}, {len(work.connectors)} connectors and {len(work.tasks)} tasks "
-            f"here"
+            f"{found.leader_url}, {len(work)} connectors here"
         )
-        if revoked and not eager:
+        if revoked:
             self._join_in(0.0)
         elif found.delay_ms > 0 and is_new:
             self._join_in(found.delay_ms / 1000)
         if revoked:
-            self._on_revoked(revoked.connectors, revoked.tasks)
+            self._on_revoked(revoked)
         if placed.config_error is not None:
             self._withdraw(placed.config_error)
         elif not placed.may_begin:
             pause = self._next_pause()
             self._join_in(pause)
             if pause > _QUIET_PAUSE_SECONDS:
-                self._in_trouble(
-                    f"begins nothing new: it knows the configs up to {placed.known_offset}, and "
-                    f"its group is at {found.config_offset}; trying again"
+                self._trouble.begins(
+                    "begins nothing new, because it waits for configs",
+                    f"it has read them up to {placed.known_offset}, its group knows them up to "
+                    f"{found.config_offset}.",
                 )
         else:
-            self._all_is_well()
+            self._pause_seconds = _FIRST_PAUSE_SECONDS
+            self._trouble.ends()
             if self._session.is_alive:
-                self._on_assigned(self._place.assignment)
+                self._on_assigned(work)
 
     def _not_joined(self, error: Exception) -> None:
         code = error.code if isinstance(error, BrokerError) else 0
@@ -396,28 +388,46 @@ class Membership:
         if code in {ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS}:  # the next round has begun already
             self._join_in(0.0)
             return
+        if code == INCONSISTENT_GROUP_PROTOCOL:
+            self._stand_by()
+            return
         pause = self._next_pause()
         self._join_in(pause)
         if code not in COORDINATOR_CODES or pause > _QUIET_PAUSE_SECONDS:
-            self._in_trouble(f"cannot join its group, trying again: {error}")
+            self._trouble.begins("cannot join its group, and tries again", str(error))
+
+    def _stand_by(self) -> None:
+        if self._place is not None:
+            self._lose("members of another kind have its group")
+        self._leave()  # they would wait for a member that has a name and does not join
+        self._join_at = self._clock() + _STAND_BY_SECONDS
+        self._trouble.begins(
+            "stands by",
+            f"group '{self._settings.group_id}' on cluster '{self._connection.alias}' is used by "
+            f"workers of another kind (Kafka Connect or MirrorMaker 2). It takes over when they "
+            f"have left; to run beside them it needs another group.id, and topics of its own.",
+        )
 
     def _withdraw(self, error: ClusterError) -> None:
         """As in Connect: a worker that cannot read the configs is of no use to its group."""
         sentence = f"the configs cannot be read: {error}"
-        self._in_trouble(f"leaves its group for a while, because {sentence}")
+        self._trouble.begins("leaves its group for a while", sentence)
         self._retire(sentence)
         self._leave()
         self._join_at = self._clock() + self._settings.unsync_backoff_ms / 1000
 
     def _lose(self, reason: str) -> None:
-        self._in_trouble(f"has lost its place, because {reason}; all of its work ends")
+        self._trouble.begins("has lost its place, and all of its work ends", f"{reason}.")
         self._give_up(reason)
         self._join_in(0.0)
 
     def _retire(self, reason: str) -> None:
         """All work ends while the place is still ours, and then the place is given up."""
         self._abandon_try()
-        self._revoke(self.assignment)
+        place = self._place
+        if place is not None and place.assignment.connectors:
+            self._place = replace(place, assignment=replace(place.assignment, connectors=()))
+            self._on_revoked(place.assignment.connectors)
         self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
@@ -428,22 +438,15 @@ class Membership:
         self._session.end()
         self._memory = Memory()
         self._join_at = None
-        if place is not None and place.assignment.work:
+        if place is not None and place.assignment.connectors:
             log.info(f"{self._name}/member: all work is revoked, because {reason}")
-            self._revoke(place.assignment.work)
+            self._on_revoked(place.assignment.connectors)
 
     def _abandon_try(self) -> None:
         if self._try is not None:
+            self._member_id = self._member_id or self._try.member_id
             self._try.abandon()
             self._try = None
-
-    def _revoke(self, work: Work) -> None:
-        place = self._place
-        if place is not None:
-            kept = place.assignment.work.minus(work)
-            self._place = replace(place, assignment=replace(place.assignment, work=kept))
-        if work:
-            self._on_revoked(work.connectors, work.tasks)
 
     def _leave(self) -> None:
         member_id, self._member_id = self._member_id, ""
@@ -465,14 +468,3 @@ class Membership:
         pause = self._pause_seconds
         self._pause_seconds = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return pause
-
-    def _in_trouble(self, sentence: str) -> None:
-        if self._trouble is None:
-            log.warning(f"{self._name}/member: this worker {sentence}")
-        self._trouble = f"This worker {sentence}"
-
-    def _all_is_well(self) -> None:
-        self._pause_seconds = _FIRST_PAUSE_SECONDS
-        if self._trouble is not None:
-            log.info(f"{self._name}/member: this worker has its place in the group")
-        self._trouble = None

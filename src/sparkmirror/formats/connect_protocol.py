@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Connect's workers tell each other through their Kafka group, byte for byte as Java's do.
+"""What workers tell each other through their Kafka group, in the bytes of Connect's newest version.
 
-A worker that joins says who it is, once for each protocol that it offers (`Metadata`):
+The group's protocol has a name of its own (`PROTOCOL`), so that workers of Java's Connect and ours
+are never in one group: ours run a connector as a whole, Java's leader spreads its tasks. Whatever
+reads Connect's metadata and assignments (version 2, "sessioned") reads these.
 
-    INT16   version            0 default, 1 compatible, 2 sessioned
+A worker that joins says who it is (`Metadata`):
+
+    INT16   version            2
     STRING  url                where its REST API is
     INT64   config offset      how far it has read the config topic
-    from version 1 on:
     INT32   length, -1 for null, then an assignment: what it runs already
 
 The leader answers each member with an `Assignment`:
 
-    INT16   version
+    INT16   version            2
     INT16   error              0 none, 1 the leader does not know the newest configs
     STRING  leader             its member id
     STRING  leader url
     INT64   config offset      the configs that the assignment is about
-    ARRAY   work               what to run; from version 1 on, what to run in addition
-    from version 1 on:
+    ARRAY   connectors         what to run in addition
     ARRAY   revoked            what to stop
     INT32   delay              milliseconds until everybody joins again; 0 for never
 
-    ARRAY   INT32 count (-1 for none), then per connector: STRING name, ARRAY of INT32 tasks, where
-            -1 is the connector itself
+    ARRAY   INT32 count (-1 for none), then per connector: STRING name, ARRAY of INT32 tasks, which
+            is always one -1, the connector itself
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.primitives import (
@@ -42,74 +42,12 @@ from sparkmirror.formats.primitives import (
 )
 
 PROTOCOL_TYPE = "connect"
+PROTOCOL = "sparkmirror"
 NO_ERROR = 0
 CONFIG_MISMATCH = 1
 
+_VERSION = 2
 _CONNECTOR_ITSELF = -1
-
-
-class Version(IntEnum):
-    """The versions of the protocol; a group speaks the newest one that all of its members know."""
-
-    EAGER = 0
-    COMPATIBLE = 1
-    SESSIONED = 2
-
-    @property
-    def protocol(self) -> str:
-        """Its name in the group."""
-        return _NAMES[self]
-
-    @classmethod
-    def of(cls, protocol: str) -> Version:
-        """The version that a group's protocol names."""
-        for version, name in _NAMES.items():
-            if name == protocol:
-                return version
-        raise WireError(f"The group speaks '{protocol}', which no version of Connect does.")
-
-
-_NAMES = {
-    Version.EAGER: "default",
-    Version.COMPATIBLE: "compatible",
-    Version.SESSIONED: "sessioned",
-}
-
-
-class TaskId(NamedTuple):
-    """A task of a connector."""
-
-    connector: str
-    task: int
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Connectors and tasks, in the order in which they are written."""
-
-    connectors: tuple[str, ...] = ()
-    tasks: tuple[TaskId, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.connectors or self.tasks)
-
-    def plus(self, other: Work) -> Work:
-        """This and the other; what is in both, once."""
-        return Work(
-            tuple(dict.fromkeys(self.connectors + other.connectors)),
-            tuple(dict.fromkeys(self.tasks + other.tasks)),
-        )
-
-    def minus(self, other: Work) -> Work:
-        """This without the other."""
-        connectors, tasks = frozenset(other.connectors), frozenset(other.tasks)
-        return Work(
-            tuple(one for one in self.connectors if one not in connectors),
-            tuple(one for one in self.tasks if one not in tasks),
-        )
-
-
-NOTHING = Work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,44 +57,39 @@ class Assignment:
     leader: str
     leader_url: str
     config_offset: int
-    work: Work = NOTHING
-    revoked: Work = NOTHING
+    connectors: tuple[str, ...] = ()
+    revoked: tuple[str, ...] = ()
     delay_ms: int = 0
     error: int = NO_ERROR
-    version: int = Version.SESSIONED
 
-    def encode(self, version: int | None = None) -> bytes:
-        """The bytes, in another version than its own if one is given."""
-        version = self.version if version is None else version
-        written = (
-            pack_int16(version)
+    def encode(self) -> bytes:
+        """The bytes."""
+        return (
+            pack_int16(_VERSION)
             + pack_int16(self.error)
             + pack_string(self.leader)
             + pack_string(self.leader_url)
             + pack_int64(self.config_offset)
-            + _packed(self.work)
+            + _packed(self.connectors)
+            + _packed(self.revoked)
+            + pack_int32(self.delay_ms)
         )
-        if version == Version.EAGER:
-            return written
-        return written + _packed(self.revoked) + pack_int32(self.delay_ms)
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
         """What a leader has written; newer versions are read as far as we know them."""
-        reader = FieldReader(data, "The assignment of a Connect worker")
-        version = _version(reader, "assignment")
+        reader = FieldReader(data, "The assignment of a worker")
+        _check_version(reader, "assignment")
         error = reader.int16()
-        assignment = cls(
+        return cls(
             leader=reader.string(),
             leader_url=reader.string(),
             config_offset=reader.int64(),
-            work=_work(reader),
+            connectors=_connectors(reader),
+            revoked=_connectors(reader),
+            delay_ms=reader.int32(),
             error=error,
-            version=version,
         )
-        if version == Version.EAGER:
-            return assignment
-        return replace(assignment, revoked=_work(reader), delay_ms=reader.int32())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,66 +99,52 @@ class Metadata:
     url: str
     config_offset: int
     current: Assignment | None = None
-    version: int = Version.SESSIONED
 
     @property
-    def work(self) -> Work:
+    def connectors(self) -> tuple[str, ...]:
         """What it runs."""
-        return NOTHING if self.current is None else self.current.work
+        return () if self.current is None else self.current.connectors
 
-    def encode(self, version: int | None = None) -> bytes:
-        """The bytes, in another version than its own if one is given."""
-        version = self.version if version is None else version
-        written = pack_int16(version) + pack_string(self.url) + pack_int64(self.config_offset)
-        if version == Version.EAGER:
-            return written
+    def encode(self) -> bytes:
+        """The bytes."""
+        written = pack_int16(_VERSION) + pack_string(self.url) + pack_int64(self.config_offset)
         if self.current is None:
             return written + pack_int32(-1)
-        current = self.current.encode(version)
+        current = self.current.encode()
         return written + pack_int32(len(current)) + current
 
     @classmethod
     def decode(cls, data: bytes) -> Metadata:
         """What a worker has written; newer versions are read as far as we know them."""
-        reader = FieldReader(data, "The metadata of a Connect worker")
-        version = _version(reader, "metadata")
+        reader = FieldReader(data, "The metadata of a worker")
+        _check_version(reader, "metadata")
         url, offset = reader.string(), reader.int64()
-        length = -1 if version == Version.EAGER else reader.int32()
-        current = None if length < 0 else Assignment.decode(reader.raw(length))
-        return cls(url, offset, current, version)
+        length = reader.int32()
+        return cls(url, offset, None if length < 0 else Assignment.decode(reader.raw(length)))
 
 
-def _version(reader: FieldReader, what: str) -> int:
+def _check_version(reader: FieldReader, what: str) -> None:
     version = reader.int16()
-    if version < Version.EAGER:
-        raise WireError(f"The {what} of a Connect worker has version {version}, which cannot be.")
-    return version
+    if version < _VERSION:
+        raise WireError(
+            f"The {what} of a worker has version {version}; its group speaks {_VERSION} or newer."
+        )
 
 
-def _packed(work: Work) -> bytes:
-    """Connectors first, each with its tasks, then tasks without their connectors."""
-    by_connector: dict[str, list[int]] = {name: [_CONNECTOR_ITSELF] for name in work.connectors}
-    for connector, task in work.tasks:
-        by_connector.setdefault(connector, []).append(task)
-    return pack_int32(len(by_connector)) + b"".join(
-        pack_string(connector) + _numbers(tasks) for connector, tasks in by_connector.items()
-    )
+def _packed(connectors: Sequence[str]) -> bytes:
+    itself = pack_int32(1) + pack_int32(_CONNECTOR_ITSELF)
+    return pack_int32(len(connectors)) + b"".join(pack_string(name) + itself for name in connectors)
 
 
-def _numbers(numbers: Iterable[int]) -> bytes:
-    packed = [pack_int32(number) for number in numbers]
-    return pack_int32(len(packed)) + b"".join(packed)
-
-
-def _work(reader: FieldReader) -> Work:
-    connectors: list[str] = []
-    tasks: list[TaskId] = []
+def _connectors(reader: FieldReader) -> tuple[str, ...]:
+    found = []
     for _ in range(reader.int32()):
-        connector = reader.string()
-        for _ in range(reader.int32()):
-            task = reader.int32()
-            if task == _CONNECTOR_ITSELF:
-                connectors.append(connector)
-            else:
-                tasks.append(TaskId(connector, task))
-    return Work(tuple(connectors), tuple(tasks))
+        name = reader.string()
+        parts = [reader.int32() for _ in range(reader.int32())]
+        if parts != [_CONNECTOR_ITSELF]:
+            raise WireError(
+                f"A worker names parts {parts} of connector '{name}'; in this group connectors run "
+                f"as a whole."
+            )
+        found.append(name)
+    return tuple(found)

@@ -29,6 +29,7 @@ from sparkmirror.kafka.group_requests import (
 )
 
 ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 # Loading, not available, not the coordinator.
