@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
+from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.kafka.group_line import INCONSISTENT_GROUP_PROTOCOL
 from sparkmirror.pairs import PairPlan, Standing
 from sparkmirror.pipeline.status import FlowState
 
@@ -54,7 +56,7 @@ class PairGate:
         """Why the pair does not run here."""
         member = self._membership
         if member.trouble is not None:
-            return Standing(FlowState.RETRYING, member.trouble)
+            return Standing(_state(member.error), member.trouble)
         if not member.is_member or self._name in member.assignment:
             group = f"group {self._group} on {self._cluster}"
             return Standing(FlowState.STARTING, f"asks {group} whether another process runs it")
@@ -74,6 +76,14 @@ class PairGate:
     def _revoked(self, names: tuple[str, ...]) -> None:
         if self._name in names:
             self._closed()
+
+
+def _state(error: Exception | None) -> FlowState:
+    """A group that is used by others keeps us waiting; what a person must mend is no waiting."""
+    if isinstance(error, BrokerError) and error.code == INCONSISTENT_GROUP_PROTOCOL:
+        return FlowState.STANDBY
+    is_fatal = isinstance(error, ClusterError) and not error.retriable
+    return FlowState.FAILED if is_fatal else FlowState.RETRYING
 
 
 class _OnePiece:
