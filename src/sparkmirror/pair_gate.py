@@ -4,18 +4,21 @@
 The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target), the pair its
 only piece of work; the others stand by. Java workers speak another protocol, so a group is either
 theirs or ours: a Java MM2 with the same file keeps us waiting, and is refused while we are there.
+
+A gate opens when the pair is ours and it is known which of its connectors shall rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.group_line import INCONSISTENT_GROUP_PROTOCOL
-from sparkmirror.pairs import PairPlan, Standing
+from sparkmirror.pairs import GateCalls, PairPlan, Standing
 from sparkmirror.pipeline.status import FlowState
+from sparkmirror.state.pair_orders import PairOrders, Wishes
 
 
 class PairGate:
@@ -25,16 +28,17 @@ class PairGate:
         self,
         plan: PairPlan,
         identity: str,
-        *,
-        opened: Callable[[], None],
-        closed: Callable[[], None],
+        calls: GateCalls,
     ) -> None:
         """`identity` is what the other processes call this one."""
         self._name = str(plan.flow)
         self._group = plan.group.group_id
         self._cluster = plan.flow.target
-        self._opened = opened
-        self._closed = closed
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._is_ours = False
+        self._wishes: Wishes | None = None
+        self.orders = PairOrders(plan.settings, self._wished, calls.restart)
         self._membership = Membership(
             plan.settings.target_admin,
             plan.group,
@@ -45,11 +49,13 @@ class PairGate:
         )
 
     def start(self) -> None:
-        """Join."""
+        """Join, and read what is asked of the pair."""
+        self.orders.start()
         self._membership.start()
 
     def stop(self, seconds: float) -> bool:
         """End the pair and leave, waiting so long; whether that is done."""
+        self.orders.stop()
         return self._membership.stop(seconds)
 
     def standing(self) -> Standing:
@@ -57,6 +63,8 @@ class PairGate:
         member = self._membership
         if member.trouble is not None:
             return Standing(_state(member.error), member.trouble)
+        if self._is_ours and self.orders.trouble:
+            return Standing(FlowState.RETRYING, self.orders.trouble)
         if not member.is_member or self._name in member.assignment:
             group = f"group {self._group} on {self._cluster}"
             return Standing(FlowState.STARTING, f"asks {group} whether another process runs it")
@@ -71,11 +79,25 @@ class PairGate:
 
     def _assigned(self, names: tuple[str, ...]) -> None:
         if self._name in names:
-            self._opened()
+            with self._lock:
+                self._is_ours = True
+                self._open()
 
     def _revoked(self, names: tuple[str, ...]) -> None:
         if self._name in names:
-            self._closed()
+            with self._lock:
+                self._is_ours = False
+            self._calls.closed()
+
+    def _wished(self, wishes: Wishes) -> None:
+        with self._lock:
+            self._wishes = wishes
+            self._open()
+
+    def _open(self) -> None:
+        """Under the lock, so that no wish opens a gate that is being closed."""
+        if self._is_ours and self._wishes is not None:
+            self._calls.opened(self._wishes)
 
 
 def _state(error: Exception | None) -> FlowState:

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sparkmirror.config.changes import Changes, Part
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.model import Flow
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes, connector_names
 
 SLOW_SECONDS = 8.0  # what a clean end may take
 _LOOK_SECONDS = 0.02
@@ -54,11 +56,24 @@ class Standing:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class GateCalls:
+    """What a gate calls, from threads of its own."""
+
+    opened: Callable[[Wishes], None]  # also when other wishes have come; returns at once
+    closed: Callable[[], None]  # returns when the pair has ended
+    restart: Callable[[Restart], None]
+
+
 class Gate(Protocol):
     """Whether this process is the one that runs a pair."""
 
+    @property
+    def orders(self) -> PairOrders:
+        """What is asked of the pair's connectors."""
+
     def start(self) -> None:
-        """Begin to ask; the answer comes to the two functions that the gate was made with."""
+        """Begin to ask; the answer comes through the calls that the gate was made with."""
 
     def stop(self, seconds: float) -> bool:
         """End the pair and give the place up, waiting so long; whether that is done."""
@@ -67,28 +82,28 @@ class Gate(Protocol):
         """Why the pair does not run here."""
 
 
-class GateMaker(Protocol):
-    """Makes the gate of a pair."""
-
-    def __call__(
-        self, plan: PairPlan, *, opened: Callable[[], None], closed: Callable[[], None]
-    ) -> Gate:
-        """`opened` returns at once and may come again, `closed` when the pair has ended."""
-
-
 @dataclass(slots=True)
-class _Pair:
+class Pair:
+    """One of them; others may look at it, only `Pairs` changes it."""
+
     plan: PairPlan
     idle: FlowStatus
     gate: Gate = field(init=False)
     is_open: bool = False
+    wishes: Wishes = field(default_factory=dict)
     herder: Herder | None = None
     ending_since: float | None = None
     is_leaving: bool = False  # the gate, too
     successor: PairPlan | None = None
     is_slow: bool = False
 
+    @property
+    def connectors(self) -> tuple[ConnectorClass, ...]:
+        """Those that the file asks for."""
+        return tuple(connector_names(self.plan.settings))
+
     def snapshot(self) -> FlowSnapshot:
+        """As it stands now."""
         herder = self.herder
         if herder is None:
             found = self.gate.standing()
@@ -114,8 +129,8 @@ class Pairs:
 
     def __init__(
         self,
-        make: Callable[[PairPlan], Herder],
-        make_gate: GateMaker,
+        make: Callable[[PairPlan, Wishes], Herder],
+        make_gate: Callable[[PairPlan, GateCalls], Gate],
         plans: Iterable[PairPlan],
     ) -> None:
         self._make = make
@@ -125,11 +140,14 @@ class Pairs:
         # Replaced as a whole: scrapes of other threads read it.
         self._pairs = {plan.flow: self._pair(plan) for plan in plans}
 
-    def _pair(self, plan: PairPlan, idle: FlowStatus | None = None) -> _Pair:
-        pair = _Pair(plan, idle or FlowStatus(str(plan.flow)))
-        pair.gate = self._make_gate(
-            plan, opened=lambda: self._opened(pair), closed=lambda: self._closed(pair)
+    def _pair(self, plan: PairPlan, idle: FlowStatus | None = None) -> Pair:
+        pair = Pair(plan, idle or FlowStatus(str(plan.flow)))
+        calls = GateCalls(
+            lambda wishes: self._opened(pair, wishes),
+            lambda: self._closed(pair),
+            lambda restart: self._restart(pair, restart),
         )
+        pair.gate = self._make_gate(plan, calls)
         return pair
 
     def start(self) -> None:
@@ -137,14 +155,42 @@ class Pairs:
         for pair in self._pairs.values():
             pair.gate.start()
 
-    # --- the gate's thread
+    # --- the gate's threads
 
-    def _opened(self, pair: _Pair) -> None:
+    def _opened(self, pair: Pair, wishes: Wishes) -> None:
         with self._lock:
-            pair.is_open = True
-            self._begin(pair)
+            differing = frozenset(pair.wishes.keys() ^ wishes.keys())
+            pair.is_open, pair.wishes = True, wishes
+            if pair.herder is None:
+                self._begin(pair)
+            elif differing:
+                self._renew(pair, differing)
 
-    def _closed(self, pair: _Pair) -> None:
+    def _restart(self, pair: Pair, restart: Restart) -> None:
+        with self._lock:
+            if pair.herder is None or restart.kind in pair.wishes:
+                return
+            if restart.only_failed and not has_failed(restart.kind, pair.herder):
+                return
+            _log.info(f"{pair.plan.flow}: {restart.kind.value} is begun anew, as was asked for")
+            self._renew(pair, frozenset({restart.kind}))
+
+    def _renew(self, pair: Pair, kinds: frozenset[ConnectorClass]) -> None:
+        """Begin connectors anew, or leave them out, as the wishes say; under the lock."""
+        if pair.ending_since is not None or pair.herder is None:
+            return  # whatever begins next heeds the wishes
+        if ConnectorClass.SOURCE in kinds or not pair.herder.is_settled:
+            self._end(pair, pair.plan)
+            return
+        pair.herder.change(
+            pair.plan.settings,
+            pair.plan.policy,
+            heartbeats=ConnectorClass.HEARTBEAT in kinds,
+            checkpoints=ConnectorClass.CHECKPOINT in kinds,
+            wishes=pair.wishes,
+        )
+
+    def _closed(self, pair: Pair) -> None:
         with self._lock:
             pair.is_open = False
             herder = pair.herder
@@ -158,10 +204,10 @@ class Pairs:
             if pair.herder is herder:
                 pair.forget_herder()
 
-    def _begin(self, pair: _Pair) -> None:
+    def _begin(self, pair: Pair) -> None:
         """Under the lock."""
         if pair.is_open and pair.herder is None and not (pair.is_leaving or self._is_closing):
-            pair.herder = self._make(pair.plan)
+            pair.herder = self._make(pair.plan, pair.wishes)
             pair.herder.start()
 
     # --- the main thread
@@ -182,7 +228,7 @@ class Pairs:
             listed = [*(flow for flow in plans if flow in self._pairs), *self._pairs]
             self._pairs = {flow: self._pairs[flow] for flow in listed}
 
-    def _change(self, pair: _Pair, plan: PairPlan, parts: frozenset[Part]) -> None:
+    def _change(self, pair: Pair, plan: PairPlan, parts: frozenset[Part]) -> None:
         if pair.is_leaving or _place(plan) != _place(pair.plan):
             self._leave(pair, plan)
         elif pair.herder is None:
@@ -196,16 +242,17 @@ class Pairs:
                 plan.policy,
                 heartbeats=Part.HEARTBEATS in parts,
                 checkpoints=Part.CHECKPOINTS in parts,
+                wishes=pair.wishes,
             )
 
-    def _end(self, pair: _Pair, successor: PairPlan | None) -> None:
+    def _end(self, pair: Pair, successor: PairPlan | None) -> None:
         pair.successor = successor
         if pair.ending_since is None:
             pair.ending_since = time.monotonic()
             if pair.herder is not None:
                 pair.herder.stop()
 
-    def _leave(self, pair: _Pair, successor: PairPlan | None) -> None:
+    def _leave(self, pair: Pair, successor: PairPlan | None) -> None:
         pair.is_leaving = True
         self._end(pair, successor)
         pair.gate.stop(0.0)
@@ -229,14 +276,14 @@ class Pairs:
                     self._look(pair)
         return any(pair.ending_since is not None for pair in self._pairs.values())
 
-    def _look(self, pair: _Pair) -> None:
+    def _look(self, pair: Pair) -> None:
         if pair.herder is not None and not pair.herder.is_over:
             self._wait_for(pair)
             return
         pair.forget_herder()
         self._begin(pair)
 
-    def _let_go(self, flow: Flow, pair: _Pair) -> None:
+    def _let_go(self, flow: Flow, pair: Pair) -> None:
         if not pair.gate.stop(0.0):
             self._wait_for(pair)
             return
@@ -245,7 +292,7 @@ class Pairs:
             self._pairs = {**self._pairs, flow: self._pair(pair.successor, pair.idle)}
             self._pairs[flow].gate.start()
 
-    def _wait_for(self, pair: _Pair) -> None:
+    def _wait_for(self, pair: Pair) -> None:
         waited = time.monotonic() - (pair.ending_since or time.monotonic())
         if waited > SLOW_SECONDS and not pair.is_slow:
             pair.is_slow = True
@@ -253,6 +300,10 @@ class Pairs:
                 f"{pair.plan.flow}: has not ended within {SLOW_SECONDS:.0f} s; it is begun anew "
                 "or left out as soon as it has, because two would copy the same topic partitions."
             )
+
+    def pairs(self) -> list[Pair]:
+        """All of them, to look at."""
+        return [*self._pairs.values()]
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Every pair, as it stands now."""
@@ -283,3 +334,14 @@ class Pairs:
 def _place(plan: PairPlan) -> object:
     """Where and how a process asks for a pair."""
     return plan.group, plan.settings.target_admin
+
+
+def has_failed(kind: ConnectorClass, herder: Herder) -> bool:
+    """Whether a connector of a pair needs a person."""
+    if kind is ConnectorClass.CHECKPOINT:
+        one = herder.checkpoint
+        return one is not None and bool(one.failure or one.refusals)
+    if kind is ConnectorClass.HEARTBEAT:
+        return herder.heartbeat is not None and herder.heartbeat.status.error is not None
+    now = herder.snapshot()
+    return now.state is FlowState.FAILED or now.quarantined > 0

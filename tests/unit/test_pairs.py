@@ -7,7 +7,6 @@ The herders and gates here do as a test wants them; real ones are tested on real
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -15,13 +14,16 @@ import pytest
 
 from sparkmirror import pairs as pairs_module
 from sparkmirror.config.changes import Changes, PairChange, Part
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.herder import Herder
+from sparkmirror.formats.connect_records import TargetState
 from sparkmirror.model import Flow
-from sparkmirror.pairs import PairPlan, Pairs, Standing
+from sparkmirror.pairs import GateCalls, PairPlan, Pairs, Standing
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes
 from support.waiting import eventually
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
@@ -62,9 +64,10 @@ class SlowHerder:
         """Note it."""
         self.heard.append("stop")
 
-    def change(self, *_: object, heartbeats: bool, checkpoints: bool) -> None:
+    def change(self, *_: object, heartbeats: bool, checkpoints: bool, wishes: Wishes) -> None:
         """Note it."""
-        self.heard.append(f"change {heartbeats} {checkpoints}")
+        resting = [kind.name.lower() for kind in wishes]
+        self.heard.append(" ".join([f"change {heartbeats} {checkpoints}", *resting]))
 
     def join(self, _seconds: float) -> bool:
         """Whether it has ended."""
@@ -80,10 +83,18 @@ class HandGate:
     """Opens and closes by hand; ends its pair when it is stopped, as a real one does."""
 
     plan: PairPlan
-    opened: Callable[[], None]
-    closed: Callable[[], None]
+    calls: GateCalls
     heard: list[str] = field(default_factory=list)
     leaving: threading.Thread | None = None
+
+    @property
+    def orders(self) -> PairOrders:
+        """Nobody asks for them here."""
+        raise NotImplementedError
+
+    def opened(self, **wishes: TargetState) -> None:
+        """Give the pair, with these connectors at rest."""
+        self.calls.opened({ConnectorClass[kind.upper()]: w for kind, w in wishes.items()})
 
     def start(self) -> None:
         """Note it."""
@@ -91,7 +102,7 @@ class HandGate:
 
     def close(self) -> threading.Thread:
         """Take the pair away; the thread ends when it has ended."""
-        thread = threading.Thread(target=self.closed, daemon=True)
+        thread = threading.Thread(target=self.calls.closed, daemon=True)
         thread.start()
         return thread
 
@@ -114,6 +125,7 @@ class Bench:
     def __init__(self) -> None:
         self.made: list[SlowHerder] = []
         self.plans_made: list[PairPlan] = []
+        self.wishes: list[Wishes] = []
         self.gates: list[HandGate] = []
         config = MirrorConfig.parse(FILE)
         settings = [config.flow_settings(flow) for flow in (AB, BA)]
@@ -131,13 +143,12 @@ class Bench:
         for gate in self.gates:
             gate.opened()
 
-    def _make_gate(
-        self, plan: PairPlan, *, opened: Callable[[], None], closed: Callable[[], None]
-    ) -> HandGate:
-        self.gates.append(HandGate(plan, opened, closed))
+    def _make_gate(self, plan: PairPlan, calls: GateCalls) -> HandGate:
+        self.gates.append(HandGate(plan, calls))
         return self.gates[-1]
 
-    def _make(self, plan: PairPlan) -> Herder:
+    def _make(self, plan: PairPlan, wishes: Wishes) -> Herder:
+        self.wishes.append(wishes)
         self.plans_made.append(plan)
         self.made.append(SlowHerder(plan.settings.flow))
         return cast("Herder", self.made[-1])
@@ -283,3 +294,42 @@ def test_the_end_of_the_process_waits_for_pairs_that_are_ending(bench: Bench) ->
     bench.made[0].is_over = True
     assert bench.pairs.stop(0.1)
     assert "start" not in bench.made[0].heard[1:]
+
+
+def test_a_pair_whose_copying_is_paused_is_begun_anew_without_it(bench: Bench) -> None:
+    """And with it again when it is resumed; others hear nothing."""
+    paused = TargetState.PAUSED
+    bench.gates[0].opened(source=paused)
+    bench.gates[0].opened(source=paused)
+    assert bench.heard == [["start", "stop"], ["start"]]
+    bench.made[0].is_over = True
+    assert not bench.pairs.proceed()
+    bench.gates[0].opened(source=TargetState.STOPPED)
+    assert bench.heard == [["start", "stop"], ["start"], ["start"]]
+    bench.gates[0].opened()
+    bench.made[2].is_over = True
+    assert not bench.pairs.proceed()
+    resting = [{kind.name for kind in wishes} for wishes in bench.wishes]
+    assert resting == [set(), set(), {"SOURCE"}, set()]
+
+
+def test_small_connectors_rest_and_restart_while_the_copying_goes_on(bench: Bench) -> None:
+    """Wishes stay: a newer file does not bring back what rests."""
+    bench.gates[0].opened(checkpoint=TargetState.STOPPED)
+    bench.gates[0].calls.restart(Restart(ConnectorClass.HEARTBEAT, only_failed=False))
+    bench.gates[0].calls.restart(Restart(ConnectorClass.CHECKPOINT, only_failed=False))
+    bench.pairs.apply(SMALL, bench.plans)
+    assert bench.made[0].heard == [
+        "start",
+        "change False True checkpoint",
+        "change True False checkpoint",
+        "change False True checkpoint",
+    ]
+
+
+def test_a_connector_that_copies_is_restarted_with_its_pair(bench: Bench) -> None:
+    """One that has not failed is left alone if that was asked for."""
+    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=True))
+    assert bench.made[0].heard == ["start"]
+    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=False))
+    assert bench.made[0].heard == ["start", "stop"]

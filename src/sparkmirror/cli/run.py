@@ -49,7 +49,9 @@ def run_file(
     set_up_logging(console)
     reloader = Reloader(file, clusters)
     try:
-        application = Application(reloader.load(), targets=clusters, once=once, master=master)
+        application = Application(
+            reloader.load(), targets=clusters, once=once, master=master, serves=not once
+        )
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
@@ -104,7 +106,7 @@ def _is_hopeless(application: Application) -> bool:
     """A bounded run in which nothing moves and nothing will change by itself."""
     unfinished = [one for one in application.copying() if one.state is not FlowState.DONE]
     return bool(unfinished) and all(
-        one.state in (FlowState.FAILED, FlowState.STANDBY)
+        one.state in (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED)
         or (one.troubles and not one.retriable_only and one.records_per_second == 0)
         for one in unfinished
     )

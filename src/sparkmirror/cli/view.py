@@ -33,6 +33,7 @@ _COLOURS = {
     FlowState.RETRYING: "red",
     FlowState.FAILED: "bold red",
     FlowState.DONE: "blue",
+    FlowState.PAUSED: "cyan",
     FlowState.STOPPED: "dim",
 }
 _WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is a trouble

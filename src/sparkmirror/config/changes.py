@@ -8,16 +8,17 @@ much of each, and which keys are to blame. Values are compared and never shown: 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.flow_settings import FlowReading
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.pair_groups import pair_groups
 from sparkmirror.config.reading import Effective
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, PolicySettings, TopicFactor
-from sparkmirror.config.worker_settings import GroupSettings
+from sparkmirror.config.worker_settings import GroupSettings, RunRest
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, own_classes
 
@@ -33,6 +34,10 @@ class RunReading:
     groups: Mapping[Flow, GroupSettings]
     spark: Mapping[str, str]
     metrics: MetricsSettings | None
+    rest: RunRest | None = None
+    connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
+        default_factory=dict, repr=False
+    )  # what the file says about each, flat, as MM2 would write it down
 
     @property
     def wanted_splits(self) -> dict[Flow, int]:
@@ -50,6 +55,8 @@ def read_run(config: MirrorConfig, targets: Collection[str] = ()) -> RunReading:
         pair_groups({flow: one.group for flow, one in pairs.items()}),
         dict(config.spark),
         config.metrics,
+        config.rest,
+        {flow: {k: config.connector_texts(flow, k) for k in ConnectorClass} for flow in pairs},
     )
 
 
@@ -85,13 +92,13 @@ class Changes:
     untouched: int = 0
     spark_keys: tuple[str, ...] = ()
     metrics_moved: bool = False
+    rest_moved: bool = False
 
     @property
     def is_nothing(self) -> bool:
         """Whether everything may stay as it is."""
-        return not (
-            self.started or self.stopped or self.changed or self.spark_keys or self.metrics_moved
-        )
+        pairs = self.started or self.stopped or self.changed
+        return not (pairs or self.spark_keys or self.metrics_moved or self.rest_moved)
 
 
 def compare(old: RunReading, new: RunReading) -> Changes:
@@ -110,6 +117,7 @@ def compare(old: RunReading, new: RunReading) -> Changes:
         untouched=len(both) - len(changed),
         spark_keys=tuple(k for k in spark_keys if old.spark.get(k) != new.spark.get(k)),
         metrics_moved=old.metrics != new.metrics,
+        rest_moved=old.rest != new.rest,
     )
 
 
@@ -220,7 +228,7 @@ def _spelled(flow: Flow, old: Effective | None, new: Effective | None) -> str:
 
 
 def sentence(name: str, changes: Changes, later: Collection[str] = ()) -> str:
-    """One line for the log; `later` are the keys of Spark that wait for the next start."""
+    """One line for the log; `later` are the keys that wait for the next start."""
     parts = []
     if changes.started:
         parts.append(f"started {_listed(changes.started)}")

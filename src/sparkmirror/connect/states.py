@@ -24,6 +24,7 @@ _STATES = {
     FlowState.RETRYING: State.RUNNING,
     FlowState.FAILED: State.FAILED,
     FlowState.DONE: State.RUNNING,
+    FlowState.PAUSED: State.PAUSED,
     FlowState.STOPPED: State.UNASSIGNED,
 }
 

@@ -32,6 +32,7 @@ class FlowState(Enum):
     RETRYING = "RETRYING"  # a cluster is out of reach or refuses; tried again
     FAILED = "FAILED"  # a person must change something
     DONE = "DONE"  # a bounded run has copied everything
+    PAUSED = "PAUSED"  # somebody asked for that; heartbeats and checkpoints may go on
     STOPPED = "STOPPED"
 
 
