@@ -7,6 +7,8 @@ SparkmirrorError
 ├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
+│   ├── OpenTransactionError   a transaction of somebody holds up what is to be read (retriable)
+│   ├── LeadershipLostError    another worker leads: what this one wanted to write was refused
 │   └── ReplicationFactorError a replication factor that the cluster cannot hold
 ├── WorkerError            a Connect worker refused what was asked, or is none; names its address
 │   └── WorkerUnreachableError  nobody answers at that address (retriable)
@@ -80,6 +82,16 @@ class BrokerError(ClusterError):
         self.code = code
         self.retriable = retriable
         self.topic = topic
+
+
+class OpenTransactionError(ClusterError):
+    """What is behind an open transaction cannot be read before it ends."""
+
+    retriable = True
+
+
+class LeadershipLostError(ClusterError):
+    """Another worker has taken over; asking again helps only whoever leads again."""
 
 
 class ReplicationFactorError(ClusterError):

@@ -6,6 +6,7 @@ A message remembers the version it was sent with, so each try builds its own.
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -33,6 +34,7 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 _APPEND_VERSION = 9  # later ones name topics by their ids
+_LAST_FETCH_BY_NAME = 12
 _FETCH_WAIT_MS = 200
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_PARTITION_BYTES = 1024 * 1024
@@ -179,8 +181,18 @@ def append_request(topic: str, batches: Mapping[int, bytes], timeout_ms: int) ->
     )
 
 
-def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: str) -> object:
-    """What partitions with one leader hold from their positions on."""
+def fetch_request(
+    positions: Mapping[TopicPartition, int],
+    isolation_level: str,
+    *,
+    topic_id: uuid.UUID | None = None,
+    wait_ms: int = _FETCH_WAIT_MS,
+    partition_bytes: int = _FETCH_PARTITION_BYTES,
+) -> object:
+    """What partitions with one leader hold from their positions on.
+
+    With a topic's id, of that topic only: a later one of the same name is not read.
+    """
     asked = FetchRequest.FetchTopic
     by_topic: dict[str, list[object]] = defaultdict(list)
     for tp, position in positions.items():
@@ -188,20 +200,23 @@ def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: str)
             asked.FetchPartition(
                 partition=tp.partition,
                 fetch_offset=position,
-                partition_max_bytes=_FETCH_PARTITION_BYTES,
+                partition_max_bytes=partition_bytes,
             )
         )
     return FetchRequest(
         replica_id=-1,
-        max_wait_ms=_FETCH_WAIT_MS,
+        max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=_FETCH_BYTES,
         isolation_level=_ISOLATION[isolation_level],
         session_id=0,
         session_epoch=-1,  # no fetch session: a log is read once
-        topics=[asked(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=[
+            asked(topic=name, topic_id=topic_id, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ],
         forgotten_topics_data=[],
         rack_id="",
         min_version=4,
-        max_version=12,  # the last version that names topics rather than giving their ids
+        max_version=_LAST_FETCH_BY_NAME if topic_id is None else None,
     )

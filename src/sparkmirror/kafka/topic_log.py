@@ -14,10 +14,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from sparkmirror.errors import UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.clients import Connection
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
+from sparkmirror.kafka.open_transactions import held_up
 from sparkmirror.kafka.records import Fetched, LogRecord, decode_fetched
 from sparkmirror.kafka.requests import append_request, fetch_request
 from sparkmirror.model import TopicPartition
@@ -80,7 +80,8 @@ class TopicLog:
         """Every record up to the end seen now, in order within each partition.
 
         With `since`, only those from these offsets on; it is moved to where the next call goes on.
-        UnreachableError if nothing moves for `timeout_seconds`.
+        UnreachableError if nothing moves for `timeout_seconds`, OpenTransactionError if that is
+        because of a transaction.
         """
         positions, ends = self._span()
         if since is not None:
@@ -100,7 +101,7 @@ class TopicLog:
                 if answer.next_offset >= ends[tp]:
                     del positions[tp]
             if time.monotonic() > deadline:
-                raise self._stuck(len(positions), timeout_seconds)
+                raise held_up(self._client, sorted(positions), timeout_seconds)
             if not fetched:
                 time.sleep(PAUSE_SECONDS)
 
@@ -149,7 +150,7 @@ class TopicLog:
         leaders, failed = self._client.leaders(wanted)
         codes = {tp.partition: code for tp, code in failed.items()}
         for leader, some in leaders.items():
-            batches = {tp.partition: _sealed(records[tp.partition]) for tp in some}
+            batches = {tp.partition: sealed(records[tp.partition]) for tp in some}
             answer = self._client.ask(append_request(self._topic, batches, timeout_ms), leader)
             for topic in answer.responses:
                 for one in topic.partition_responses:
@@ -179,7 +180,7 @@ class TopicLog:
                     if partition.error_code:
                         codes[tp] = partition.error_code
                     else:
-                        fetched[tp] = _decode(tp, partition, positions[tp])
+                        fetched[tp] = decode_answer(tp, partition, positions[tp])
         for tp, code in codes.items():
             if code not in LEADER_CODES:
                 raise self._client.error(f"reading {tp}", code, tp.topic)
@@ -187,15 +188,6 @@ class TopicLog:
 
     def _doing(self) -> str:
         return f"reading topic '{self._topic}'"
-
-    def _stuck(self, partitions: int, timeout_seconds: float) -> UnreachableError:
-        alias = self._client.connection.alias
-        return UnreachableError(
-            f"Cluster '{alias}' has not delivered more of topic '{self._topic}' for "
-            f"{timeout_seconds:g} s; {partitions} partitions are not read to their end. Check that "
-            f"its brokers are up and that every partition has a leader.",
-            cluster=alias,
-        )
 
 
 def _portions(
@@ -235,12 +227,19 @@ def record_batches(
         yield some
 
 
-def _sealed(records: Sequence[KeyValue]) -> bytes:
+def sealed(
+    records: Sequence[KeyValue],
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+) -> bytes:
+    """A record batch of a producer, of nobody in particular if none is given."""
     batch = build(records)
-    stamp(memoryview(batch), -1, -1, -1)
+    stamp(memoryview(batch), producer_id, producer_epoch, sequence)
     return bytes(batch)
 
 
-def _decode(tp: TopicPartition, partition: Any, position: int) -> Fetched:
+def decode_answer(tp: TopicPartition, partition: Any, position: int) -> Fetched:
+    """The records of one partition of a fetch answer."""
     aborted = [(a.producer_id, a.first_offset) for a in partition.aborted_transactions or ()]
     return decode_fetched(memoryview(partition.records or b""), tp.partition, position, aborted)

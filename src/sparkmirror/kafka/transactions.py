@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,8 @@ from sparkmirror.wire.transaction import Identity
 
 _TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
 _INIT_VERSION = 5  # the one after it is about two-phase commits
+_RENEW_VERSION = 3  # the first one that tells who holds the id
+_NOBODY = Identity(-1, -1)
 _RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_ELSEWHERE
 _BUSY_SECONDS = 0.01
 
@@ -35,12 +37,14 @@ _BUSY_SECONDS = 0.01
 class TransactionalIds(Closable):
     """The transactional ids on one cluster; belongs to one thread."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._client = ClusterClient(connection)
+    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+        self._has_own_client = client is None  # one that is shared stays open
+        self._client = client or ClusterClient(connection)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        if self._has_own_client:
+            self._client.close()
 
     def list_ids(self, prefix: str) -> list[str]:
         """The ids `<prefix><number>` that the cluster remembers: also those of an earlier run.
@@ -55,15 +59,40 @@ class TransactionalIds(Closable):
         wanted = tuple(prefixes)
         return {one for name, one in self._producers().items() if name.startswith(wanted)}
 
+    def names(self) -> dict[int, str]:
+        """The transactional ids that the cluster remembers, by their producer ids."""
+        return {one: name for name, one in self._producers().items()}
+
     def fence(
         self, ids: Iterable[str], *, transaction_timeout_ms: int, patience_seconds: float = 60.0
     ) -> dict[str, Identity]:
         """Take over every id; raises if one cannot be had, and then none may be used."""
-        wanted = set(ids)
+        holders = dict.fromkeys(ids, _NOBODY)
+        return self._take(holders, transaction_timeout_ms, patience_seconds)
+
+    def renew(
+        self,
+        name: str,
+        holder: Identity,
+        *,
+        transaction_timeout_ms: int,
+        patience_seconds: float = 60.0,
+    ) -> Identity:
+        """A newer epoch for the holder of an id; refused if somebody else has taken it over.
+
+        UNSUPPORTED_VERSION from brokers before Kafka 2.5.
+        """
+        return self._take({name: holder}, transaction_timeout_ms, patience_seconds)[name]
+
+    def _take(
+        self, holders: Mapping[str, Identity], transaction_timeout_ms: int, patience_seconds: float
+    ) -> dict[str, Identity]:
+        wanted = set(holders)
         fenced: dict[str, Identity] = {}
         deadline = time.monotonic() + patience_seconds
         while wanted:
-            step = partial(self._fence, sorted(wanted), transaction_timeout_ms)
+            some = {name: holders[name] for name in sorted(wanted)}
+            step = partial(self._fence, some, transaction_timeout_ms)
             found, codes = self._client.persist("fencing transactional ids", step)
             fenced |= found
             wanted -= found.keys()
@@ -97,18 +126,20 @@ class TransactionalIds(Closable):
         return producers
 
     def _fence(
-        self, ids: list[str], transaction_timeout_ms: int
+        self, holders: Mapping[str, Identity], transaction_timeout_ms: int
     ) -> tuple[dict[str, Identity], dict[str, int]]:
         """One try: the ids that were fenced, and error codes for the others."""
         found: dict[str, Identity] = {}
         codes: dict[str, int] = {}
-        for name in ids:
+        for name, holder in holders.items():
             where = self._client.ask(
                 FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY, max_version=3)
             )
             answer = where
             if not where.error_code:
-                answer = self._client.ask(_init(name, transaction_timeout_ms), where.node_id)
+                answer = self._client.ask(
+                    _init(name, holder, transaction_timeout_ms), where.node_id
+                )
             if answer.error_code:
                 codes[name] = answer.error_code
             else:
@@ -120,11 +151,12 @@ class TransactionalIds(Closable):
         return code_error(self._client.connection, doing, code, error_codes.advice(code))
 
 
-def _init(name: str, transaction_timeout_ms: int) -> Any:
+def _init(name: str, holder: Identity, transaction_timeout_ms: int) -> Any:
     return InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=transaction_timeout_ms,
-        producer_id=-1,
-        producer_epoch=-1,
+        producer_id=holder.producer_id,
+        producer_epoch=holder.producer_epoch,
+        min_version=0 if holder == _NOBODY else _RENEW_VERSION,
         max_version=_INIT_VERSION,
     )

@@ -10,6 +10,8 @@ B  A commit that counts tasks whose records are missing (the cleaner takes them 
 C  A commit without a connector is left over from one that was deleted.
 D  Tasks that were committed after the last fencing may not write exactly once before the next.
 
+What a leader writes is refused by the brokers as soon as another one leads (`ConfigLog.lead`).
+
 `ConfigLog` belongs to one thread, and to whoever owns the client.
 """
 
@@ -222,6 +224,21 @@ class ConfigLog:
         events, self._events = self._events, []
         return events
 
+    def lead(self, transactional_id: str, key: SessionKey) -> None:
+        """Write as the leader from now on, beginning with the key that workers sign with.
+
+        The brokers refuse what earlier leaders write from that record on: with LeadershipLostError
+        from every `put`, until this log is told to `lead` or `follow`. Nothing but the group
+        decides who leads: a worker that still does leads again. What a leader of Java's left in
+        an open transaction is aborted if it used the same id.
+        """
+        self._connect_topic.fence(transactional_id)
+        self.put_session_key(key)
+
+    def follow(self) -> None:
+        """Write as any worker may; the place of a leader is somebody else's."""
+        self._connect_topic.unfence()
+
     def put_connector(
         self, connector: str, config: Config, target_state: TargetState | None = None
     ) -> None:
@@ -240,7 +257,7 @@ class ConfigLog:
         self._exchange(())
         tasks = [TaskConfig(connector, task, config) for task, config in enumerate(configs)]
         if tasks:
-            self._exchange(tasks)
+            self._exchange(tasks, at_once=False)
         self._exchange([TasksCommit(connector, len(tasks))])
 
     def put_target_state(self, connector: str, state: TargetState) -> None:
@@ -264,10 +281,14 @@ class ConfigLog:
         self._exchange([level])
 
     def _exchange(
-        self, records: Sequence[ConfigRecord], timeout_seconds: float = READ_SECONDS
+        self,
+        records: Sequence[ConfigRecord],
+        timeout_seconds: float = READ_SECONDS,
+        *,
+        at_once: bool = True,
     ) -> None:
         pairs = [(record.key(), record.value()) for record in records]
-        self._connect_topic.exchange(pairs, timeout_seconds)
+        self._connect_topic.exchange(pairs, timeout_seconds, at_once=at_once)
         self._events += map(ConnectorRemoved, sorted(self._lost - self.state.configs.keys()))
         self._lost.clear()
         self._is_started = True

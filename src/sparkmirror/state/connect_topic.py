@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 
+from sparkmirror.errors import BrokerError
 from sparkmirror.formats.connect_fields import Foreign
 from sparkmirror.formats.murmur2 import partition_for
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.fenced_producer import CANNOT_FENCE, FencedProducer
 from sparkmirror.kafka.records import LogRecord
-from sparkmirror.kafka.topic_log import KeyValue, TopicLog, record_batches
+from sparkmirror.kafka.topic_log import KeyValue, record_batches, sealed
+from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
 
 READ_SECONDS = 30.0  # Java's patience with these topics
+
+# What Java's producer sends at most (max.request.size), a record batch of one record included.
+_MOST_BYTES = 1024 * 1024
+_OVERHEAD_BYTES = 128  # of a record batch, and of a request that has a topic's name
+_RECORD_BYTES = 32
+_A_RECORD_BATCH = 512 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -36,47 +48,151 @@ class ConnectTopic:
         check: Callable[[int], None] = lambda _partitions: None,
     ) -> None:
         """`take` gets every record and returns one that it cannot read; `check` the partitions."""
+        self._client = client
+        self._topic = topic
         self._name = f"Topic '{topic}' on cluster '{client.connection.alias}'"
-        self._topic_log = TopicLog(client.connection, topic, client=client)
-        self._since: dict[TopicPartition, int] = {}
+        self._tail = TopicTail(client, topic, self._begin_anew)
+        self._partitions = 0
+        self._most_bytes = client.connection.max_request_bytes or _MOST_BYTES
+        self._producer: FencedProducer | None = None
+        self._has_warned = False
         self._take = take
         self._forget_all = forget_all
         self._check = check
 
+    def fence(self, transactional_id: str) -> None:
+        """Write as this id from now on, which nobody who did before can do any more.
+
+        Of a cluster that does not let us, the log says so, once, and writes are as before.
+        """
+        producer = FencedProducer(self._client, transactional_id)
+        self._producer = None
+        try:
+            producer.take()
+        except BrokerError as error:
+            if error.code not in CANNOT_FENCE:
+                raise
+            self._warn_unfenced(transactional_id, error)
+        else:
+            self._producer = producer
+
+    def unfence(self) -> None:
+        """Write as anybody from now on."""
+        self._producer = None
+
     def exchange(
-        self, records: Iterable[KeyValue] = (), timeout_seconds: float = READ_SECONDS
+        self,
+        records: Iterable[KeyValue] = (),
+        timeout_seconds: float = READ_SECONDS,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """Write records, then read on to the end, which includes them."""
+        """Write records, then read on to the end, which includes them.
+
+        At once: all or none of them. Nothing is written if one is too large.
+        """
+        pairs = list(records)
+        self._refuse_too_large([pairs] if at_once else [[pair] for pair in pairs])
+        if pairs or not self._partitions:
+            self._partitions = self._tail.look()
+            self._check(self._partitions)
+        reach: dict[TopicPartition, int] = {}
+        for batches in self._requests(pairs, self._most_bytes if at_once else _A_RECORD_BATCH):
+            reach |= self._write(batches)
+        self._read_on(reach, timeout_seconds)
+
+    def _read_on(self, reach: Mapping[TopicPartition, int], timeout_seconds: float) -> None:
         strange: list[Foreign] = []
-        with self._topic_log as log:
-            self._check(log.partitions)
-            if log.is_another(self._since):
-                self._begin_anew()
-            _append(log, records)
-            for record in log.read_to_end(timeout_seconds, self._since):
-                foreign = self._take(record)
-                if foreign is not None:
-                    strange.append(foreign)
+        for record in self._tail.read_on(reach, timeout_seconds):
+            foreign = self._take(record)
+            if foreign is not None:
+                strange.append(foreign)
         if strange:
             _log.warning(
                 f"{self._name} holds {len(strange)} records that are not Connect's; they were "
                 f"passed over. The first one: {strange[0].reason}"
             )
 
+    def _requests(
+        self, pairs: Sequence[KeyValue], most_bytes: int
+    ) -> Iterator[dict[int, list[KeyValue]]]:
+        """Each to the partition that Java would choose, or compaction would leave two of a key."""
+        by_partition: dict[int, list[KeyValue]] = defaultdict(list)
+        for key, value in pairs:
+            by_partition[partition_for(key or b"", self._partitions)].append((key, value))
+        batches = [
+            [(index, batch) for batch in record_batches(some, min(most_bytes, self._most_bytes))]
+            for index, some in by_partition.items()
+        ]
+        if self._client.connection.max_request_bytes is not None:
+            yield from ({index: batch} for line in batches for index, batch in line)
+            return
+        for row in zip_longest(*batches):
+            yield dict(one for one in row if one is not None)
+
+    def _write(self, batches: Mapping[int, Sequence[KeyValue]]) -> dict[TopicPartition, int]:
+        """Returns how far to read for it."""
+        producer = self._producer
+        if producer is None:
+            offsets = self._tail.append({index: sealed(some) for index, some in batches.items()})
+        else:
+            try:
+                offsets = {
+                    TopicPartition(self._topic, index): producer.write(
+                        partial(self._append, index), index, some
+                    )
+                    for index, some in batches.items()
+                }
+            except BrokerError as error:
+                if error.code not in CANNOT_FENCE:
+                    raise
+                self._warn_unfenced(producer.transactional_id, error)
+                self._producer = None
+                return self._write(batches)
+        return {tp: offset + len(batches[tp.partition]) for tp, offset in offsets.items()}
+
+    def _append(self, index: int, batch: bytes) -> int:
+        (offset,) = self._tail.append({index: batch}).values()
+        return offset
+
+    def _refuse_too_large(self, batches: Iterable[Sequence[KeyValue]]) -> None:
+        for batch in batches:
+            size = _OVERHEAD_BYTES + sum(
+                _RECORD_BYTES + len(key or b"") + len(value or b"") for key, value in batch
+            )
+            if size > self._most_bytes:
+                key = max(batch, key=lambda pair: len(pair[1] or b""))[0] or b""
+                raise BrokerError(
+                    f"{self._name} takes no records of more than {self._most_bytes} bytes "
+                    f"({error_codes.name(error_codes.MESSAGE_TOO_LARGE)}): "
+                    f"'{key.decode(errors='replace')}' would need {size}. Make it smaller; nothing "
+                    f"was written.",
+                    cluster=self._client.connection.alias,
+                    code=error_codes.MESSAGE_TOO_LARGE,
+                    retriable=False,
+                    topic=self._topic,
+                )
+
+    def _warn_unfenced(self, transactional_id: str, error: BrokerError) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        if error.code == error_codes.UNSUPPORTED_VERSION:
+            remedy = "It takes brokers that know transactions, of Kafka 2.5 or newer."
+        else:
+            remedy = (
+                f"Grant WRITE and DESCRIBE on the transactional id '{transactional_id}' (before "
+                f"Kafka 2.8 also IDEMPOTENT_WRITE on the cluster)."
+            )
+        _log.warning(
+            f"{self._name} is written without fencing: a leader that was suspended and wakes up "
+            f"when another one leads might still write to it. {error} {remedy}"
+        )
+
     def _begin_anew(self) -> None:
         _log.warning(
             f"{self._name} was deleted and created again, or has lost records; what it says now "
             f"counts"
         )
-        self._since.clear()
+        self._partitions = 0
         self._forget_all()
-
-
-def _append(log: TopicLog, records: Iterable[KeyValue]) -> None:
-    """Each to the partition that Java would choose, or compaction would leave two of a key."""
-    by_partition: dict[int, list[KeyValue]] = defaultdict(list)
-    for key, value in records:
-        by_partition[partition_for(key or b"", log.partitions)].append((key, value))
-    for partition, all_of_it in by_partition.items():
-        for some in record_batches(all_of_it):
-            log.append({partition: some})

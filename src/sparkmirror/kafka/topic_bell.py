@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rings when something is written to a topic of one partition, so that nobody has to look again.
+
+Two threads. `<topic>/listen` asks the leader for what is not there yet, and the leader answers when
+it is: idle, that is one small request every few seconds. `<topic>/ring` makes the calls, also every
+few seconds on suspicion while nothing was heard, whatever the other one waits for. One call may
+stand for many records, and some for none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.cluster_client import LEADER_NOT_AVAILABLE, ClusterClient
+from sparkmirror.kafka.failures import cluster_error
+from sparkmirror.kafka.requests import LATEST, fetch_request, offsets_request
+from sparkmirror.kafka.topic_place import TopicPlace, find_topic
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+
+_WAIT_SECONDS = 5.0  # how long the leader keeps a question
+_GRACE_SECONDS = 5.0  # how much longer its answer may take
+_DEAF_SECONDS = _WAIT_SECONDS + 1.0
+_SUSPECT_SECONDS = 3.0
+_STOP_SECONDS = 0.4  # for each thread; one that hangs in a connect ends by itself
+_NEWS_AFTER = 3  # failures in a row: a leader that moves is none
+_ISOLATION = "read_committed"
+# The position is outside the log, or in the log of a topic that is gone.
+_ANOTHER_LOG = frozenset({error_codes.OFFSET_OUT_OF_RANGE, 3, 100, 103})
+
+_log = logging.getLogger(__name__)
+
+
+class TopicBell:
+    """Listens from `start` to `stop`, each of which is called once."""
+
+    def __init__(self, connection: Connection, topic: str, ring: Callable[[], None]) -> None:
+        """`ring` must not raise; it may call `stop`."""
+        self._client = ClusterClient(connection)
+        self._tp = TopicPartition(topic, 0)
+        self._ring = ring
+        self._offset = 0
+        self._heard_at = 0.0
+        self._news = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"{topic}/{role}", daemon=True)
+            for role, target in (("listen", self._listen), ("ring", self._ring_on))
+        ]
+
+    def start(self, offset: int) -> None:
+        """Ring for whatever is at or after an offset."""
+        self._offset = max(0, offset)
+        self._heard_at = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """No more calls after this, but for one that is being made in another thread."""
+        self._stopping.set()
+        self._news.set()
+        closing = threading.Thread(target=self._client.close, daemon=True)
+        closing.start()  # what waits for an answer fails at once
+        for thread in (closing, *self._threads):
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(_STOP_SECONDS)
+
+    def _ring_on(self) -> None:
+        while True:
+            has_news = self._news.wait(_SUSPECT_SECONDS)
+            if self._stopping.is_set():
+                return
+            self._news.clear()
+            if has_news or time.monotonic() > self._heard_at + _DEAF_SECONDS:
+                self._ring()
+
+    def _listen(self) -> None:
+        place: TopicPlace | None = None
+        backoff = Backoff()
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                place = self._ask(place or find_topic(self._client, self._tp.topic))
+            except (KafkaError, SparkmirrorError) as error:
+                place = None
+                failures += 1
+                if self._stopping.is_set():
+                    break
+                if failures == _NEWS_AFTER:
+                    self._complain(error)
+                self._client.close()
+                self._stopping.wait(backoff.next_pause())
+            else:
+                if failures >= _NEWS_AFTER:
+                    _log.info(f"{self._name()} answers again")
+                failures = 0
+                backoff.reset()
+                self._heard_at = time.monotonic()
+        self._client.close()
+
+    def _ask(self, place: TopicPlace) -> TopicPlace | None:
+        """Wait for something new; where to ask next, None if that is to be found out."""
+        request = fetch_request(
+            {self._tp: self._offset},
+            _ISOLATION,
+            topic_id=place.topic_id,
+            wait_ms=round(_WAIT_SECONDS * 1000),
+            partition_bytes=1,  # which still gets the next record batch
+        )
+        answer = self._client.ask(request, self._leader(place), _WAIT_SECONDS + _GRACE_SECONDS)
+        (partition,) = (one for topic in answer.responses for one in topic.partitions)
+        if partition.error_code in _ANOTHER_LOG:
+            self._go_to_end()
+            return None
+        if partition.error_code:
+            raise self._error(partition.error_code)
+        if partition.records:
+            # All up to there is what this call is about.
+            self._offset = max(partition.last_stable_offset, self._offset + 1)
+            self._news.set()
+        return place
+
+    def _go_to_end(self) -> None:
+        place = find_topic(self._client, self._tp.topic)
+        request = offsets_request([self._tp], LATEST, _ISOLATION)
+        answer: Any = self._client.ask(request, self._leader(place))
+        (found,) = (one for topic in answer.topics for one in topic.partitions)
+        if found.error_code:
+            raise self._error(found.error_code)
+        self._offset = found.offset
+        self._news.set()
+
+    def _leader(self, place: TopicPlace) -> int:
+        if not place.is_served:
+            raise self._error(LEADER_NOT_AVAILABLE)
+        return place.leaders[0]
+
+    def _error(self, code: int) -> SparkmirrorError:
+        return self._client.error(f"listening to {self._tp}", code, self._tp.topic)
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, KafkaError):
+            error = cluster_error(self._client.connection, f"listening to {self._tp}", error)
+        _log.warning(
+            f"{self._name()} is not heard of; it is looked at every {_SUSPECT_SECONDS:g} s "
+            f"until it is: {error}"
+        )
+
+    def _name(self) -> str:
+        return f"Topic '{self._tp.topic}' on cluster '{self._client.connection.alias}'"
