@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sparkmirror.config.key import Key
-from sparkmirror.config.keys import SECTIONS, Section, differing_defaults
+from sparkmirror.config.keys import (
+    SECTIONS,
+    WORKER_SECTIONS,
+    Section,
+    differing_defaults,
+)
 from sparkmirror.config.keys_connector import DEPRECATED, REMOVED
 from sparkmirror.config.profiles import PROFILES, Setting
 
@@ -33,6 +38,9 @@ source->target.topics = orders, payments.*
 
 `sparkmirror check FILE` prints every value that a file leads to, the line it came from, the lines
 it won against, and all that is wrong. `--connect` also tries every broker.
+
+A Connect worker's file (`connect-distributed.properties`) is another kind of file:
+[its keys](#a-connect-workers-file) stand at the end of this page.
 
 ## Who wins
 
@@ -84,6 +92,31 @@ class SuffixPolicy(DefaultReplicationPolicy):  # orders.source instead of source
 Every `spark.*` key goes to the Spark session as it stands, for example `spark.master=local[4,4]`.
 """
 
+_WORKER_INTRODUCTION = """\
+## A Connect worker's file
+
+`connect-distributed.properties`, as Kafka Connect reads it: one cluster, three topics on it, and
+no flow. Connectors come over REST; their keys are those above, each as `<key>`.
+
+```properties
+bootstrap.servers = target-1:9092
+group.id = mirrors
+config.storage.topic = mirrors-configs
+offset.storage.topic = mirrors-offsets
+status.storage.topic = mirrors-status
+listeners = http://127.0.0.1:8083
+```
+
+Without `listeners` a worker listens on port 8083 of every interface, as Connect does, and whoever
+reaches it may create connectors. They can name classes of your own only if
+`connector.python.allowlist` lists them: a module (`acme.policies`), a package with all below it
+(`acme`) or a single class (`acme.policies.SuffixPolicy`). Of a module, only classes that are
+defined there count. The list should be the same in the files of all workers of a group.
+
+How the worker's cluster is reached, such as `security.protocol`, and `producer.<key>` for all
+connectors' writing are as in the tables above. `sparkmirror check` reads such a file, too.
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -93,6 +126,9 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     for section in SECTIONS:
         yield from _section(section)
+    yield _WORKER_INTRODUCTION
+    for section in WORKER_SECTIONS:
+        yield from _section(section, "###")
     yield "## Old names"
     yield ""
     yield "| written | means |"
@@ -110,8 +146,8 @@ def _lines() -> Iterator[str]:
         yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | {key.reason} |"
 
 
-def _section(section: Section) -> Iterator[str]:
-    yield f"## {section.title}"
+def _section(section: Section, mark: str = "##") -> Iterator[str]:
+    yield f"{mark} {section.title}"
     yield ""
     yield f"Written {section.written}."
     yield ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,10 @@ from sparkmirror.cli.check_report import (
 )
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
+from sparkmirror.config.properties import PropertyFile, read_properties
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.worker_file import WorkerFile, is_worker_file
+from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
 from sparkmirror.kafka.probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
@@ -34,7 +38,9 @@ _SPARK_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="The MM2 properties file.")],
+    file: Annotated[
+        Path, typer.Argument(help="The MM2 properties file, or the file of a Connect worker.")
+    ],
     *,
     connect: Annotated[
         bool, typer.Option("--connect", help="Also reach every broker of every cluster.")
@@ -49,7 +55,7 @@ def check(
     targets = [name for item in clusters or () for name in item.split(",") if name]
     console = Console()
     try:
-        report = examine(MirrorConfig.load(file), targets, connect=connect)
+        report = _report(read_properties(file), targets, connect=connect)
     except ConfigError as error:
         Console(stderr=True).print(f"error: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from error
@@ -62,6 +68,41 @@ def check(
             typer.echo(line)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _report(file: PropertyFile, targets: list[str], *, connect: bool) -> CheckReport:
+    if not is_worker_file(file):
+        return examine(MirrorConfig(file), targets, connect=connect)
+    if targets:
+        raise ConfigError(
+            f"--clusters names {', '.join(targets)}, but {file.name} is the file of a Connect "
+            "worker, which has one cluster: leave the option out."
+        )
+    return examine_worker(WorkerFile(file), connect=connect)
+
+
+def examine_worker(file: WorkerFile, *, connect: bool) -> CheckReport:
+    """The same for the file of a Connect worker: no flow, one cluster, three topics."""
+    broken = any(n.level is Level.ERROR for n in file.notices)
+    spark = {key: value.text for key, value in file.values.items() if key.startswith("spark.")}
+    return CheckReport(
+        file=file.name,
+        flows=(),
+        notices=tuple(file.notices),
+        spark=_shown_spark(spark),
+        clusters=(_reach_worker(file.settings),) if connect and not broken else (),
+        worker=file.effective,
+    )
+
+
+def _reach_worker(settings: WorkerSettings) -> ClusterReport:
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    probe = probe_cluster(settings.connection)
+    topics = settings.internal_topics
+    names = (topics.configs, topics.offsets, topics.status)
+    return ClusterReport(
+        probe, _lacking(settings.connection, names, names) if probe.reachable else ()
+    )
 
 
 def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> CheckReport:
@@ -80,11 +121,15 @@ def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> Check
             for r in readings
         ),
         notices=notices,
-        spark=tuple(
-            (key, "[hidden]" if _SPARK_SECRET.search(key) else text)
-            for key, text in sorted(config.spark.items())
-        ),
+        spark=_shown_spark(config.spark),
         clusters=_reach([r.settings for r in readings]) if connect and not broken else (),
+    )
+
+
+def _shown_spark(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (key, "[hidden]" if _SPARK_SECRET.search(key) else text)
+        for key, text in sorted(values.items())
     )
 
 
@@ -127,7 +172,13 @@ def _missing(
         for topic in internal_topics(settings, names):
             if alias == (flow.source if topic.side is Side.SOURCE else flow.target):
                 writes[topic.name] = None
+    return _lacking(connection, tuple(reads), tuple(writes))
+
+
+def _lacking(
+    connection: ConnectionSettings, reads: Sequence[str], writes: Sequence[str]
+) -> tuple[str, ...]:
     try:
-        return tuple(missing_permissions(connection, list(reads), list(writes)))
+        return tuple(missing_permissions(connection, reads, writes))
     except ClusterError as error:
         return (str(error),)

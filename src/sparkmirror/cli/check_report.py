@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from sparkmirror.model import Flow
 if TYPE_CHECKING:
     from rich.console import Console
 
+_WORKER = "Connect worker"
 _STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "dim"}
 # What a pair that is not enabled still uses.
 _HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
@@ -74,6 +75,7 @@ class CheckReport:
     notices: tuple[Notice, ...]
     spark: tuple[tuple[str, str], ...]
     clusters: tuple[ClusterReport, ...] = ()
+    worker: tuple[Effective, ...] | None = None  # the values of a Connect worker's file
 
     @property
     def ok(self) -> bool:
@@ -87,10 +89,10 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     """One line per value, for pipes and logs."""
     for flow in report.flows:
         yield f"flow {flow.title}"
-        for section, values in groupby(flow.shown, key=lambda e: e.section):
-            yield f"  {section}"
-            for value in values:
-                yield f"    {_plain_value(value)}"
+        yield from _plain_values(flow.shown)
+    if report.worker is not None:
+        yield _WORKER
+        yield from _plain_values(report.worker)
     if report.spark:
         yield "spark"
         yield from (f"    {key} = {text}" for key, text in report.spark)
@@ -99,6 +101,13 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     for found in report.notices:
         yield f"{found.level.value}: {found}"
     yield _summary(report)
+
+
+def _plain_values(shown: Iterable[Effective]) -> Iterator[str]:
+    for section, values in groupby(shown, key=lambda e: e.section):
+        yield f"  {section}"
+        for value in values:
+            yield f"    {_plain_value(value)}"
 
 
 def _plain_value(value: Effective) -> str:
@@ -126,15 +135,9 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
 def print_tables(report: CheckReport, console: Console) -> None:
     """The same for people."""
     for flow in report.flows:
-        table = Table(title=escape(flow.title), title_justify="left", title_style="bold")
-        for heading in ("key", "value", "from", "over"):
-            table.add_column(heading, overflow="fold")
-        for section, values in groupby(flow.shown, key=lambda e: e.section):
-            table.add_section()
-            table.add_row(f"[bold]{section}[/bold]")
-            for value in values:
-                table.add_row(*_cells(value), style="" if _is_chosen(value) else "dim")
-        console.print(table)
+        console.print(_table(flow.title, flow.shown))
+    if report.worker is not None:
+        console.print(_table(_WORKER, report.worker))
     if report.spark:
         table = Table("key", "value", title="spark", title_justify="left", title_style="bold")
         for key, text in report.spark:
@@ -147,6 +150,18 @@ def print_tables(report: CheckReport, console: Console) -> None:
         style = _STYLES[found.level]
         console.print(f"{found.level.value}: {found}", markup=False, style=style)
     console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
+
+
+def _table(title: str, shown: Iterable[Effective]) -> Table:
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for heading in ("key", "value", "from", "over"):
+        table.add_column(heading, overflow="fold")
+    for section, values in groupby(shown, key=lambda e: e.section):
+        table.add_section()
+        table.add_row(f"[bold]{section}[/bold]")
+        for value in values:
+            table.add_row(*_cells(value), style="" if _is_chosen(value) else "dim")
+    return table
 
 
 def _is_chosen(value: Effective) -> bool:
@@ -170,7 +185,8 @@ def _summary(report: CheckReport) -> str:
     found = f"errors: {counts[Level.ERROR]}, warnings: {counts[Level.WARNING]}"
     unreached = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
     trouble = f"; not all is well with {', '.join(unreached)}" if unreached else ""
-    return f"{report.file}: enabled flows: {flows}, {found}{trouble}"
+    kind = f"enabled flows: {flows}" if report.worker is None else _WORKER
+    return f"{report.file}: {kind}, {found}{trouble}"
 
 
 def as_json(report: CheckReport) -> str:
@@ -187,6 +203,11 @@ def as_json(report: CheckReport) -> str:
                 }
                 for flow in report.flows
             ],
+            "worker": (
+                None
+                if report.worker is None
+                else {"values": [_json_value(value) for value in report.worker]}
+            ),
             "spark": dict(report.spark),
             "notices": [
                 {"level": n.level.value, "key": n.key, "where": n.where, "message": n.message}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sparkmirror.config.client_settings import ServerKeys
 from sparkmirror.config.connector_classes import ConnectorClass, find_class, unknown_class
 from sparkmirror.config.connector_rules import check_connector
-from sparkmirror.config.flow_settings import FlowLayers, read_layers
+from sparkmirror.config.flow_settings import FlowLayers, ReadLayers, read_layers
 from sparkmirror.config.hidden_values import HIDDEN
 from sparkmirror.config.keys import CONNECTOR, is_secret
 from sparkmirror.config.keys_classes import CLASS_KEYS, FILTER_KEYS
@@ -111,7 +111,7 @@ def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReadi
         ),
         keys=CONNECTOR | CLASS_KEYS[kind],
     )
-    read = read_layers(layers, worker.resolver, report)
+    read = _with_allowlist(read_layers(layers, worker.resolver, report), worker)
     if "source.cluster.alias" not in raw:
         message = "source.cluster.alias is missing: write how the source cluster is called."
         report.notices.append(notice(Level.ERROR, "source.cluster.alias", 0, message))
@@ -135,6 +135,12 @@ def _alias(raw: Mapping[str, Entry], key: str, resolver: Resolver) -> str:
         return resolver.resolve(entry.text).text.strip()
     except LookupError:
         return entry.text.strip()  # the reading reports it
+
+
+def _with_allowlist(read: ReadLayers, worker: WorkerFile) -> ReadLayers:
+    """Whoever can reach the REST server is not thereby allowed to run code here."""
+    policy = replace(read.settings.policy, allowed_classes=worker.settings.allowed_classes)
+    return replace(read, settings=replace(read.settings, policy=policy))
 
 
 def _with_state(settings: FlowSettings, worker: WorkerFile) -> FlowSettings:

@@ -31,6 +31,14 @@ from sparkmirror.config.keys_connector import (
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys_policies import POLICY_KEYS
 from sparkmirror.config.keys_worker import DRIVER_KEYS, IGNORED_WORKER, WORKER_KEYS
+from sparkmirror.config.keys_worker_file import (
+    CONNECT_WORKER_KEYS,
+    GROUP_KEYS,
+    IGNORED_PREFIXES,
+    IGNORED_WORKER_FILE,
+    SERVER_KEYS,
+    TOPIC_KEYS,
+)
 
 
 def _by_name(keys: Iterable[Key]) -> dict[str, Key]:
@@ -101,10 +109,28 @@ SECTIONS = (
     ),
 )
 
+# A Connect worker has a file of its own, where keys stand without a cluster before them.
+WORKER_SECTIONS = (
+    Section("Topics and positions", "`<key>` in the worker's file", TOPIC_KEYS),
+    Section("The group of workers", "`<key>` in the worker's file", GROUP_KEYS),
+    Section(
+        "What connectors may do",
+        "`<key>` in the worker's file",
+        CONNECT_WORKER_KEYS,
+        tuple(sorted(IGNORED_WORKER_FILE.items())),
+    ),
+    Section(
+        "REST and figures",
+        "`<key>` in the worker's file",
+        SERVER_KEYS,
+        tuple((f"{prefix}*", why) for prefix, why in sorted(IGNORED_PREFIXES.items())),
+    ),
+)
+
 
 def all_keys() -> Iterator[Key]:
     """Every declared key, each once per section it stands in."""
-    for section in SECTIONS:
+    for section in (*SECTIONS, *WORKER_SECTIONS):
         yield from section.keys
 
 
@@ -142,6 +168,7 @@ __all__ = [
     "SECTIONS",
     "SECURITY",
     "WORKER",
+    "WORKER_SECTIONS",
     "Section",
     "all_keys",
     "differing_defaults",

@@ -14,8 +14,13 @@ from sparkmirror.config.keys_group import milliseconds
 from sparkmirror.config.keys_rest import REST_KEYS, WORKER_REST_KEYS
 from sparkmirror.config.keys_worker import METRICS_KEYS, WORKER_KEYS
 from sparkmirror.config.value_types import Rejected, Type, at_least, not_empty, one_of
+from sparkmirror.policy.named_classes import ALLOWLIST_KEY, is_dotted
 
 _NO_JVM = "there is no Java plugin here"
+_OWN_PROTOCOL = (
+    "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
+    "Java's into the same group"
+)
 _RAW = "record batches are copied byte for byte, nothing converts them"
 _POLICIES = ("All", "None", "Principal", "Allowlist")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
@@ -41,12 +46,34 @@ def _policy(value: object) -> None:
         raise Rejected(f"must be one of {', '.join(_POLICIES)}", value)
 
 
+def dotted_names(value: object) -> None:
+    """Each item names a module or a class; there are no patterns."""
+    for item in value if isinstance(value, tuple) else ():
+        if not is_dotted(item):
+            raise Rejected("must list Python modules or classes such as acme.policies", item)
+
+
+_SHARED_KEYS = tuple(
+    replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
+    if key.name in REQUIRED
+    else key
+    for key in WORKER_KEYS
+)
+_OF_TOPICS = ("offset.", "status.", "config.", "exactly.once.")
+TOPIC_KEYS = tuple(key for key in _SHARED_KEYS if key.name.startswith(_OF_TOPICS))
+
 GROUP_KEYS = (
-    milliseconds(
-        "scheduled.rebalance.max.delay.ms",
-        300_000,
-        "How long connectors of a worker that left wait for its return.",
-        least=0,
+    *(key for key in _SHARED_KEYS if key not in TOPIC_KEYS),
+    replace(
+        milliseconds(
+            "scheduled.rebalance.max.delay.ms",
+            0,
+            "How long connectors of a worker that left wait for its return.",
+            least=0,
+        ),
+        mm2_default="300000",
+        reason="a killed worker is replaced when its session ends, and one that comes back takes "
+        "work again without stopping what runs",
     ),
     milliseconds(
         "worker.sync.timeout.ms",
@@ -60,8 +87,9 @@ GROUP_KEYS = (
         name="connect.protocol",
         type=Type.STRING,
         default="sessioned",
-        doc="How the group divides its work: sessioned, compatible or eager.",
+        doc="How Java's workers divide their work: sessioned, compatible or eager.",
         importance=Importance.LOW,
+        no_effect=_OWN_PROTOCOL,
         checks=(one_of("eager", "compatible", "sessioned", ignore_case=True),),
     ),
     milliseconds(
@@ -119,6 +147,14 @@ CONNECT_WORKER_KEYS = (
         importance=Importance.LOW,
     ),
     Key(
+        name=ALLOWLIST_KEY,
+        type=Type.LIST,
+        default="",
+        doc="Python modules, packages and classes that connectors may name as replication policy "
+        "or filter, beside MM2's own. To name a class is to run its code.",
+        checks=(dotted_names,),
+    ),
+    Key(
         name="topic.tracking.enable",
         type=Type.BOOLEAN,
         default="true",
@@ -151,19 +187,9 @@ CONNECT_WORKER_KEYS = (
     ),
 )
 
-WORKER_FILE_KEYS = (
-    *(
-        replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
-        if key.name in REQUIRED
-        else key
-        for key in WORKER_KEYS
-    ),
-    *GROUP_KEYS,
-    *CONNECT_WORKER_KEYS,
-    *REST_KEYS,
-    *WORKER_REST_KEYS,
-    *METRICS_KEYS,
-)
+SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS)
+
+WORKER_FILE_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECT_WORKER_KEYS, *SERVER_KEYS)
 
 # Keys of Connect's worker that change nothing here -> why.
 IGNORED_WORKER_FILE = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import Flow
+from sparkmirror.policy.named_classes import Allowlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ConnectionSettings:
     receive_buffer_bytes: int = -1
     max_idle_seconds: float | None = None  # connections unused for so long are closed; None: never
     max_request_bytes: int | None = None  # the target takes no larger request; None: not known
+    servers_key: str = field(default="", compare=False)  # what to look at if nobody answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class PolicySettings:
     groups: tuple[str, ...] = (".*",)
     groups_exclude: tuple[str, ...] = ()
     config_properties_include: tuple[str, ...] = (".*",)
+    allowed_classes: Allowlist | None = None  # None: whoever wrote this may name any
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class NamingSettings:
     internal_topic_separator_enabled: bool
     separator_is_explicit: bool
     options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
+    allowed_classes: Allowlist | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sparkmirror.config.settings import (
     InternalTopics,
     MetricsSettings,
 )
+from sparkmirror.policy.named_classes import Allowlist
 
 # Who a client is, as Connect's Principal policy counts it.
 _PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
@@ -86,7 +87,7 @@ class GroupSettings:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
-    rebalance_delay_ms: int = 300_000  # scheduled.rebalance.max.delay.ms
+    rebalance_delay_ms: int = 0  # scheduled.rebalance.max.delay.ms
     sync_timeout_ms: int = 3_000
     unsync_backoff_ms: int = 300_000
     protocol: str = "sessioned"  # or compatible, eager
@@ -115,6 +116,7 @@ class WorkerSettings:
     offset_flush_seconds: float
     exactly_once: ExactlyOnce
     overrides: Overrides
+    allowed_classes: Allowlist  # Python classes that connectors may name
     topic_tracking: bool
     topic_tracking_reset: bool
     metrics: MetricsSettings | None

@@ -3,7 +3,7 @@
 
     status-connector-<c>   {"state":"RUNNING","trace":null,"worker_id":"host:8083",
                             "generation":3,"version":"4.3.1"}
-    status-task-<c>-<n>    the same
+    status-task-<c>-<n>    the same; ours may end with "warning":"...", which Java passes over
     status-topic-<topic>:connector-<c>
                            {"topic":{"name":"<topic>","connector":"<c>","task":0,
                                      "discoverTimestamp":<ms>}}
@@ -31,7 +31,7 @@ from sparkmirror.formats.connect_fields import (
     text_in,
     text_or_none,
 )
-from sparkmirror.formats.connect_json import encode
+from sparkmirror.formats.connect_json import Json, encode
 
 NO_GENERATION = -1
 
@@ -61,18 +61,20 @@ class Status:
     generation: int
     trace: str | None = None
     version: str | None = None
+    warning: str = ""  # what is tried again; a field of ours, written only where there is one
 
     def value(self) -> bytes:
         """The record's value."""
-        return encode(
-            {
-                "state": self.state.value,
-                "trace": self.trace,
-                "worker_id": self.worker_id,
-                "generation": self.generation,
-                "version": self.version,
-            }
-        )
+        fields: dict[str, Json] = {
+            "state": self.state.value,
+            "trace": self.trace,
+            "worker_id": self.worker_id,
+            "generation": self.generation,
+            "version": self.version,
+        }
+        if self.warning:
+            fields["warning"] = self.warning
+        return encode(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ def _status(fields: Fields | None) -> Status | None:
         _generation(fields),
         text_or_none(fields, "trace"),
         text_or_none(fields, "version"),
+        text_or_none(fields, "warning") or "",
     )
 
 

@@ -7,8 +7,6 @@ Java's names of the built-in classes stand for ours. Any other name is a dotted 
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +24,7 @@ from sparkmirror.policy.filters import (
     NamePattern,
     TopicFilter,
 )
+from sparkmirror.policy.named_classes import Allowlist, make
 from sparkmirror.policy.replication import (
     INTERNAL_SEPARATOR_KEY,
     SEPARATOR_KEY,
@@ -37,11 +36,11 @@ from sparkmirror.policy.replication import (
 from sparkmirror.policy.selection import Selection
 
 _JAVA = "org.apache.kafka.connect.mirror."
-_JAVA_PACKAGES = ("org.apache.", "com.", "io.", "net.", "java.")
 _POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
     _JAVA + "DefaultReplicationPolicy": DefaultReplicationPolicy,
     _JAVA + "IdentityReplicationPolicy": IdentityReplicationPolicy,
 }
+_OWN_POLICIES = frozenset(f"{one.__module__}.{one.__name__}" for one in _POLICIES.values())
 _TOPIC_FILTER = _JAVA + "DefaultTopicFilter"
 _GROUP_FILTER = _JAVA + "DefaultGroupFilter"
 _CONFIG_FILTER = _JAVA + "DefaultConfigPropertyFilter"
@@ -49,7 +48,6 @@ REPLICATION_POLICY_KEY = "replication.policy.class"
 TOPIC_FILTER_KEY = "topic.filter.class"
 GROUP_FILTER_KEY = "group.filter.class"
 CONFIG_FILTER_KEY = "config.property.filter.class"
-_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _POLICY_METHODS = (
     "configure",
     "format_remote_topic",
@@ -79,6 +77,8 @@ class NamingChoice(Protocol):
     def separator_is_explicit(self) -> bool: ...  # noqa: D102
     @property
     def options(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def allowed_classes(self) -> Allowlist | None: ...  # noqa: D102
 
 
 class PolicyChoice(NamingChoice, Protocol):
@@ -177,7 +177,7 @@ def load_replication_policy(
     settings: NamingChoice, options: Mapping[str, str]
 ) -> ReplicationPolicy:
     """Make the replication policy alone; `options` is what it is configured with."""
-    name = settings.replication_policy_class
+    key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
     if name in _POLICIES:
         policy = _POLICIES[name]()
         flag = str(settings.internal_topic_separator_enabled)
@@ -187,12 +187,13 @@ def load_replication_policy(
         return policy
     return cast(
         "ReplicationPolicy",
-        _custom(name, REPLICATION_POLICY_KEY, _POLICY_METHODS, tuple(_POLICIES), options),
+        _custom(name, key, _POLICY_METHODS, tuple(_POLICIES), settings, options),
     )
 
 
 def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFilter:
-    if settings.topic_filter_class == _TOPIC_FILTER:
+    name = settings.topic_filter_class
+    if name == _TOPIC_FILTER:
         return DefaultTopicFilter(
             NamePattern.compile(settings.topics, "topics"),
             NamePattern.compile(settings.topics_exclude, "topics.exclude"),
@@ -200,12 +201,13 @@ def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFi
     methods = ("should_replicate_topic",)
     return cast(
         "TopicFilter",
-        _custom(settings.topic_filter_class, TOPIC_FILTER_KEY, methods, (_TOPIC_FILTER,), options),
+        _custom(name, TOPIC_FILTER_KEY, methods, (_TOPIC_FILTER,), settings, options),
     )
 
 
 def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFilter:
-    if settings.group_filter_class == _GROUP_FILTER:
+    name = settings.group_filter_class
+    if name == _GROUP_FILTER:
         return DefaultGroupFilter(
             NamePattern.compile(settings.groups, "groups"),
             NamePattern.compile(settings.groups_exclude, "groups.exclude"),
@@ -213,7 +215,7 @@ def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFi
     methods = ("should_replicate_group",)
     return cast(
         "GroupFilter",
-        _custom(settings.group_filter_class, GROUP_FILTER_KEY, methods, (_GROUP_FILTER,), options),
+        _custom(name, GROUP_FILTER_KEY, methods, (_GROUP_FILTER,), settings, options),
     )
 
 
@@ -228,7 +230,7 @@ def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> Config
     methods = ("should_replicate_config_property", "should_replicate_source_default")
     return cast(
         "ConfigPropertyFilter",
-        _custom(name, CONFIG_FILTER_KEY, methods, (_CONFIG_FILTER,), options),
+        _custom(name, CONFIG_FILTER_KEY, methods, (_CONFIG_FILTER,), settings, options),
     )
 
 
@@ -237,38 +239,11 @@ def _custom(
     key: str,
     methods: tuple[str, ...],
     built_in: tuple[str, ...],
+    settings: NamingChoice,
     options: Mapping[str, str],
 ) -> object:
-    """Import the class, make it, check what it can do, configure it."""
-    module_name, _, class_name = name.rpartition(".")
-    known = " or ".join(built_in)
-    if not _DOTTED.fullmatch(name):
-        raise ConfigError(
-            f"{key}={name} is not a dotted path: write package.module.ClassName, or "
-            f"one of MM2's own: {known}.",
-            key=key,
-        )
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        if name.startswith(_JAVA_PACKAGES):
-            remedy = (
-                f"Java classes cannot be loaded here: write {known}, or the dotted path of a "
-                "Python class that does the same (package.module.ClassName)"
-            )
-        else:
-            remedy = (
-                "write the dotted path of a class on the Python path (package.module.ClassName)"
-            )
-        raise ConfigError(f"{key}={name} cannot be loaded ({error}): {remedy}.", key=key) from error
-    try:
-        made = found()
-    except Exception as error:
-        raise ConfigError(
-            f"{key}={name} cannot be made without arguments ({error}): take the options in "
-            "configure(options).",
-            key=key,
-        ) from error
+    """Make the object, check what it can do, configure it."""
+    made = make(name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes)
     missing = [method for method in methods if not callable(getattr(made, method, None))]
     if missing:
         raise ConfigError(
@@ -279,7 +254,7 @@ def _custom(
     if callable(getattr(made, "configure", None)):
         try:
             cast("Configurable", made).configure(options)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
                 f"{key}={name} does not take its options ({kind}: {error}): correct the keys that "

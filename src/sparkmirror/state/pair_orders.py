@@ -25,7 +25,7 @@ from sparkmirror.state.connect_configs import ConfigLog
 
 Wishes: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.5  # an order given elsewhere is carried out within two seconds
 _READ_SECONDS = 10.0
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class _Order:
 
 
 class PairOrders:
-    """The orders for one pair, read about once a second; `wish` and `restart` are anybody's."""
+    """The orders for one pair, read about twice a second; `wish` and `restart` are anybody's."""
 
     def __init__(
         self,

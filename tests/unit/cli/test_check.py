@@ -14,9 +14,11 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sparkmirror.cli.check import check, examine
+from sparkmirror.cli.check import check, examine, examine_worker
 from sparkmirror.cli.check_report import CheckReport, ClusterReport, plain_lines, print_tables
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.properties import parse_properties
+from sparkmirror.config.worker_file import WorkerFile, is_worker_file
 from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe, probe_cluster
 
 app = typer.Typer()
@@ -128,6 +130,101 @@ def test_json_holds_the_same(file: Path) -> None:
     assert topics["over"] == [{"line": 5, "key": "topics"}]
     assert {n["level"] for n in found["notices"]} == {"warning", "info"}
     assert found["spark"] == {"spark.master": "local[2,4]"}
+
+
+WORKER_FILE = """\
+bootstrap.servers = t1:9092
+group.id = mirrors
+config.storage.topic = cc
+offset.storage.topic = oo
+status.storage.topic = ss
+rest.port = 8084
+connect.protocol = eager
+sasl.jaas.config = hush
+spark.hadoop.fs.s3a.secret.key = hush
+"""
+
+
+@pytest.fixture
+def worker_file(tmp_path: Path) -> Path:
+    """A Connect worker's file with an old spelling."""
+    path = tmp_path / "connect-distributed.properties"
+    path.write_text(WORKER_FILE)
+    return path
+
+
+def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
+    """Its values, its remarks, and what kind of file it is."""
+    code, out, _ = run(worker_file)
+    lines = [line.strip() for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == "Connect worker"
+    assert "group.id = mirrors   from line 2 'group.id'" in lines
+    assert "listeners = http://:8084   from line 6 'rest.port'" in lines
+    assert any(line.startswith("info: line 6: rest.port is an old spelling") for line in lines)
+    assert any(line.startswith("info: line 7: connect.protocol has no effect") for line in lines)
+    assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 0"
+    assert "hush" not in out
+
+
+def test_a_workers_file_is_told_in_json_and_tables(worker_file: Path) -> None:
+    """As a file of flows is; what is hidden stays so."""
+    code, out, _ = run(worker_file, "--json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["flows"]) == (0, True, [])
+    (group,) = [v for v in found["worker"]["values"] if v["key"] == "group.id"]
+    assert group["from"] == {"line": 2, "key": "group.id"}
+    screen = io.StringIO()
+    report = examine_worker(WorkerFile.load(worker_file), connect=False)
+    print_tables(report, Console(file=screen, width=200, force_terminal=False))
+    assert "Connect worker" in screen.getvalue()
+    assert "line 2 'group.id'" in screen.getvalue()
+    assert "hush" not in out + screen.getvalue()
+
+
+def test_an_incomplete_workers_file_is_still_one(worker_file: Path) -> None:
+    """Somebody who forgot a topic should not be asked for clusters."""
+    worker_file.write_text(WORKER_FILE.replace("status.storage.topic", "status.storage.topics"))
+    code, out, _ = run(worker_file, "--connect")
+    assert code == 1
+    assert "error: status.storage.topic is missing" in out
+    assert "clusters" not in out
+
+
+def test_a_worker_has_one_cluster_only(worker_file: Path) -> None:
+    """Narrowing makes no sense."""
+    code, _, err = run(worker_file, "--clusters", "b")
+    assert code == 1
+    assert "is the file of a Connect worker" in err
+
+
+def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None:
+    """Port 1 of the loopback refuses at once."""
+    text = WORKER_FILE.replace("t1:9092", "127.0.0.1:1").replace("sasl.jaas", "#sasl.jaas")
+    worker_file.write_text(text)
+    code, out, _ = run(worker_file, "--connect")
+    assert code == 1
+    assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "; check bootstrap.servers and that the brokers are up" in out
+    assert "not all is well with worker" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "is_workers"),
+    [
+        (WORKER_FILE, True),
+        ("group.id=x", True),
+        ("offset.storage.topic=x\nbootstrap.servers=b:1", True),
+        (FILE, False),
+        (FILE + "offset.storage.topic=x\ngroup.id=y", False),
+        ("a->b.enabled=true\noffset.storage.topic=x", False),
+        ("bootstrap.servers=b:1", False),
+        ("", False),
+    ],
+)
+def test_the_two_kinds_of_file_are_told_apart(text: str, is_workers: bool) -> None:
+    """Also where half of either is missing."""
+    assert is_worker_file(parse_properties(text, "x.properties")) is is_workers
 
 
 def test_clusters_narrow_what_is_shown(file: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from sparkmirror.config.keys_client import CLIENT_NAMES
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.errors import ConfigError
 
-WORKER = WorkerFile.parse(
+WORKER_TEXT = (
     "bootstrap.servers=b1:9092\ngroup.id=mirror\nconfig.storage.topic=cc\n"
     "offset.storage.topic=oo\nstatus.storage.topic=ss"
 )
+WORKER = WorkerFile.parse(WORKER_TEXT)
 BASE: dict[str, str | None] = {
     "name": "x",
     "connector.class": "MirrorSource",
@@ -71,6 +73,58 @@ def test_only_the_source_connector_copies() -> None:
     for kind in (ConnectorClass.CHECKPOINT, ConnectorClass.HEARTBEAT):
         names = CLASS_KEYS[kind].keys() & OWN_NAMES
         assert names == {"profile", "source.profile", "topic.creation.enabled"}
+
+
+CLASS_KEYS_OF_POLICY = (
+    "replication.policy.class",
+    "topic.filter.class",
+    "config.property.filter.class",
+)
+
+
+@pytest.mark.parametrize("key", CLASS_KEYS_OF_POLICY)
+def test_a_python_class_must_be_listed_in_the_workers_file(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reaches the REST server cannot have a module imported by that."""
+    (tmp_path / "not_to_be_run.py").write_text("raise AssertionError('it was imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "not_to_be_run.Policy"
+    found = check(**{key: name})
+    (error,) = entry(found, key).value.errors
+    assert error.startswith(f"{key}={name}: it is not among the Python classes")
+    assert f"connector.python.allowlist={name} in the file of every worker" in error
+    assert "not_to_be_run" not in sys.modules
+    assert found.error_count == 1
+    with pytest.raises(ConfigError, match=r"connector\.python\.allowlist"):
+        _ = read_connector(BASE | {key: name}, WORKER).settings
+    listed = WorkerFile.parse(f"{WORKER_TEXT}\nconnector.python.allowlist=not_to_be_run")
+    (error,) = entry(validate(BASE | {key: name}, listed), key).value.errors
+    assert "it was imported" in error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "sparkmirror.policy.replication.IdentityReplicationPolicy",
+    ],
+)
+def test_the_built_in_policies_need_no_listing(name: str) -> None:
+    """By Java's name and by ours."""
+    assert check(replication__policy__class=name).errors == ()
+
+
+def test_a_client_knows_the_key_that_gave_its_addresses() -> None:
+    """So that a message about a silent cluster names a key that the reader can find."""
+    found = read_connector(BASE, WORKER).settings
+    assert found.consumer.servers_key == "source.cluster.bootstrap.servers"
+    assert found.target_admin.servers_key == "target.cluster.bootstrap.servers"
+    assert found.producer.servers_key == "bootstrap.servers"
+    assert WORKER.settings.connection.servers_key == "bootstrap.servers"
+    own = {"producer.override.bootstrap.servers": "b2:9092"}
+    producer = read_connector(BASE | own, WORKER).settings.producer
+    assert producer.servers_key == "producer.override.bootstrap.servers"
 
 
 def test_a_definition_says_what_has_no_effect_here() -> None:

@@ -24,7 +24,13 @@ from sparkmirror.config.keys import (
     nearest,
 )
 from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_worker_file import (
+    IGNORED_PREFIXES,
+    IGNORED_WORKER_FILE,
+    WORKER_FILE_KEYS,
+)
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.worker_file import WorkerFile
 
 ROOT = Path(__file__).parents[3]
 # What the four tables of MM2's own documentation name, defaults included (4.4).
@@ -91,6 +97,7 @@ def test_the_defaults_that_differ_are_these() -> None:
         "status.storage.replication.factor",
         "config.storage.replication.factor",
         "offset.flush.interval.ms",
+        "scheduled.rebalance.max.delay.ms",
         "send.buffer.bytes",
         "receive.buffer.bytes",
         "isolation.level",
@@ -159,11 +166,22 @@ def test_the_reference_page_is_not_stale() -> None:
         assert f"`{key.name}`" in written
 
 
+def test_the_page_has_every_key_of_a_workers_file_where_it_belongs() -> None:
+    """Also those that mean something else in MM2's file, and those that do nothing."""
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    part = page.partition("\n## A Connect worker's file\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)
+    read = [key.name for key in WORKER_FILE_KEYS]
+    ignored = [*IGNORED_WORKER_FILE, *(f"{prefix}*" for prefix in IGNORED_PREFIXES)]
+    assert sorted(rows) == sorted([*read, *ignored])
+
+
 def test_the_examples_of_the_page_work() -> None:
     """The file has no problem and the policy does what its comment says."""
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
+    example, worker_file = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
     assert MirrorConfig.parse(example).problems() == []
+    assert WorkerFile.parse(worker_file).notices == []
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {}
     exec(source, scope)  # noqa: S102 - our own page

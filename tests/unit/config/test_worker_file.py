@@ -26,6 +26,7 @@ from sparkmirror.config.worker_settings import (
     WorkerSettings,
 )
 from sparkmirror.errors import ConfigError
+from sparkmirror.policy.named_classes import Allowlist
 
 BASE = {
     "bootstrap.servers": "t1:9092,t2:9092",
@@ -56,7 +57,7 @@ def said(level: Level, *lines: str) -> list[str]:
 
 
 def test_an_ordinary_file_has_connects_defaults() -> None:
-    """But for how often positions are stored, which is ours."""
+    """But for how often positions are stored and how long a lost worker is waited for."""
     found = settings()
     assert found.connection.bootstrap_servers == ("t1:9092", "t2:9092")
     assert found.connection.alias == "worker"
@@ -74,7 +75,9 @@ def test_an_ordinary_file_has_connects_defaults() -> None:
     )
     assert found.offset_flush_seconds == 5
     assert found.exactly_once is ExactlyOnce.DISABLED
+    assert found.group.rebalance_delay_ms == 0
     assert found.overrides == Overrides()
+    assert found.allowed_classes == Allowlist()
     assert found.topic_tracking
     assert found.topic_tracking_reset
     assert found.metrics is None
@@ -239,6 +242,7 @@ def test_membership_and_signing_have_their_keys() -> None:
         ("clusters=a,b", "sparkmirror run"),
         ("a->b.enabled=true", "sparkmirror run"),
         ("status.storage.topic=oo", "name the same topic 'oo'"),
+        ("connector.python.allowlist=acme.policies,acme.*", "modules or classes such as"),
         ("group.id=${file:/nowhere.properties:x}", "leads nowhere"),
     ],
 )
@@ -262,6 +266,7 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
         ("metrics.context.a=b", Level.INFO, "do not exist here"),
         ("exactly.once.source.support=preparing", Level.INFO, "changes nothing by itself"),
         ("config.storage.partitions=1", Level.INFO, "always has one partition"),
+        ("connect.protocol=eager", Level.INFO, "has no effect: connectors are divided as a whole"),
         ("offset.storage.cleanup.policy=delete", Level.WARNING, "always compacted"),
         ("rest.port=1\nlisteners=http://:2", Level.WARNING, "listeners wins"),
         ("topics=x", Level.WARNING, "belongs to the configuration of a connector"),
@@ -340,6 +345,12 @@ def test_our_own_keys_are_read() -> None:
     found = settings("metrics.port=9404", "metrics.host=0.0.0.0", "spark.master=local[2]")
     assert found.metrics == MetricsSettings("0.0.0.0", 9404)  # noqa: S104 - a test
     assert found.spark == {"spark.master": "local[2]"}
+
+
+def test_connectors_may_name_the_classes_of_the_list() -> None:
+    """Modules, packages and classes."""
+    found = settings("connector.python.allowlist=acme.policies, other.Filter").allowed_classes
+    assert found == Allowlist(("acme.policies", "other.Filter"))
 
 
 def test_tracking_of_topics_may_be_off() -> None:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -57,6 +60,7 @@ STATUSES = st.builds(
     st.integers(-1, 2**31 - 1),
     st.none() | TEXTS,
     st.none() | TEXTS,
+    st.just("") | TEXTS,
 )
 STATUS_RECORDS = st.one_of(
     st.builds(ConnectorStatus, NAMES, st.none() | STATUSES),
@@ -87,6 +91,17 @@ def test_status_records_come_back_as_they_were_written(record: StatusRecord) -> 
     assert read_status_record(record.key(), record.value()) == record
 
 
+@given(STATUSES)
+def test_a_warning_only_adds_a_last_field(status: Status) -> None:
+    """Without one the bytes are Connect's; with one Java finds its own fields as they were."""
+    plain = json.loads(replace(status, warning="").value())
+    assert list(plain) == ["state", "trace", "worker_id", "generation", "version"]
+    if status.warning:
+        warned = json.loads(status.value())
+        assert warned.popitem() == ("warning", status.warning)
+        assert list(warned.items()) == list(plain.items())
+
+
 @pytest.mark.parametrize(
     ("record", "key", "value"),
     [
@@ -107,6 +122,10 @@ def test_status_records_come_back_as_they_were_written(record: StatusRecord) -> 
         (ConnectorStatus("c", Status(State.RUNNING, "h:8083", 3, None, "4.4.0")),
          "status-connector-c",
          '{"state":"RUNNING","trace":null,"worker_id":"h:8083","generation":3,"version":"4.4.0"}'),
+        (TaskStatus("c", 0, Status(State.RUNNING, "h", 3, None, "4.4.0", "silent")),
+         "status-task-c-0",
+         ('{"state":"RUNNING","trace":null,"worker_id":"h","generation":3,"version":"4.4.0",'
+          '"warning":"silent"}')),
         (TopicStatus("c", "t", TopicSeen(0, 1700000000000)), "status-topic-t:connector-c",
          '{"topic":{"name":"t","connector":"c","task":0,"discoverTimestamp":1700000000000}}'),
     ],
@@ -148,6 +167,7 @@ def test_config_records_of_other_versions_are_understood(
         ('{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":3}',
          Status(State.RUNNING, "h:1", 3)),
         ('{"state":"FAILED"}', Status(State.FAILED, "", -1)),
+        ('{"state":"RUNNING","warning":["odd"]}', Status(State.RUNNING, "", -1)),
         ('{"state":"PAUSED","worker_id":1,"generation":true,"more":[]}',
          Status(State.PAUSED, "", -1)),
     ],
