@@ -164,6 +164,7 @@ class MirrorConfig:
             listeners,
             advertised_host=str(self._driver_value("rest.advertised.host.name") or ""),
             advertised_port=port if isinstance(port, int) else None,
+            advertised_scheme=str(self._driver_value("rest.advertised.listener") or "").lower(),
             allow_origin=str(self._driver_value("access.control.allow.origin")),
             allow_methods=str(self._driver_value("access.control.allow.methods")),
             response_headers=str(self._driver_value("response.http.headers.config")),
