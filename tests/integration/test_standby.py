@@ -195,7 +195,7 @@ def test_a_process_that_is_killed_is_replaced_within_its_session(twins: Twins) -
 @pytest.mark.parametrize("whole", [False, True], ids=["driver", "everything"])
 def test_a_process_that_wakes_up_too_late_stands_by(
     twins: Twins,
-    whole: bool,  # noqa: FBT001
+    whole: bool,
 ) -> None:
     """SIGSTOP for longer than the session, then SIGCONT: it ends its pair and writes nothing."""
     with twins.load():
