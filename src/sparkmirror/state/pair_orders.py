@@ -132,7 +132,7 @@ class PairOrders:
         if order is not None:
             order.done.set_exception(error)
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
-        if is_missing:  # before the first start: nobody has asked for anything
+        if is_missing and not self.wishes:  # before the first start: nobody has asked for anything
             self._take(None)
             return
         if not self.trouble:
