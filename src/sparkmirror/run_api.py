@@ -88,6 +88,9 @@ class RunApi:
 
     # --- the process
 
+    def look(self) -> None:
+        """What the other processes say is read all the time."""
+
     def root(self) -> Mapping[str, str]:
         """The cluster is the target of the first pair."""
         if self._cluster_id is None:

@@ -45,7 +45,7 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     view = choose_view(console)
     metrics: MetricsServer | None = None
     try:
-        server = RestServer(settings)
+        server = RestServer.for_worker(settings)
         worker = ConnectWorker(file, server.advertised_url, master=master)
         if settings.metrics is not None:
             metrics = MetricsServer(
