@@ -316,7 +316,7 @@ class Requests:
         url = self._membership.owner_url(name)
         if url is None:
             raise refusals.stale()
-        raise ForwardTo(url)
+        raise ForwardTo(url, lambda: self._membership.owner_url(name) == url)
 
     # --- offsets
 
@@ -453,10 +453,13 @@ class Requests:
         while not self._leading.is_ready:
             url = self._membership.leader_url
             if url is not None and self._membership.is_member and not self._membership.is_leader:
-                raise ForwardTo(url)
+                raise self._to_leader(url)
             if time.monotonic() > deadline or self._life.stopping.is_set():
                 raise refusals.no_leader()
             self._life.stopping.wait(_PAUSE_SECONDS)
+
+    def _to_leader(self, url: str) -> ForwardTo:
+        return ForwardTo(url, lambda: self._membership.leader_url == url)
 
     def _write(self, write: Callable[[ConfigLog], None]) -> None:
         def fresh(log: ConfigLog) -> None:

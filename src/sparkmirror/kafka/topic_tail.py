@@ -69,7 +69,7 @@ class TopicTail:
         return len(place.leaders)
 
     def append(self, batches: Mapping[int, bytes]) -> dict[TopicPartition, int]:
-        """Write a record batch to each of some partitions; their offsets, when all replicas have it.
+        """Write a record batch to each of some partitions; returns when all replicas have it.
 
         The same bytes are written again if an answer is lost. A record batch that a producer has
         written already has offset -1 if the broker does not know it any more.
