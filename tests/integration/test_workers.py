@@ -167,12 +167,12 @@ def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
         with observed(target_cluster, other.remote) as gaps:
             began = time.monotonic()
             leader.kill()
-            before = orphan.copied()
             assert survivor.get("/connectors") == sorted(one.name for one in mirrors)
             write_seconds = seconds_until(
                 lambda: has_taken(survivor, orphan.name, orphan.config), "a change is carried out"
             )
-            eventually(lambda: orphan.copied() > before, PATIENCE_SECONDS, "records arrive again")
+            group.await_shares(survivor, 2)
+            orphan.await_more()
             measured(
                 f"after a leader was killed: a change after {write_seconds:.1f} s, records after "
                 f"{time.monotonic() - began:.1f} s"

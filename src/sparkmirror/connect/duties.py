@@ -27,7 +27,7 @@ from sparkmirror.connect.readings import Readings
 from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.connect.signatures import sign
 from sparkmirror.connect.states import ConnectorState, PartState, failed
-from sparkmirror.connect.task_configs import task_configs
+from sparkmirror.connect.task_configs import put_tasks_if_started, task_configs
 from sparkmirror.connect.telling import Teller, statuses_to_tell, topics_to_tell, unassigned
 from sparkmirror.errors import ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_fields import Config
@@ -310,7 +310,7 @@ class Duties:
         try:
             if membership.is_leader:
                 if is_stale:
-                    self._board.write_configs(lambda log: log.put_tasks(name, wanted))
+                    self._board.write_configs(lambda log: put_tasks_if_started(log, name, wanted))
                 if is_exact:
                     self._board.write_configs(lambda log: log.put_task_count(name, len(wanted)))
             elif (url := membership.leader_url) is not None:

@@ -38,6 +38,7 @@ from sparkmirror.connect.log_levels import check_level
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.signatures import check_signature
 from sparkmirror.connect.stored_offsets import StoredOffsets
+from sparkmirror.connect.task_configs import put_tasks_if_started
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError, LeadershipLostError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
@@ -422,8 +423,7 @@ class Requests:
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
                 raise refusals.no_connector(name)
-            if log.state.target_state(name) is TargetState.STARTED:
-                log.put_tasks(name, configs)
+            put_tasks_if_started(log, name, configs)
 
         self._write(write)
 
