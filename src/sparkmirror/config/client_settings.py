@@ -171,6 +171,7 @@ def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSe
         send_buffer_bytes=reader.integer("send.buffer.bytes"),
         receive_buffer_bytes=reader.integer("receive.buffer.bytes"),
         max_idle_seconds=_max_idle(reader),
+        servers_key=reader.origin("bootstrap.servers").key,
     )
 
 

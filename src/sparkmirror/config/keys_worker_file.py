@@ -64,17 +64,17 @@ def _milliseconds(name: str, default: int, doc: str, least: int = 1) -> Key:
     )
 
 
-_SHARED_KEYS = {
-    key.name: replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
+_SHARED_KEYS = tuple(
+    replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
     if key.name in REQUIRED
     else key
     for key in WORKER_KEYS
-}
-_GROUP_ID = _SHARED_KEYS.pop("group.id")
-TOPIC_KEYS = tuple(_SHARED_KEYS.values())
+)
+_OF_TOPICS = ("offset.", "status.", "config.", "exactly.once.")
+TOPIC_KEYS = tuple(key for key in _SHARED_KEYS if key.name.startswith(_OF_TOPICS))
 
 GROUP_KEYS = (
-    _GROUP_ID,
+    *(key for key in _SHARED_KEYS if key not in TOPIC_KEYS),
     _milliseconds(
         "session.timeout.ms",
         10_000,

@@ -28,6 +28,7 @@ class ConnectionSettings:
     receive_buffer_bytes: int = -1
     max_idle_seconds: float | None = None  # connections unused for so long are closed; None: never
     max_request_bytes: int | None = None  # the target takes no larger request; None: not known
+    servers_key: str = field(default="", compare=False)  # what to look at if nobody answers
 
 
 @dataclass(frozen=True, slots=True)

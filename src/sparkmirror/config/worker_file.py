@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sparkmirror.config.client_settings import check_producer, read_connection
@@ -104,7 +105,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         connection=connection,
         group=group,
         signing=_signing(reader),
-        rest=_rest(reader),
+        rest=_rest(reader, report),
         internal_topics=read_internal_topics(reader),
         offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
         exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
@@ -163,13 +164,18 @@ def _signing(reader: Reader) -> SigningSettings:
     )
 
 
-def _rest(reader: Reader) -> RestSettings:
+def _rest(reader: Reader, report: Report) -> RestSettings:
     listeners = _listeners(reader, "listeners")
     port = reader.optional_integer("rest.port")
     host = _unquoted(reader.string("rest.host.name"))
     if not reader.is_set("listeners") and (port is not None or host):
         first = listeners[0]
         listeners = (Listener(first.scheme, host, first.port if port is None else port),)
+        origin = reader.origin("rest.host.name" if port is None else "rest.port")
+        report.effective[:] = [
+            replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
+            for one in report.effective
+        ]
     return RestSettings(
         listeners=listeners,
         admin_listeners=(

@@ -109,7 +109,7 @@ class Duties:
             self._assigned -= frozenset(names)
         for name in names:
             self._runner.stop(name)
-        self._runner.wait_until_gone(names)
+        self._runner.wait_until_quiet(names)
         known = [name for name in names if name in self._board.configs.configs]
         try:
             self._tell(unassigned(known, self._board.statuses, self._teller()))
@@ -133,7 +133,7 @@ class Duties:
                 self._look()
             except ClusterError as error:
                 self._fails(str(error))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - see below
                 # The root of the thread: without it nothing would be begun or ended any more.
                 _log.exception("A worker's look at its connectors failed; trying again.")
                 self._fails(f"{type(error).__name__}: {error}")
@@ -229,7 +229,9 @@ class Duties:
         known, running = self._board.statuses.connectors, self._runner.statuses()
         for name, status in known.items():
             is_mine = status.worker_id == self._worker_id
-            if is_mine and name not in self._board.configs.configs and name not in running:
+            state = running.get(name)
+            has_ended = state is None or state.connector.state is State.UNASSIGNED
+            if is_mine and has_ended and name not in self._board.configs.configs:
                 self._board.forget(name)
 
     def _tell(self, records: list[StatusRecord]) -> None:

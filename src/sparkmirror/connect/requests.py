@@ -50,6 +50,7 @@ _PATIENCE_SECONDS = 10.0  # that a change may wait for a leader
 _PAUSE_SECONDS = 0.05
 _GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
 _STOPPED_SECONDS = 15.0
+_MOST_CHARACTERS = 1 << 20  # of a configuration
 _BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ class Requests:
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         """A new connector."""
         self._need_lead()
-        plugins.check_config(config, self._file)
+        self._check(config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
 
         def write(log: ConfigLog) -> None:
@@ -192,7 +193,7 @@ class Requests:
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
         """A new connector, or a new configuration."""
         self._need_lead()
-        plugins.check_config(config, self._file)
+        self._check(config)
         return self._put(name, lambda _old: config)
 
     def patch_config(self, name: str, changes: Texts) -> ConnectorInfo:
@@ -203,10 +204,16 @@ class Requests:
             if old is None:
                 raise refusals.no_connector(name)
             config = {k: text for k, text in {**old, **changes}.items() if text is not None}
-            plugins.check_config(config, self._file)
+            self._check(config)
             return config
 
         return self._put(name, merged)[0]
+
+    def _check(self, config: Texts) -> None:
+        """What no topic would take is not even read: patterns of that size cost seconds."""
+        if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
+            raise refusals.not_written()
+        plugins.check_config(config, self._file)
 
     def _put(self, name: str, make: Callable[[Texts | None], Texts]) -> tuple[ConnectorInfo, bool]:
         before: list[ConnectorInfo] = []
@@ -416,7 +423,7 @@ class Requests:
 
     def put_tasks(self, name: str, configs: Sequence[Texts], signed: SignedBody) -> None:
         """The tasks of a connector that another worker runs."""
-        self._check(signed)
+        self._check_signed(signed)
         self._need_lead()
 
         def write(log: ConfigLog) -> None:
@@ -429,11 +436,11 @@ class Requests:
 
     def fence(self, name: str, signed: SignedBody) -> None:
         """Another worker has fenced the earlier writers of a connector: write down how many."""
-        self._check(signed)
+        self._check_signed(signed)
         self._need_lead()
         self._write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
 
-    def _check(self, signed: SignedBody) -> None:
+    def _check_signed(self, signed: SignedBody) -> None:
         key = self._board.configs.session_key
         accepted = self._file.settings.signing.accepted_algorithms
         check_signature(signed, None if key is None else key.secret, accepted)

@@ -187,10 +187,18 @@ class ConnectorRunner:
             slot = self._slots.get(name)
             return slot.life.groups if slot is not None and slot.life is not None else ()
 
-    def wait_until_gone(self, names: Collection[str]) -> None:
-        """Wait until nothing of these connectors is at work any more; they must be stopped."""
+    def wait_until_quiet(self, names: Collection[str]) -> None:
+        """Wait until none of these writes anything any more; they must have been stopped.
+
+        One that waits for a cluster out of reach is quiet, though it takes its time to end.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: not self._slots.keys() & set(names))
+            while any(self._is_writing(name) for name in names):
+                self._changed.wait(_LOOK_SECONDS)
+
+    def _is_writing(self, name: str) -> bool:
+        slot = self._slots.get(name)
+        return slot is not None and slot.life is not None and slot.life.is_copying
 
     def snapshots(self) -> list[FlowSnapshot]:
         """The figures of the connectors that copy."""
@@ -251,7 +259,6 @@ class ConnectorRunner:
         for slot in resting:
             if slot.wanted is _Wanted.GONE:
                 del self._slots[slot.name]
-                self._changed.notify_all()
         return [one for one in resting if one.wanted is _Wanted.RUNNING and not one.failure]
 
     def _wait_for(self, slot: _Slot) -> None:

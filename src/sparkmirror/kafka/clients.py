@@ -44,6 +44,8 @@ class Connection(Protocol):
     def max_idle_seconds(self) -> float | None: ...  # noqa: D102
     @property
     def max_request_bytes(self) -> int | None: ...  # noqa: D102
+    @property
+    def servers_key(self) -> str: ...  # noqa: D102
 
 
 class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types

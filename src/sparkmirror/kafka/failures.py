@@ -56,7 +56,7 @@ def no_answer(
     else:
         sentence = (
             f"Cluster '{connection.alias}' cannot be reached at {addresses} ({doing}: {reason}). "
-            f"Check {_addresses_key(connection)} and that the brokers are up."
+            f"Check {addresses_key(connection)} and that the brokers are up."
         )
     return UnreachableError(sentence, cluster=connection.alias)
 
@@ -95,8 +95,10 @@ def cluster_error(
     return failure
 
 
-def _addresses_key(connection: Connection) -> str:
+def addresses_key(connection: Connection) -> str:
     """The key that gave the addresses; a client without an alias is called by its addresses."""
+    if connection.servers_key:
+        return connection.servers_key
     has_alias = connection.alias != ",".join(connection.bootstrap_servers)
     return f"{connection.alias}.bootstrap.servers" if has_alias else "bootstrap.servers"
 

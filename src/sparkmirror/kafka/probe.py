@@ -18,7 +18,7 @@ from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.clients import Connection, open_client
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.kafka.failures import cluster_error
+from sparkmirror.kafka.failures import addresses_key, cluster_error
 
 _ALREADY_EXISTS = 36
 
@@ -65,6 +65,7 @@ class _Reach:
     receive_buffer_bytes: int = -1
     max_idle_seconds: float | None = None
     max_request_bytes: int | None = None
+    servers_key: str = ""
 
 
 class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
@@ -98,7 +99,7 @@ def probe_cluster(connection: Connection, timeout_seconds: float = 5.0) -> Clust
         return ClusterProbe(
             connection.alias,
             error=f"no bootstrap address answers ({reasons}); check "
-            f"{connection.alias}.bootstrap.servers and that the brokers are up",
+            f"{addresses_key(connection)} and that the brokers are up",
         )
     reach = _reach(connection, answering, timeout_seconds)
     try:
@@ -185,7 +186,12 @@ def _topics(reach: _Reach, addresses: tuple[str, ...]) -> tuple[str, ...]:
 
 def _reach(connection: Connection, addresses: tuple[str, ...], timeout_seconds: float) -> _Reach:
     return _Reach(
-        connection.alias, addresses, connection.client_id, timeout_seconds, timeout_seconds
+        connection.alias,
+        addresses,
+        connection.client_id,
+        timeout_seconds,
+        timeout_seconds,
+        servers_key=connection.servers_key,
     )
 
 

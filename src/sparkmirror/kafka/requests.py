@@ -34,7 +34,7 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 _APPEND_VERSION = 9  # later ones name topics by their ids
-_LAST_FETCH_BY_NAME = 12
+FIRST_FETCH_BY_ID = 13
 _FETCH_WAIT_MS = 200
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_PARTITION_BYTES = 1024 * 1024
@@ -218,5 +218,5 @@ def fetch_request(
         forgotten_topics_data=[],
         rack_id="",
         min_version=4,
-        max_version=_LAST_FETCH_BY_NAME if topic_id is None else None,
+        max_version=FIRST_FETCH_BY_ID - 1 if topic_id is None else None,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,11 @@ _WAIT_SECONDS = 5.0  # how long the leader keeps a question
 _GRACE_SECONDS = 5.0  # how much longer its answer may take
 _DEAF_SECONDS = _WAIT_SECONDS + 1.0
 _SUSPECT_SECONDS = 3.0
-_STOP_SECONDS = 0.4  # for each thread; one that hangs in a connect ends by itself
+_STOP_SECONDS = 0.8  # a thread that hangs in a connect ends by itself
 _NEWS_AFTER = 3  # failures in a row: a leader that moves is none
 _ISOLATION = "read_committed"
-# The position is outside the log, or in the log of a topic that is gone.
-_ANOTHER_LOG = frozenset({error_codes.OFFSET_OUT_OF_RANGE, 3, 100, 103})
+# What a client that is closed meanwhile may answer with is no error of Kafka's.
+_FAILURES = (KafkaError, SparkmirrorError, RuntimeError, OSError)
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ class TopicBell:
         self._tp = TopicPartition(topic, 0)
         self._ring = ring
         self._offset = 0
-        self._heard_at = 0.0
+        self._topic_id: uuid.UUID | None = None
+        self._heard_at = float("-inf")
         self._news = threading.Event()
         self._stopping = threading.Event()
         self._threads = [
@@ -60,7 +62,6 @@ class TopicBell:
     def start(self, offset: int) -> None:
         """Ring for whatever is at or after an offset."""
         self._offset = max(0, offset)
-        self._heard_at = time.monotonic()
         for thread in self._threads:
             thread.start()
 
@@ -70,9 +71,10 @@ class TopicBell:
         self._news.set()
         closing = threading.Thread(target=self._client.close, daemon=True)
         closing.start()  # what waits for an answer fails at once
+        deadline = time.monotonic() + _STOP_SECONDS
         for thread in (closing, *self._threads):
             if thread is not threading.current_thread() and thread.ident is not None:
-                thread.join(_STOP_SECONDS)
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def _ring_on(self) -> None:
         while True:
@@ -89,8 +91,10 @@ class TopicBell:
         failures = 0
         while not self._stopping.is_set():
             try:
-                place = self._ask(place or find_topic(self._client, self._tp.topic))
-            except (KafkaError, SparkmirrorError) as error:
+                place = place or self._look()
+                self._heard_at = time.monotonic()
+                self._ask(place)
+            except _FAILURES as error:
                 place = None
                 failures += 1
                 if self._stopping.is_set():
@@ -102,13 +106,21 @@ class TopicBell:
             else:
                 if failures >= _NEWS_AFTER:
                     _log.info(f"{self._name()} answers again")
+                if failures:
+                    self._news.set()  # it may have come when nobody listened
                 failures = 0
                 backoff.reset()
-                self._heard_at = time.monotonic()
         self._client.close()
 
-    def _ask(self, place: TopicPlace) -> TopicPlace | None:
-        """Wait for something new; where to ask next, None if that is to be found out."""
+    def _look(self) -> TopicPlace:
+        place = find_topic(self._client, self._tp.topic)
+        if self._topic_id not in (None, place.topic_id):
+            self._go_to_end(place)
+        self._topic_id = place.topic_id
+        return place
+
+    def _ask(self, place: TopicPlace) -> None:
+        """Wait for something new."""
         request = fetch_request(
             {self._tp: self._offset},
             _ISOLATION,
@@ -118,19 +130,16 @@ class TopicBell:
         )
         answer = self._client.ask(request, self._leader(place), _WAIT_SECONDS + _GRACE_SECONDS)
         (partition,) = (one for topic in answer.responses for one in topic.partitions)
-        if partition.error_code in _ANOTHER_LOG:
-            self._go_to_end()
-            return None
-        if partition.error_code:
+        if partition.error_code == error_codes.OFFSET_OUT_OF_RANGE:
+            self._go_to_end(place)
+        elif partition.error_code:
             raise self._error(partition.error_code)
-        if partition.records:
+        elif partition.records:
             # All up to there is what this call is about.
             self._offset = max(partition.last_stable_offset, self._offset + 1)
             self._news.set()
-        return place
 
-    def _go_to_end(self) -> None:
-        place = find_topic(self._client, self._tp.topic)
+    def _go_to_end(self, place: TopicPlace) -> None:
         request = offsets_request([self._tp], LATEST, _ISOLATION)
         answer: Any = self._client.ask(request, self._leader(place))
         (found,) = (one for topic in answer.topics for one in topic.partitions)

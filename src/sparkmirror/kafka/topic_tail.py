@@ -7,7 +7,8 @@ read to. Reading on when nothing is new takes one exchange with each leader.
 A  The end is what leaders say it is (ListOffsets), not the high watermark of an answer, which a
    new leader may have to catch up with (KIP-207). With read_committed that is where the first open
    transaction begins: what is not decided is not waited for, but for what we wrote ourselves.
-B  A topic is read by its id, so that one created anew is noticed by whatever is asked of it.
+B  A topic is read by its id, so that one created anew is noticed by whatever is asked of it. With
+   brokers before Kafka 3.1, which read by name, its id is asked for each time.
 C  Whoever answers otherwise than expected is not believed to be the leader any more.
 
 Belongs to one thread, and to whoever owns the client.
@@ -18,12 +19,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.open_transactions import held_up
 from sparkmirror.kafka.records import Fetched, LogRecord
-from sparkmirror.kafka.requests import LATEST, append_request, fetch_request, offsets_request
+from sparkmirror.kafka.requests import (
+    FIRST_FETCH_BY_ID,
+    LATEST,
+    append_request,
+    fetch_request,
+    offsets_request,
+)
 from sparkmirror.kafka.topic_log import decode_answer
 from sparkmirror.kafka.topic_place import TopicPlace, find_topic
 from sparkmirror.model import TopicPartition
@@ -54,22 +62,28 @@ class TopicTail:
         self._place: TopicPlace | None = None
         self._known = TopicPlace(topic, None, ())  # the last place, though it may be elsewhere now
         self._looked_at = 0.0
+        self._reads_by_id = False
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._reach: dict[TopicPartition, int] = {}
 
-    def look(self) -> int:
-        """See where the topic is; how many partitions it has."""
+    @property
+    def partitions(self) -> int:
+        """How many there were when somebody looked last; 0 before."""
+        return len(self._known.leaders)
+
+    def look(self) -> None:
+        """See where the topic is."""
         step = partial(find_topic, self._client, self._topic)
         place = self._client.persist(f"describing topic '{self._topic}'", step)
-        if self._known.topic_id not in (None, place.topic_id):
+        before = self._known.topic_id
+        if None not in (before, place.topic_id) and before != place.topic_id:
             self._begin_anew()
         self._place = self._known = place
         self._looked_at = time.monotonic()
-        return len(place.leaders)
 
     def append(self, batches: Mapping[int, bytes]) -> dict[TopicPartition, int]:
-        """Write a record batch to each of some partitions; their offsets, when all replicas have it.
+        """Write a record batch to each of some partitions; their offsets, once replicated.
 
         The same bytes are written again if an answer is lost. A record batch that a producer has
         written already has offset -1 if the broker does not know it any more.
@@ -163,11 +177,12 @@ class TopicTail:
         for leader, some in place.by_leader(left).items():
             endless = [tp for tp in some if tp not in self._ends]
             positions = {tp: self._positions[tp] for tp in some}
-            requests = [offsets_request(endless, LATEST, _ISOLATION)] if endless else []
-            requests.append(
-                fetch_request(positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms)
+            fetch: Any = fetch_request(
+                positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms
             )
-            *listed, answer = self._client.ask_all(requests, leader)
+            ask_ends = [offsets_request(endless, LATEST, _ISOLATION)] if endless else []
+            *listed, answer = self._client.ask_all([*ask_ends, fetch], leader)
+            self._reads_by_id = fetch.API_VERSION >= FIRST_FETCH_BY_ID
             for one in (
                 p for answer in listed for topic in answer.topics for p in topic.partitions
             ):
@@ -207,8 +222,7 @@ class TopicTail:
 
     def _found(self) -> TopicPlace:
         is_old = time.monotonic() > self._looked_at + _LOOK_SECONDS
-        # Only an id tells topics of one name apart (B).
-        if self._place is None or self._place.topic_id is None or is_old:
+        if self._place is None or is_old or not self._reads_by_id:
             self.look()
         return self._known
 

@@ -52,7 +52,6 @@ class ConnectTopic:
         self._topic = topic
         self._name = f"Topic '{topic}' on cluster '{client.connection.alias}'"
         self._tail = TopicTail(client, topic, self._begin_anew)
-        self._partitions = 0
         self._most_bytes = client.connection.max_request_bytes or _MOST_BYTES
         self._producer: FencedProducer | None = None
         self._has_warned = False
@@ -93,9 +92,9 @@ class ConnectTopic:
         """
         pairs = list(records)
         self._refuse_too_large([pairs] if at_once else [[pair] for pair in pairs])
-        if pairs or not self._partitions:
-            self._partitions = self._tail.look()
-            self._check(self._partitions)
+        if pairs or not self._tail.partitions:
+            self._tail.look()
+        self._check(self._tail.partitions)
         reach: dict[TopicPartition, int] = {}
         for batches in self._requests(pairs, self._most_bytes if at_once else _A_RECORD_BATCH):
             reach |= self._write(batches)
@@ -119,7 +118,7 @@ class ConnectTopic:
         """Each to the partition that Java would choose, or compaction would leave two of a key."""
         by_partition: dict[int, list[KeyValue]] = defaultdict(list)
         for key, value in pairs:
-            by_partition[partition_for(key or b"", self._partitions)].append((key, value))
+            by_partition[partition_for(key or b"", self._tail.partitions)].append((key, value))
         batches = [
             [(index, batch) for batch in record_batches(some, min(most_bytes, self._most_bytes))]
             for index, some in by_partition.items()
@@ -194,5 +193,4 @@ class ConnectTopic:
             f"{self._name} was deleted and created again, or has lost records; what it says now "
             f"counts"
         )
-        self._partitions = 0
         self._forget_all()

@@ -160,7 +160,7 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
     assert code == 0
     assert lines[0] == "Connect worker"
     assert "group.id = mirrors   from line 2 'group.id'" in lines
-    assert "listeners = http://:8083   from default" in lines
+    assert "listeners = http://:8084   from line 6 'rest.port'" in lines
     assert any(line.startswith("info: line 6: rest.port is an old spelling") for line in lines)
     assert any(line.startswith("info: line 7: connect.protocol has no effect") for line in lines)
     assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 0"
@@ -205,6 +205,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
     code, out, _ = run(worker_file, "--connect")
     assert code == 1
     assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "; check bootstrap.servers and that the brokers are up" in out
     assert "not all is well with worker" in out
 
 

@@ -115,6 +115,18 @@ def test_the_built_in_policies_need_no_listing(name: str) -> None:
     assert check(replication__policy__class=name).errors == ()
 
 
+def test_a_client_knows_the_key_that_gave_its_addresses() -> None:
+    """So that a message about a silent cluster names a key that the reader can find."""
+    found = read_connector(BASE, WORKER).settings
+    assert found.consumer.servers_key == "source.cluster.bootstrap.servers"
+    assert found.target_admin.servers_key == "target.cluster.bootstrap.servers"
+    assert found.producer.servers_key == "bootstrap.servers"
+    assert WORKER.settings.connection.servers_key == "bootstrap.servers"
+    own = {"producer.override.bootstrap.servers": "b2:9092"}
+    producer = read_connector(BASE | own, WORKER).settings.producer
+    assert producer.servers_key == "producer.override.bootstrap.servers"
+
+
 def test_a_definition_says_what_has_no_effect_here() -> None:
     """Whoever looks at the form should know."""
     one = entry(check(), "errors.tolerance").definition

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sparkmirror worker` with a file and connectors as people have them, asked as their scripts do.
+
+One worker on the target for all tests; each has topics and aliases of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from support.java_connect import ConnectTopics, heartbeat_config
+from support.load import Load
+from support.names import unique_name
+from support.waiting import eventually
+from support.witness import (
+    PATIENCE_SECONDS,
+    Record,
+    await_copy,
+    compare_topics,
+    create_topics,
+    end_offsets,
+    numbered,
+    produce,
+)
+from support.worker_process import WorkerProcess
+
+EFFECT_SECONDS = 2.0  # from an answer to its effect on the data
+NOBODY = "127.0.0.1:1"  # port 1 is never ours
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+JAVA = "org.apache.kafka.connect.mirror"
+
+
+@pytest.fixture(scope="module")
+def worker(
+    target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WorkerProcess]:
+    """On the target, with converters that it does not need and keys that Connect has removed."""
+    topics = ConnectTopics(unique_name("worker"))
+    scratch = tmp_path_factory.mktemp("worker")
+    with WorkerProcess(
+        target_cluster,
+        scratch,
+        topics,
+        value_converter="org.apache.kafka.connect.json.JsonConverter",
+        internal_key_converter="org.apache.kafka.connect.json.JsonConverter",
+        plugin_path="/usr/share/java",
+    ) as started:
+        started.await_health()
+        yield started
+        code, seconds = started.process.terminate()
+        assert (code, seconds < 10) == (0, True), (code, seconds)
+        started.process.await_end_of_all()
+        assert "Traceback" not in started.process.log
+
+
+@pytest.fixture
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> dict[str, object]:
+    """What the connectors of one flow have in common."""
+    return {
+        "key.converter": BYTES,
+        "value.converter": BYTES,
+        "source.cluster.alias": unique_name("from"),
+        "source.cluster.bootstrap.servers": source_cluster.bootstrap_servers,
+        "target.cluster.alias": "to",
+        "target.cluster.bootstrap.servers": target_cluster.bootstrap_servers,
+    }
+
+
+def source_config(flow: dict[str, object], topic: str, **more: object) -> dict[str, object]:
+    """A source connector, with booleans and numbers as people write them."""
+    return {
+        "connector.class": f"{JAVA}.MirrorSourceConnector",
+        **flow,
+        "topics": topic,
+        "tasks.max": 2,
+        "replication.factor": 1,
+        "sync.topic.acls.enabled": False,
+        "sync.topic.configs.enabled": False,
+        "heartbeats.replication.enabled": False,
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+
+
+def deploy(worker: WorkerProcess, name: str, config: dict[str, object]) -> int:
+    """PUT as curl does it: the status code."""
+    return worker.ask("PUT", f"/connectors/{quote(name, safe='')}/config", config)[0]
+
+
+def states(worker: WorkerProcess, name: str) -> list[str]:
+    """Of the connector and its tasks."""
+    found = worker.get(f"/connectors/{quote(name, safe='')}/status")
+    return [found["connector"]["state"], *(one["state"] for one in found["tasks"])]
+
+
+def undeploy(worker: WorkerProcess, *names: str) -> None:
+    """DELETE, after which nobody knows a status."""
+    for name in names:
+        code, answer = worker.ask("DELETE", f"/connectors/{quote(name, safe='')}")
+        assert code == 204, answer
+        assert worker.ask("GET", f"/connectors/{quote(name, safe='')}/status")[0] == 404
+
+
+def test_three_files_are_deployed_and_redeployed(
+    worker: WorkerProcess,
+    flow: dict[str, object],
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Only the source connector has the policy; the checkpoint connector is warned, with names."""
+    topic = unique_topic()
+    create_topics(source_cluster, {topic: 3})
+    produce(source_cluster, topic, numbered(300, 3))
+    identity = f"{JAVA}.IdentityReplicationPolicy"
+    source, checkpoint, heartbeat = (unique_name(f"mm2-{one}") for one in ("msc", "cpc", "hbc"))
+    files: dict[str, dict[str, object]] = {
+        checkpoint: {"connector.class": f"{JAVA}.MirrorCheckpointConnector", **flow},
+        heartbeat: {"connector.class": "MirrorHeartbeat", **flow},
+        source: source_config(flow, topic, replication_policy_class=identity),
+    }
+    for name, config in files.items():
+        assert deploy(worker, name, config | {"name": name}) == 201
+    worker.await_states(source, "RUNNING", "RUNNING", "RUNNING")
+    worker.await_states(checkpoint, "RUNNING", "RUNNING")
+    worker.await_states(heartbeat, "RUNNING", "RUNNING")
+    await_copy(source_cluster, topic, target_cluster, topic, PATIENCE_SECONDS)
+
+    stored = worker.get(f"/connectors/{source}/config")
+    assert (stored["tasks.max"], stored["sync.topic.acls.enabled"]) == ("2", "false")
+    warning = eventually(
+        lambda: worker.get(f"/connectors/{checkpoint}/status")["connector"].get("warning"),
+        PATIENCE_SECONDS,
+        "a warning",
+    )
+    assert source in warning
+    assert checkpoint in warning
+    assert "replication.policy.class" in warning
+    tasks = worker.get(f"/connectors/{source}/tasks")
+    assert sorted(
+        part for one in tasks for part in one["config"]["task.assigned.partitions"].split(",")
+    ) == [f"{topic}-{number}" for number in range(3)]
+    eventually(
+        lambda: worker.get(f"/connectors/{source}/topics")[source]["topics"] == [topic],
+        PATIENCE_SECONDS,
+        "its topic is known",
+    )
+    eventually(
+        lambda: worker.get(f"/connectors/{heartbeat}/topics")[heartbeat]["topics"],
+        PATIENCE_SECONDS,
+        "the heartbeats' topic is known",
+    )
+
+    undeploy(worker, *files)
+    produce(source_cluster, topic, numbered(300, 3, first=300))
+    for name, config in files.items():
+        assert deploy(worker, name, config) == 201
+        assert worker.ask("GET", f"/connectors/{name}/status")[1].get("tasks", []) == []
+    worker.await_states(source, "RUNNING", "RUNNING", "RUNNING")
+    await_copy(source_cluster, topic, target_cluster, topic, PATIENCE_SECONDS)
+    assert compare_topics(source_cluster, topic, target_cluster, topic) == 600  # it went on
+    assert worker.process.log.count(warning) == 2  # once for each deployment
+    undeploy(worker, *files)
+
+
+def test_effects_reach_the_data(
+    worker: WorkerProcess,
+    flow: dict[str, object],
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Paused nothing is copied, resumed nothing is missed; stopped, offsets can be set."""
+    topic, name = unique_topic(), unique_name("effects")
+    remote = f"{flow['source.cluster.alias']}.{topic}"
+    create_topics(source_cluster, {topic: 2})
+    assert deploy(worker, name, source_config(flow, topic)) == 201
+    worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
+
+    def copied() -> int:
+        return sum(end_offsets(target_cluster, remote).values())
+
+    with Load(source_cluster, topic, per_second=500, partitions=2):
+        eventually(lambda: copied() > 100, PATIENCE_SECONDS, "records flow")
+        for verb, method in (("pause", "PUT"), ("stop", "PUT")):
+            assert worker.ask(method, f"/connectors/{name}/{verb}")[0] in {202, 204}
+            time.sleep(EFFECT_SECONDS)
+            before = copied()
+            time.sleep(1)
+            assert copied() == before, verb
+            assert states(worker, name)[0] == {"pause": "PAUSED", "stop": "STOPPED"}[verb]
+            assert worker.ask("PUT", f"/connectors/{name}/resume")[0] == 202
+            eventually(lambda b=before: copied() > b, EFFECT_SECONDS + 1, "it goes on")
+        assert worker.ask("POST", f"/connectors/{name}/restart")[0] == 204
+        code, told = worker.ask("POST", f"/connectors/{name}/restart?includeTasks=true")
+        assert (code, told["connector"]["state"]) == (202, "RESTARTING")
+        eventually(
+            lambda: worker.ask("POST", f"/connectors/{name}/tasks/0/restart")[0] == 204,
+            PATIENCE_SECONDS,
+            "there is a task again",
+        )
+        before = copied()
+        eventually(lambda: copied() > before + 200, PATIENCE_SECONDS, "it goes on")
+    await_copy(source_cluster, topic, target_cluster, remote, PATIENCE_SECONDS)
+    count = compare_topics(source_cluster, topic, target_cluster, remote)
+
+    worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
+    assert worker.ask("DELETE", f"/connectors/{name}/offsets")[0] == 400
+    worker.do("PUT", f"/connectors/{name}/stop")
+    stored = worker.get(f"/connectors/{name}/offsets")["offsets"]
+    last = {one["partition"]["partition"]: one["offset"]["offset"] for one in stored}
+    assert last == {
+        partition: end - 1 for partition, end in end_offsets(source_cluster, topic).items()
+    }
+    back = [
+        {
+            "partition": {"cluster": flow["source.cluster.alias"], "topic": topic, "partition": n},
+            "offset": {"offset": offset - 10},
+        }
+        for n, offset in last.items()
+    ]
+    worker.do("PATCH", f"/connectors/{name}/offsets", {"offsets": back})
+    worker.do("PUT", f"/connectors/{name}/resume")
+    eventually(lambda: copied() == count + 20, PATIENCE_SECONDS, "ten of each come again")
+    undeploy(worker, name)
+
+
+def test_a_task_fails_with_a_trace_and_restarts(
+    worker: WorkerProcess,
+    flow: dict[str, object],
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The task whose partition is stuck, and no other."""
+    topic, name = unique_topic(), unique_name("strict")
+    remote = f"{flow['source.cluster.alias']}.{topic}"
+    create_topics(source_cluster, {topic: 2})
+    create_topics(target_cluster, {remote: 2}, {"max.message.bytes": "2000"})
+    produce(source_cluster, topic, numbered(10, 2))
+    produce(source_cluster, topic, [(1, Record(b"large", b"x" * 5000))])
+    config = source_config(flow, topic, refused_record_policy="stop")
+    worker.do("POST", "/connectors", {"name": name, "config": config})
+    worker.await_states(name, "RUNNING", "RUNNING", "FAILED")
+    failed = worker.get(f"/connectors/{name}/tasks/1/status")
+    assert f"{remote}-1: MESSAGE_TOO_LARGE" in failed["trace"]
+    assert "trace" not in worker.get(f"/connectors/{name}/tasks/0/status")
+    worker.do("PATCH", f"/connectors/{name}/config", {"refused.record.policy": "skip"})
+    worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
+    undeploy(worker, name)
+
+
+def test_bad_input_leaves_no_half_written_connector(
+    worker: WorkerProcess, flow: dict[str, object], target_cluster: LocalCluster
+) -> None:
+    """Connect's own answers; what is accepted with an unreachable cluster says so in its status."""
+    before = worker.get("/connectors")
+    beat = heartbeat_config(target_cluster)
+    good = source_config(flow, "nothing")
+    for body, code, words in (
+        ({"name": "x", "config": good | {"tasks.max": 0}}, 400, "tasks.max"),
+        ({"name": "x", "config": good | {"connector.class": "Nonsense"}}, 400, "Failed to find"),
+        ({"name": "x", "config": good | {"name": "y"}}, 400, "y"),
+        ({"config": good}, 400, ""),
+        ({"name": "x", "config": good | {"topics": "a" * 10_000_000}}, 500, "Error writing"),
+        ({"name": "x", "config": [1]}, 500, ""),
+    ):
+        found, answer = worker.ask("POST", "/connectors", body)
+        assert (found, answer["error_code"]) == (code, code), answer
+        assert words in answer["message"]
+        assert "Traceback" not in answer["message"]
+    assert worker.get("/connectors") == before
+
+    odd = "../häfen/% ö"
+    assert deploy(worker, odd, dict(beat)) == 201
+    worker.await_states(odd, "RUNNING", "RUNNING")
+    undeploy(worker, odd)
+
+    nobody = good | {"source.cluster.bootstrap.servers": NOBODY}
+    assert deploy(worker, "nobody", nobody | {"source.cluster.sasl.jaas.config": "s3cret"}) == 201
+    warned = eventually(
+        lambda: worker.get("/connectors/nobody/status")["connector"].get("warning"),
+        PATIENCE_SECONDS,
+        "a warning",
+    )
+    assert NOBODY in warned
+    shown = worker.get("/connectors/nobody/config")
+    assert shown["source.cluster.sasl.jaas.config"] == "[hidden]"
+    assert deploy(worker, "nobody", shown | {"tasks.max": "1"}) == 200
+    assert "s3cret" not in worker.process.log
+    undeploy(worker, "nobody")
+
+
+def test_a_worker_may_sit_on_the_source(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Records go where the producer is told to; without that they would come back, so: refused."""
+    topic, name = unique_topic(), "test_mirror"
+    alias = unique_name("source")
+    create_topics(source_cluster, {topic: 1})
+    produce(source_cluster, topic, numbered(50))
+    topics = ConnectTopics(unique_name("quickstart"))
+    config = {
+        "connector.class": f"{JAVA}.MirrorSourceConnector",
+        "name": name,
+        "source.cluster.alias": alias,
+        "topics": topic,
+        "source.cluster.bootstrap.servers": source_cluster.bootstrap_servers,
+        "target.cluster.bootstrap.servers": target_cluster.bootstrap_servers,
+        "offset-syncs.topic.replication.factor": "1",
+        "heartbeats.replication.enabled": "false",
+    }
+    target = {"producer.override.bootstrap.servers": target_cluster.bootstrap_servers}
+    with WorkerProcess(
+        source_cluster, tmp_path, topics, rest_advertised_host_name='"localhost"'
+    ) as worker:
+        worker.await_health()
+        code, answer = worker.ask("POST", "/connectors", {"name": name, "config": config})
+        assert code == 400
+        assert "producer.override.bootstrap.servers" in answer["message"]
+        code, answer = worker.ask("POST", "/connectors", {"name": name, "config": config | target})
+        assert code == 201, answer
+        worker.await_states(name, "RUNNING", "RUNNING")
+        remote = f"{alias}.{topic}"
+        await_copy(source_cluster, topic, target_cluster, remote, PATIENCE_SECONDS)
+        assert worker.get("/connectors") == [name]
+        assert worker.get(f"/connectors/{name}/offsets")["offsets"]
+        assert worker.process.terminate()[0] == 0
+    assert sum(end_offsets(source_cluster, topics.offsets).values()) > 0
