@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Connect group goes from Java's workers to ours and back: same file, same topics, same REST."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from support.connect_driver import ConnectDriver
+from support.figures import measured
+from support.java_connect import JavaConnect
+from support.waiting import eventually
+from support.witness import numbered, produce
+from support.worker_process import WorkerProcess
+from support.worker_relay import HEARTBEAT, PARTITIONS, SOURCE, WorkerRelay
+
+STAND_BY_SECONDS = 40.0
+STORED_SECONDS = 20.0
+# Java leaves its group when its connectors have ended; ours asks once a second, and starts Spark.
+TAKE_OVER_SECONDS = 20.0
+MODES = pytest.mark.parametrize("exactly_once", [False, True], ids=["default", "exactly-once"])
+
+
+def remarks(java: JavaConnect) -> list[str]:
+    """What a worker of Java's has warned of."""
+    lines = java.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if " WARN " in line or " ERROR " in line]
+
+
+def check_remarks(java: JavaConnect) -> None:
+    """Nothing that we left made a worker of Java's wonder."""
+    measured("\n".join(remarks(java)))
+
+
+def await_stand_by(ours: WorkerProcess) -> str:
+    """Wait until a worker says that another kind has its group; in which words."""
+
+    def says() -> str:
+        assert ours.process.is_running, ours.process.log
+        code, answer = ours.ask("GET", "/health")
+        assert code == 503
+        assert "stands by" in answer["message"], answer
+        return str(answer["message"])
+
+    return eventually(
+        says, STAND_BY_SECONDS, "it stands by", not_yet=(AssertionError, OSError, KeyError)
+    )
+
+
+def told_configs(worker: ConnectDriver) -> dict[str, Any]:
+    """All connectors with their configurations, as a worker tells them."""
+    told = worker.get("/connectors?expand=info")
+    return {name: one["info"]["config"] for name, one in told.items()}
+
+
+@MODES
+def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, exactly_once: bool
+) -> None:
+    """Same connectors, nothing lost, nothing twice, and no status tells of Java's worker."""
+    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
+    with ExitStack() as stack:
+        with one.load() as load:
+            java = stack.enter_context(one.java())
+            one.create(java)
+            one.await_more()
+            configs = told_configs(java)
+            ours = stack.enter_context(one.ours())
+            assert one.topics.group in await_stand_by(ours)
+            assert told_configs(ours) == configs
+            code, answer = ours.ask("PUT", f"/connectors/{SOURCE}/pause")
+            assert code == 409, answer
+            one.await_running(java)
+            java.stop()
+            stopped = time.monotonic()
+            one.await_running(ours)
+            running = time.monotonic() - stopped
+            one.await_more()
+            flowing = time.monotonic() - stopped
+            assert told_configs(ours) == configs
+            assert ours.get("/health")["status"] == "healthy"
+            one.commit(100)
+            one.await_group(0)
+        one.await_all(load.sent)
+        code, _ = ours.process.terminate()
+        assert code == 0
+    measured(f"to ours: {load.sent} records, running after {running:.1f} s, {flowing:.1f} s")
+    check_remarks(java)
+    assert running < TAKE_OVER_SECONDS
+
+
+@MODES
+def test_javas_worker_is_refused_while_ours_runs_and_goes_on_where_it_stopped(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, exactly_once: bool
+) -> None:
+    """Nothing lost, nothing twice, and nothing in our topics that Java would warn of."""
+    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
+    with ExitStack() as stack:
+        with one.load() as load:
+            with one.ours() as ours:
+                ours.await_health()
+                one.create(ours)
+                one.await_more()
+                with pytest.raises(RuntimeError, match="Java's worker ended"), one.java():
+                    pass
+                one.await_running(ours)
+                one.await_more()
+                configs = told_configs(ours)
+                code, _ = ours.process.terminate()
+                assert code == 0
+            java = stack.enter_context(one.java())
+            one.await_running(java)
+            one.await_more()
+            assert told_configs(java) == configs
+            one.commit(100)
+            one.await_group(0)
+        one.await_all(load.sent)
+        java.stop()
+    measured(f"to Java: {load.sent} records")
+    check_remarks(java)
+
+
+ALL_STORED = dict.fromkeys(range(PARTITIONS), 9)
+
+
+def test_states_and_offsets_survive_every_hand_over(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Paused, stopped and deleted connectors stay that; offsets set by one are the other's."""
+    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path)
+    produce(source_cluster, one.topic, numbered(10 * PARTITIONS, PARTITIONS))
+    with one.java() as java:
+        lead_lives(one, java, "java")
+        java.create(SOURCE, one.configs()[SOURCE])
+        copies_and_stops(one, java, {0: 10, 1: 10, 2: 10, 3: 10})
+        one.alter(java, {0: 4})
+        java.stop()
+    with one.ours() as ours:
+        ours.await_health()
+        check_lives(ours, "java", SOURCE)
+        assert one.stored(ours) == ALL_STORED | {0: 4}
+        ours.do("PUT", f"/connectors/{SOURCE}/resume")
+        copies_and_stops(one, ours, {0: 15, 1: 10, 2: 10, 3: 10})
+        one.alter(ours, {1: 6, 2: None})
+        ours.do("PUT", "/connectors/java-sleeps/resume")
+        ours.await_states("java-sleeps", "RUNNING", "RUNNING")
+        ours.do("DELETE", "/connectors/java-rests")
+        lead_lives(one, ours, "ours")
+        assert ours.process.terminate()[0] == 0
+    with one.java() as java:
+        check_lives(java, "ours", SOURCE, "java-sleeps")
+        java.await_states("java-sleeps", "RUNNING", "RUNNING")
+        assert one.stored(java) == {0: 9, 1: 6, 3: 9}
+        java.do("PUT", f"/connectors/{SOURCE}/resume")
+        copies_and_stops(one, java, {0: 15, 1: 13, 2: 20, 3: 10})
+        java.do("DELETE", f"/connectors/{SOURCE}/offsets")
+        java.stop()
+        check_remarks(java)
+    with one.ours() as ours:
+        ours.await_health()
+        check_lives(ours, "ours", SOURCE, "java-sleeps")
+        ours.await_states("java-sleeps", "RUNNING", "RUNNING")
+        assert one.stored(ours) == {}
+        ours.do("PUT", f"/connectors/{SOURCE}/resume")
+        copies_and_stops(one, ours, {0: 25, 1: 23, 2: 30, 3: 20})
+
+
+def lead_lives(one: WorkerRelay, worker: ConnectDriver, who: str) -> None:
+    """A connector is paused, one is stopped, one is deleted."""
+    for name in (f"{who}-rests", f"{who}-sleeps", f"{who}-goes"):
+        worker.create(name, one.configs()[HEARTBEAT])
+        worker.await_states(name, "RUNNING", "RUNNING")
+    worker.do("PUT", f"/connectors/{who}-rests/pause")
+    worker.do("PUT", f"/connectors/{who}-sleeps/stop")
+    worker.do("DELETE", f"/connectors/{who}-goes")
+    worker.await_states(f"{who}-rests", "PAUSED", "PAUSED")
+    worker.await_states(f"{who}-sleeps", "STOPPED")
+
+
+def check_lives(worker: ConnectDriver, who: str, *others: str) -> None:
+    """They still are, and there is no other connector than these."""
+    worker.await_states(f"{who}-rests", "PAUSED", "PAUSED")
+    worker.await_states(f"{who}-sleeps", "STOPPED")
+    assert set(worker.get("/connectors")) == {f"{who}-rests", f"{who}-sleeps", *others}
+    assert worker.ask("GET", f"/connectors/{who}-goes/status")[0] == 404
+    worker.await_states(SOURCE, "STOPPED")
+
+
+def copies_and_stops(one: WorkerRelay, worker: ConnectDriver, counts: Mapping[int, int]) -> None:
+    """Wait for so many records on the target, stop the source connector and await its offsets."""
+    one.await_counts(counts)
+    worker.do("PUT", f"/connectors/{SOURCE}/stop")
+    worker.await_states(SOURCE, "STOPPED")
+    eventually(lambda: one.stored(worker) == ALL_STORED, STORED_SECONDS, "offsets are stored")
