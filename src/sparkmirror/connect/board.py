@@ -23,7 +23,7 @@ from sparkmirror.state.connect_configs import ConfigEvent, ConfigLog, ConfigStat
 from sparkmirror.state.connect_statuses import StatusLog, StatusState
 
 _REQUEST_SECONDS = 10.0
-_LOOK_SECONDS = 5.0  # how long a reader waits for news before it is told what is known
+_BLIND_SECONDS = 5.0  # after a failure, for which whoever asks is told what is known
 _log = logging.getLogger(__name__)
 
 
@@ -62,28 +62,37 @@ class Board:
 
     def refresh_configs(self) -> None:
         """Read the config topic to its end."""
+        self._read_configs(or_blind=False)
+
+    def _read_configs(self, *, or_blind: bool) -> None:
         with self._config_turn as is_due:
-            if is_due:
+            if is_due and not (or_blind and self._is_blind):
                 self._config_log.read_on()
                 self._take_configs()
 
     def refresh_statuses(self) -> None:
         """Read the status topic to its end."""
+        self._read_statuses(or_blind=False)
+
+    def _read_statuses(self, *, or_blind: bool) -> None:
         with self._status_turn as is_due:
-            if is_due:
+            if is_due and not (or_blind and self._is_blind):
                 self._status_log.refresh()
                 self.statuses = self._status_log.state.copy()
 
     def look(self) -> None:
         """Read both if they can be read; otherwise what is known has to do."""
-        if time.monotonic() < self._blind_until:
-            return
         try:
-            self.refresh_configs()
-            self.refresh_statuses()
+            for refresh in (self._read_configs, self._read_statuses):
+                refresh(or_blind=True)
         except ClusterError as error:
-            self._blind_until = time.monotonic() + _LOOK_SECONDS
+            self._blind_until = time.monotonic() + _BLIND_SECONDS
             _log.warning(f"What is told about connectors may be old: {error}")
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether a reading has just failed: those who waited for it need not try as well."""
+        return time.monotonic() < self._blind_until
 
     def take_events(self) -> list[ConfigEvent]:
         """What has happened since the last time, in its order."""
@@ -101,10 +110,16 @@ class Board:
             finally:  # a commit that was refused may follow tasks that were written
                 self._take_configs()
 
-    def write_statuses(self, records: Sequence[StatusRecord]) -> list[StatusRecord]:
-        """Say what connectors do; those records come back that somebody else knows better."""
+    def write_statuses(
+        self, records: Sequence[StatusRecord], *, certain: bool = False
+    ) -> list[StatusRecord]:
+        """Say what connectors do; those records come back that somebody else knows better.
+
+        Whoever is certain knows best: a group that begins to count its generations anew must not
+        keep its members from speaking.
+        """
         with self._status_turn.lock:
-            refused = self._status_log.put(*records)
+            refused = self._status_log.put(*records, certain=certain)
             self.statuses = self._status_log.state.copy()
             return refused
 

@@ -29,16 +29,17 @@ from sparkmirror.connect.signatures import sign
 from sparkmirror.connect.states import ConnectorState, PartState, failed
 from sparkmirror.connect.task_configs import put_tasks_if_started, task_configs
 from sparkmirror.connect.telling import Teller, statuses_to_tell, topics_to_tell, unassigned
-from sparkmirror.errors import ClusterError, LeadershipLostError
+from sparkmirror.errors import ArgumentError, ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
-from sparkmirror.formats.connect_statuses import State, StatusRecord
-from sparkmirror.state.connect_configs import ConfigState
+from sparkmirror.formats.connect_statuses import ConnectorStatus, State, StatusRecord
+from sparkmirror.state.connect_configs import ConfigLog, ConfigState
 from sparkmirror.wire.backoff import Backoff
 
 _LOOK_SECONDS = 0.5
+_READ_SECONDS = 3.0  # between two readings of both topics, should nothing tell that there is news
 _RENEW_SECONDS = 10.0  # between two wordings of the same warning
-_PUBLISH_SECONDS = 10.0  # that the leader may take
+_PUBLISH_SECONDS = 5.0  # that the leader may take
 _END_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Duties:
         self._board = board
         self._runner = runner
         self._worker_id = worker_id
+        self._patience_seconds = 0.7 * file.settings.group.rebalance_timeout_ms / 1000
         self._readings = Readings(file)
         self._levels = LogLevels()
         self._leading: Leading | None = None
@@ -63,6 +65,7 @@ class Duties:
         self._agreed: frozenset[str] | None = None  # names that the group was last asked to share
         self._publishing: dict[str, _Attempt] = {}
         self._renewed_at = 0.0
+        self._read_at = 0.0
         self._trouble = ""
         self._backoff = Backoff()
         self._wake = threading.Event()
@@ -102,6 +105,7 @@ class Duties:
         """All that this worker is to run."""
         with self._lock:
             self._assigned = frozenset(names)
+        self._read_at = 0.0  # what is known of their statuses may be old
         self._wake.set()
 
     def taken(self, names: Collection[str]) -> None:
@@ -110,10 +114,13 @@ class Duties:
             self._assigned -= frozenset(names)
         for name in names:
             self._runner.stop(name)
-        self._runner.wait_until_quiet(names)
+        if not self._runner.wait_until_quiet(names, self._patience_seconds):
+            # The group would go on without this worker. Nothing is written twice: whoever is next
+            # compares both sides, and the brokers refuse whoever comes too late.
+            _log.warning(f"{', '.join(names)}: given up before all of it has ended here")
         known = [name for name in names if name in self._board.configs.configs]
         try:
-            self._tell(unassigned(known, self._board.statuses, self._teller()))
+            self._board.write_statuses(unassigned(known, self._board.statuses, self._teller()))
         except ClusterError as error:
             # Whoever runs them next says so; if nobody does, the next leader finds out.
             _log.warning(f"What {', '.join(known)} do could not be told: {error}")
@@ -148,12 +155,13 @@ class Duties:
         if not self._trouble:
             _log.warning(f"The worker cannot do its duties: {sentence}")
         self._trouble = sentence
-        self._stopping.wait(self._backoff.next_pause())
+        self._wake.wait(self._backoff.next_pause())
 
     def _look(self) -> None:
         membership, leading = self._membership, self._leading
         if membership is None or leading is None:
             return
+        self._read()
         for event in self._board.take_events():
             match event:
                 case RestartRequest():
@@ -166,34 +174,67 @@ class Duties:
             self._agreed = names
             membership.rejoin()
         self._readings.update(configs.configs)
-        self._bring_about()
+        if membership.is_member:
+            self._announce()
+        self._bring_about(membership)
+        if membership.is_member:
+            self._tell_all()
+            self._forget_the_gone()
         try:
             leading.look()
         except LeadershipLostError:
             leading.has_lost()
             raise
         if membership.is_member:
-            self._tell_all()
-            self._forget_the_gone()
-            self._publish_all(membership)
+            self._publish_all(membership, leading)
 
-    def _bring_about(self) -> None:
+    def _read(self) -> None:
+        """News is told, but a message may be lost; of statuses nobody tells."""
+        now = time.monotonic()
+        if now - self._read_at > _READ_SECONDS:
+            self._board.refresh_configs()
+            self._board.refresh_statuses()
+            self._read_at = now
+
+    def _announce(self) -> None:
+        """Say that a connector is begun before it is, so that nobody believes an older status.
+
+        Whoever deletes it waits for its end, and whoever sets its offsets does not take it for
+        stopped.
+        """
+        configs, statuses, running = self._board.configs, self._board.statuses, self._running()
+        records: list[StatusRecord] = []
+        for name in self._mine(configs):
+            known = statuses.connectors.get(name)
+            is_old = known is None or known.state is State.STOPPED
+            is_meant = configs.target_state(name) is not TargetState.STOPPED
+            if is_old and is_meant and name not in running:
+                status = self._teller().status(PartState(State.UNASSIGNED))
+                records.append(ConnectorStatus(name, status))
+        self._tell(records)
+
+    def _bring_about(self, membership: Membership) -> None:
         """Begin, pause and end connectors until they are as they are meant to be."""
         configs = self._board.configs
         with self._lock:  # what is taken meanwhile must not begin again
-            for name in self._mine(configs):
+            # A place that is lost is lost with all its work, whoever finds out first.
+            mine = self._mine(configs) if membership.is_member else []
+            for name in mine:
                 reading = self._readings.of(name).reading
                 target = configs.target_state(name)
                 if reading is None or target is TargetState.STOPPED:
                     self._runner.stop(name)
                 else:
                     self._runner.start(name, reading, paused=target is TargetState.PAUSED)
-            for name in self._runner.statuses().keys() - (self._assigned & configs.configs.keys()):
+            for name in self._running().keys() - set(mine):
                 self._runner.stop(name)
 
     def _mine(self, configs: ConfigState) -> list[str]:
         """Connectors that are to run here; one that has come since this look began waits."""
         return sorted(self._assigned & configs.configs.keys() & self._readings.names)
+
+    def _running(self) -> dict[str, ConnectorState]:
+        return self._runner.statuses()
 
     # --- telling
 
@@ -213,16 +254,17 @@ class Duties:
         renews = now - self._renewed_at > _RENEW_SECONDS
         if renews:
             self._renewed_at = now
-        running = self._runner.statuses()
+        running = self._running()
         records: list[StatusRecord] = []
         for name in self._mine(configs):
             state = self._state_of(name, running)
             if state is None:
                 continue
-            warning = self._readings.warning(name)
-            if warning and state.connector.state is State.RUNNING:
-                both = "; ".join(filter(None, (state.connector.warning, warning)))
-                state = replace(state, connector=replace(state.connector, warning=both))
+            attempt = self._publishing.get(name)
+            warnings = (self._readings.warning(name), attempt.trouble if attempt else "")
+            if any(warnings) and state.connector.state is State.RUNNING:
+                text = "; ".join(filter(None, (state.connector.warning, *warnings)))
+                state = replace(state, connector=replace(state.connector, warning=text))
             records += statuses_to_tell(
                 name, state, statuses, self._teller(), renews_warnings=renews
             )
@@ -232,7 +274,7 @@ class Duties:
 
     def _forget_the_gone(self) -> None:
         """What was deleted and has ended here is nobody's business any more."""
-        known, running = self._board.statuses.connectors, self._runner.statuses()
+        known, running = self._board.statuses.connectors, self._running()
         for name, status in known.items():
             is_mine = status.worker_id == self._worker_id
             state = running.get(name)
@@ -241,8 +283,9 @@ class Duties:
                 self._board.forget(name)
 
     def _tell(self, records: list[StatusRecord]) -> None:
+        """What is this worker's own is certain: somebody else's older word does not count."""
         if records:
-            self._board.write_statuses(records)
+            self._board.write_statuses(records, certain=True)
 
     def _teller(self) -> Teller:
         generation = -1 if self._membership is None else self._membership.generation
@@ -252,26 +295,30 @@ class Duties:
 
     def _restart(self, request: RestartRequest) -> None:
         name = request.connector
-        state = self._runner.statuses().get(name)
+        state = self._running().get(name)
         if not self.runs(name) or state is None:
             return
         has_failed = any(task.state is State.FAILED for task in state.tasks.values())
         if not request.only_failed or state.connector.state is State.FAILED:
             self.restart(name)
         elif request.include_tasks and has_failed:
-            self._runner.restart_tasks(name)
+            self.restart_tasks(name)
 
     def restart(self, name: str) -> None:
         """Begin a connector of this worker's anew, references in its configuration read again."""
         self._readings.forget(name)
-        if name in self._runner.statuses():
+        try:
             self._runner.restart(name)
+        except ArgumentError:
+            _log.info(f"Connector {name} does not run, so there is nothing to restart")
         self._wake.set()
 
     def restart_tasks(self, name: str) -> None:
         """Begin the tasks of a connector of this worker's anew."""
-        if name in self._runner.statuses():
+        try:
             self._runner.restart_tasks(name)
+        except ArgumentError:
+            _log.info(f"Connector {name} does not run, so there are no tasks to restart")
 
     def _set_level(self, logger: str, level: str) -> None:
         try:
@@ -281,8 +328,8 @@ class Duties:
 
     # --- tasks, as Connect's config topic has them
 
-    def _publish_all(self, membership: Membership) -> None:
-        configs, running = self._board.configs, self._runner.statuses()
+    def _publish_all(self, membership: Membership, leading: Leading) -> None:
+        configs, running = self._board.configs, self._running()
         for name in self._mine(configs):
             state, readable = self._state_of(name, running), self._readings.of(name)
             if state is None or readable.reading is None or not _has_settled(state):
@@ -294,28 +341,23 @@ class Duties:
             )
             is_stale = configs.tasks(name) != wanted or name in configs.inconsistent
             is_exact = readable.reading.unchecked.transactions.is_enabled
-            if is_stale or (is_exact and name in configs.unfenced):
-                self._publish(membership, name, wanted, is_stale=is_stale, is_exact=is_exact)
+            if not is_stale and not (is_exact and name in configs.unfenced):
+                continue
+            url = None if leading.is_ready else membership.leader_url
+            if not self._publish(url, name, wanted, is_stale=is_stale, is_exact=is_exact):
+                return  # who does not answer for one does not answer for the next
 
     def _publish(
-        self,
-        membership: Membership,
-        name: str,
-        wanted: list[Config],
-        *,
-        is_stale: bool,
-        is_exact: bool,
-    ) -> None:
+        self, url: str | None, name: str, wanted: list[Config], *, is_stale: bool, is_exact: bool
+    ) -> bool:
+        """To the leader at an address, or as the leader; whether that is worth going on with."""
         attempt = self._publishing.setdefault(name, _Attempt())
         if not attempt.is_due:
-            return
+            return True
         try:
-            if membership.is_leader:
-                if is_stale:
-                    self._board.write_configs(lambda log: put_tasks_if_started(log, name, wanted))
-                if is_exact:
-                    self._board.write_configs(lambda log: log.put_task_count(name, len(wanted)))
-            elif (url := membership.leader_url) is not None:
+            if url is None:
+                self._write(name, wanted, is_stale=is_stale, is_exact=is_exact)
+            else:
                 path = f"/connectors/{quote(name, safe='')}"
                 if is_stale:
                     body = json.dumps([dict(one) for one in wanted]).encode()
@@ -323,10 +365,26 @@ class Duties:
                 if is_exact:
                     self._send("PUT", url, f"{path}/fence", b"")
         except (ApiError, ClusterError) as error:
-            attempt.failed()
-            _log.warning(f"Connector {name}: its tasks could not be published: {error}")
-        else:
-            self._publishing.pop(name, None)
+            sentence = f"its tasks could not be published: {error}"
+            if attempt.failed(sentence):
+                _log.warning(f"Connector {name}: {sentence}")
+            return False
+        self._publishing.pop(name, None)
+        return True
+
+    def _write(self, name: str, wanted: list[Config], *, is_stale: bool, is_exact: bool) -> None:
+        leading = self._leading
+
+        def write(log: ConfigLog) -> None:
+            if leading is None or not leading.is_ready:
+                raise ApiError(409, "this worker does not lead any more")
+            log.read_on()
+            if is_stale:
+                put_tasks_if_started(log, name, wanted)
+            if is_exact:
+                log.put_task_count(name, len(wanted))
+
+        self._board.write_configs(write)
 
     def _send(self, method: str, url: str, path: str, body: bytes) -> None:
         signed = self._signed(body)
@@ -357,13 +415,17 @@ class _Attempt:
     def __init__(self) -> None:
         self._backoff = Backoff()
         self._at = 0.0
+        self.trouble = ""
 
     @property
     def is_due(self) -> bool:
         return time.monotonic() >= self._at
 
-    def failed(self) -> None:
+    def failed(self, sentence: str) -> bool:
+        """Whether that is news."""
         self._at = time.monotonic() + self._backoff.next_pause()
+        is_news, self.trouble = self.trouble != sentence, sentence
+        return is_news
 
 
 def _has_settled(state: ConnectorState) -> bool:

@@ -15,7 +15,9 @@ import time
 from sparkmirror.config.worker_settings import GroupSettings, SigningSettings
 from sparkmirror.connect.board import Board
 from sparkmirror.connect.membership import Membership
+from sparkmirror.errors import ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_records import SessionKey
+from sparkmirror.state.connect_configs import ConfigLog
 
 _BITS = {
     "HmacSHA1": 160,
@@ -25,6 +27,7 @@ _BITS = {
     "HmacSHA512": 512,
     "HmacMD5": 128,
 }
+_FENCE_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +42,8 @@ class Leading:
         self._board = board
         self._membership = membership
         self._leads = False
+        self._fence_at = float("inf")  # when to try once more what did not work
+        self._has_warned = False
 
     @property
     def is_ready(self) -> bool:
@@ -57,14 +62,35 @@ class Leading:
             self._leads = False
             return
         if not self._leads:
-            key = self._new_key()
-            self._board.write_configs(lambda log: log.lead(self._transactional_id, key))
+            self._begin()
             self._forget_the_gone()
             self._leads = True
             _log.info("This worker leads its group")
+        elif time.monotonic() > self._fence_at:
+            self._begin()
         elif self._is_key_old():
             key = self._new_key()
             self._board.write_configs(lambda log: log.put_session_key(key))
+
+    def _begin(self) -> None:
+        """A cluster whose transactions do not work just now can be led, only not fenced."""
+        key = self._new_key()
+        try:
+            self._board.write_configs(lambda log: log.lead(self._transactional_id, key))
+        except LeadershipLostError:
+            raise
+        except ClusterError as error:
+            self._board.write_configs(lambda log: _lead_unfenced(log, key))
+            self._fence_at = time.monotonic() + _FENCE_SECONDS
+            if not self._has_warned:
+                _log.warning(
+                    f"This worker leads, but its predecessor cannot be kept from writing: {error} "
+                    f"Tried again every {_FENCE_SECONDS:g} s."
+                )
+            self._has_warned = True
+        else:
+            self._fence_at = float("inf")
+            self._has_warned = False
 
     def _is_key_old(self) -> bool:
         key = self._board.configs.session_key
@@ -81,3 +107,8 @@ class Leading:
         self._board.refresh_statuses()
         for name in self._board.statuses.connectors.keys() - self._board.configs.configs.keys():
             self._board.forget(name)
+
+
+def _lead_unfenced(log: ConfigLog, key: SessionKey) -> None:
+    log.follow()
+    log.put_session_key(key)

@@ -150,6 +150,7 @@ class Membership:
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._trouble = Trouble(f"{self._name}/member")
         self._error: Exception | None = None
+        self.failure: Exception | None = None  # what has ended its thread
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
 
     def start(self) -> None:
@@ -242,6 +243,7 @@ class Membership:
             # The root of the thread: without it there is no place, so nothing may go on.
             log.exception(f"{self._name}/member: this worker is no member any more.")
             self._trouble.begins("is no member any more, until it is started again", repr(error))
+            self.failure = error
             self._give_up("of an error")
         finally:
             self._heartbeats.stop()

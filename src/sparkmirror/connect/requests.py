@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
@@ -85,6 +86,7 @@ class Requests:
         self._membership = membership
         self._leading = leading
         self._duties = duties
+        self._changes = threading.Lock()  # offsets are set while nothing can be begun
 
     # --- about the worker
 
@@ -169,6 +171,7 @@ class Requests:
     def reset_topics(self, name: str) -> None:
         """Forget them."""
         self._need_start()
+        self._refresh()
         known = self._board.statuses.topics(name)
         try:
             self._board.write_statuses([TopicStatus(name, topic, None) for topic in known])
@@ -188,7 +191,8 @@ class Requests:
                 raise refusals.exists(name)
             log.put_connector(name, config, None if initial_state is None else target)
 
-        self._write(write)
+        with self._changes:
+            self._write(write)
         return ConnectorInfo(name, dict(config))
 
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
@@ -228,7 +232,8 @@ class Requests:
             log.put_connector(name, config)
 
         is_new: list[bool] = []
-        self._write(write)
+        with self._changes:
+            self._write(write)
         return before[0], is_new[0]
 
     def delete(self, name: str) -> None:
@@ -240,24 +245,43 @@ class Requests:
                 raise refusals.no_connector(name)
             log.remove_connector(name)
 
-        self._write(write)
+        with self._changes:
+            self._write(write)
         self._await_end(name)
 
     def _await_end(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
+        self._refresh()
+        while name in self._board.statuses.connectors:
+            if name in self._board.configs.configs:
+                return  # created anew meanwhile: its statuses are those of the new one
+            if time.monotonic() > deadline:
+                _log.warning(
+                    f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker has "
+                    "not said that it ended; it is forgotten nevertheless."
+                )
+                self._forget(name)
+                return
+            self._pause()
+            self._refresh()
+
+    def _forget(self, name: str) -> None:
         try:
-            while name in self._board.statuses.connectors:
-                if time.monotonic() > deadline:
-                    _log.warning(
-                        f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker "
-                        "has not said that it ended; it is forgotten nevertheless."
-                    )
-                    self._board.forget(name)
-                    return
-                self._life.stopping.wait(_PAUSE_SECONDS)
-                self._board.refresh_statuses()
+            self._board.forget(name)
         except ClusterError as error:
-            raise _failed("Error reading the status topic", error) from error
+            raise _failed("Error writing to the status topic", error) from error
+
+    def _refresh(self) -> None:
+        """Before a decision: what others have said up to now."""
+        try:
+            self._board.refresh_configs()
+            self._board.refresh_statuses()
+        except ClusterError as error:
+            raise _failed("Error reading the topics of this worker's group", error) from error
+
+    def _pause(self) -> None:
+        if self._life.stopping.wait(_PAUSE_SECONDS):
+            raise refusals.no_leader()
 
     def pause(self, name: str) -> None:
         """Rest."""
@@ -287,7 +311,8 @@ class Requests:
                 raise refusals.unknown_connector(name)
             log.put_target_state(name, target)
 
-        self._write(write)
+        with self._changes:
+            self._write(write)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
@@ -301,6 +326,7 @@ class Requests:
         self._known_to_restart(name)
         request = RestartRequest(name, include_tasks, only_failed)
         self._write(lambda log: log.put_restart_request(request))
+        self._board.look()
         return _as_restarting(self.status(name), request)
 
     def restart_task(self, name: str, task: int) -> None:
@@ -338,27 +364,34 @@ class Requests:
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
         """Set them, all or none."""
-        self._need_lead()
-        config = self._need_stopped(name).config
-        try:
-            changes = offset_changes(connector_class(config), name, entries)
-        except ArgumentError as error:
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-        try:
+        with self._while_stopped(name) as info:
+            try:
+                changes = offset_changes(connector_class(info.config), name, entries)
+            except ArgumentError as error:
+                raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
             self._stored(name).write(changes)
-        except ClusterError as error:
-            raise _failed("Error writing to the offsets topic", error) from error
         return refusals.ALTERED
 
     def reset_offsets(self, name: str) -> str:
         """Forget them."""
-        self._need_lead()
-        self._need_stopped(name)
-        try:
+        with self._while_stopped(name):
             self._stored(name).delete()
-        except ClusterError as error:
-            raise _failed("Error writing to the offsets topic", error) from error
         return refusals.RESET
+
+    @contextmanager
+    def _while_stopped(self, name: str) -> Iterator[ConnectorInfo]:
+        """Nobody resumes the connector meanwhile, and no worker that does not lead gets this far.
+
+        Its target state is written once more, which only the leader can do.
+        """
+        self._need_lead()
+        with self._changes:
+            info = self._need_stopped(name)
+            self._write(lambda log: log.put_target_state(name, TargetState.STOPPED))
+            try:
+                yield info
+            except ClusterError as error:
+                raise _failed("Error writing to the offsets topic", error) from error
 
     def _stored(self, name: str) -> StoredOffsets:
         config = self.info(name).config
@@ -369,6 +402,7 @@ class Requests:
 
     def _need_stopped(self, name: str) -> ConnectorInfo:
         """Nothing of it may write its offsets any more: whoever ran it has said that it ended."""
+        self._refresh()
         info = self.info(name)
         is_meant = self._board.configs.target_state(name) is TargetState.STOPPED
         if not is_meant or info.tasks:
@@ -381,8 +415,8 @@ class Requests:
                     f"Connector {name} is to stop and has not ended yet; its offsets can be "
                     "modified when its status says STOPPED.",
                 )
-            self._life.stopping.wait(_PAUSE_SECONDS)
-            self._board.look()
+            self._pause()
+            self._refresh()
         return info
 
     def _has_stopped(self, name: str) -> bool:
@@ -471,7 +505,7 @@ class Requests:
     def _write(self, write: Callable[[ConfigLog], None]) -> None:
         def fresh(log: ConfigLog) -> None:
             log.read_on()
-            if not self._membership.is_leader:
+            if not self._leading.is_ready:
                 raise refusals.stale()
             write(log)
 

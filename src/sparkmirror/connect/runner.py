@@ -152,7 +152,8 @@ class ConnectorRunner:
         with self._changed:
             slot = self._slot(name)
             source = slot.life.source if slot.life is not None else None
-            if source is not None and slot.ending_since is None and slot.state().tasks:
+            is_alive = source is not None and source.is_copying and slot.ending_since is None
+            if source is not None and is_alive and slot.state().tasks:
                 source.replan()
                 return
         self.restart(name)
@@ -187,14 +188,19 @@ class ConnectorRunner:
             slot = self._slots.get(name)
             return slot.life.groups if slot is not None and slot.life is not None else ()
 
-    def wait_until_quiet(self, names: Collection[str]) -> None:
-        """Wait until none of these writes anything any more; they must have been stopped.
+    def wait_until_quiet(self, names: Collection[str], seconds: float) -> bool:
+        """Wait until none of these writes anything any more; whether that came in time.
 
-        One that waits for a cluster out of reach is quiet, though it takes its time to end.
+        They must have been stopped. A source that waits for a cluster out of reach is quiet, though
+        it takes its time to end.
         """
+        deadline = time.monotonic() + seconds
         with self._changed:
             while any(self._is_writing(name) for name in names):
+                if time.monotonic() > deadline:
+                    return False
                 self._changed.wait(_LOOK_SECONDS)
+        return True
 
     def _is_writing(self, name: str) -> bool:
         slot = self._slots.get(name)

@@ -21,6 +21,9 @@ from sparkmirror.state.connect_statuses import StatusState
 
 # Connect writes these without a version.
 _BETWEEN_LIVES = frozenset({State.UNASSIGNED, State.RESTARTING})
+# A connector that has not run here yet knows nothing of its tasks; they do what it does.
+_WITHOUT_WORD_OF_TASKS = _BETWEEN_LIVES | {State.PAUSED}
+_MOST_CHARACTERS = 32 * 1024  # thousands of topics may have a word to say; a record takes 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ class Teller:
             part.state,
             self.worker_id,
             self.generation,
-            part.trace or None,
+            _cut(part.trace) or None,
             None if part.state in _BETWEEN_LIVES else PLUGIN_VERSION,
-            part.warning,
+            _cut(part.warning),
         )
 
 
@@ -51,7 +54,7 @@ def statuses_to_tell(
     """
     before = known.tasks(name)
     tasks = dict(now.tasks)
-    if not tasks and now.connector.state in _BETWEEN_LIVES:
+    if not tasks and now.connector.state in _WITHOUT_WORD_OF_TASKS:
         tasks = {number: PartState(now.connector.state) for number in before}
     records: list[StatusRecord] = []
     whole = teller.status(now.connector)
@@ -92,6 +95,12 @@ def unassigned(names: Iterable[str], known: StatusState, teller: Teller) -> list
             if _is_mine(one, teller)
         ]
     return records
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]} ... ({len(text) - _MOST_CHARACTERS} more characters)"
 
 
 def _is_mine(known: Status | None, teller: Teller) -> bool:

@@ -23,7 +23,7 @@ from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.requests import Life, Requests
 from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.connect.storage import ensure_storage
-from sparkmirror.errors import ClusterError, ConfigError
+from sparkmirror.errors import ClusterError, ConfigError, SparkmirrorError
 from sparkmirror.kafka.topic_bell import TopicBell
 from sparkmirror.metrics.connect_worker import WorkerFigures
 from sparkmirror.pipeline.status import FlowSnapshot
@@ -79,7 +79,7 @@ class ConnectWorker:
     def failure(self) -> BaseException | None:
         """Why this worker cannot go on, if only a person or a new process helps."""
         if self._life.failure is None:
-            self._life.failure = self._runner.spark_failure()
+            self._life.failure = self._membership.failure or self._runner.spark_failure()
         return self._life.failure
 
     def snapshots(self) -> list[FlowSnapshot]:
@@ -101,6 +101,13 @@ class ConnectWorker:
         )
 
     def _begin(self) -> None:
+        try:
+            self._join()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the process must end
+            _log.exception("The worker could not be started.")
+            self._life.failure = error
+
+    def _join(self) -> None:
         backoff = Backoff()
         while not self._life.stopping.is_set():
             try:
@@ -135,5 +142,7 @@ class ConnectWorker:
         """The config topic has something new; the bell's own thread reads it."""
         try:
             self._board.refresh_configs()
-        except ClusterError as error:
-            _log.debug(f"The config topic could not be read: {error}")  # the bell rings again
+        except SparkmirrorError as error:
+            # The duties read it every few seconds in any case, and say what is wrong with it.
+            _log.debug(f"The config topic could not be read: {error}")
+            self._duties.wake()

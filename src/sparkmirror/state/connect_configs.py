@@ -312,6 +312,7 @@ class ConfigLog:
     def _forget_all(self) -> None:
         self._lost |= self.state.configs.keys()
         self.state = ConfigState()
+        self._is_started = False  # what was asked for before is over
 
     def _check(self, partitions: int) -> None:
         if partitions != 1:
