@@ -95,11 +95,7 @@ class JavaConnect(ConnectDriver):
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._port.make_way()
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+        self.begin()
         try:
             eventually(self._is_up, START_SECONDS, "Java's worker serves", not_yet=(OSError,))
         except BaseException as error:
@@ -120,6 +116,14 @@ class JavaConnect(ConnectDriver):
             self._process.kill()
             self._process.wait()
         self._port.release()
+
+    def begin(self) -> None:
+        """Start it without waiting for anything."""
+        self._port.make_way()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
 
     def stop(self) -> None:
         """SIGTERM, as an operator would."""
