@@ -278,7 +278,8 @@ def test_without_the_right_to_fence_a_leader_writes_as_before(
             AclOperation.WRITE,
             AclPermissionType.DENY,
         )
-        for future in admin(cluster).create_acls([rule]).values():
+        witness = admin(cluster)
+        for future in witness.create_acls([rule]).values():
             future.result()
         settings = ConnectionSettings("guarded", (cluster.bootstrap_servers,), "leader-test")
         with closing(ClusterClient(settings)) as client:
