@@ -150,7 +150,6 @@ def _group(reader: Reader) -> GroupSettings:
         rebalance_delay_ms=reader.integer("scheduled.rebalance.max.delay.ms"),
         sync_timeout_ms=reader.integer("worker.sync.timeout.ms"),
         unsync_backoff_ms=reader.integer("worker.unsync.backoff.ms"),
-        protocol=reader.string("connect.protocol").lower(),
     )
 
 

@@ -90,7 +90,6 @@ class GroupSettings:
     rebalance_delay_ms: int = 0  # scheduled.rebalance.max.delay.ms
     sync_timeout_ms: int = 3_000
     unsync_backoff_ms: int = 300_000
-    protocol: str = "sessioned"  # or compatible, eager
 
 
 @dataclass(frozen=True, slots=True)
