@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The security of one client's connections, ready for use: no file, no password of a store is left.
+
+Made on the driver from whatever keys and stores a file names, carried to tasks over the control
+channel, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sparkmirror.model import Secret
+
+
+class Protocol(Enum):
+    """Kafka's `security.protocol`."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether bytes are encrypted."""
+        return self in (Protocol.SSL, Protocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether the client says who it is."""
+        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+
+
+class Mechanism(Enum):
+    """Kafka's `sasl.mechanism`."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+    GSSAPI = "GSSAPI"
+    AWS_MSK_IAM = "AWS_MSK_IAM"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Whom to trust, and who we are; certificates and keys are PEM texts."""
+
+    trusted: str | None = None  # None: whom the system trusts
+    chain: str = ""  # our certificate and those that vouch for it; empty: none
+    key: Secret | None = None  # PKCS #8, not encrypted
+    checks_host: bool = True
+    protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: tuple[str, ...] = ()  # Java's names; empty: the default ones
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """Where tokens come from: client credentials (RFC 6749, 4.4)."""
+
+    endpoint: str
+    client_id: str
+    client_secret: Secret
+    scope: str = ""
+    audience: str = ""  # Strimzi's oauth.audience
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
+    connect_timeout_seconds: float = 10.0
+    read_timeout_seconds: float = 10.0
+    refresh_window_factor: float = 0.8
+    refresh_min_seconds: float = 60.0
+    refresh_buffer_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How a client proves who it is."""
+
+    mechanism: Mechanism
+    username: str = ""
+    password: Secret | None = None
+    oauth: OAuthSettings | None = None  # of OAUTHBEARER
+    kerberos_service: str = "kafka"  # of GSSAPI
+    options: Mapping[str, str] = field(default_factory=dict)  # of AWS_MSK_IAM: profile, role, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """All of it; the default is none."""
+
+    protocol: Protocol = Protocol.PLAINTEXT
+    tls: TlsSettings | None = None  # there if the protocol has TLS
+    sasl: SaslSettings | None = None  # there if the protocol has SASL
+
+
+PLAINTEXT = Security()
