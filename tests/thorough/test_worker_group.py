@@ -119,7 +119,7 @@ def replace_killed(pair: Pair, *, driver_only: bool) -> tuple[float, float]:
         else:
             leader.kill()
         write_seconds = seconds_until(
-            lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
+            began, lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
         )
         eventually(
             lambda: group.owner(orphan.name, survivor) is survivor, PATIENCE_SECONDS, "taken over"
@@ -258,7 +258,7 @@ def test_a_suspended_leader_that_wakes_up_writes_nothing(
         Hanging(leader, pair.beats[0], forgone).give_up()
         hanging = Hanging(leader, pair.beats[1], awaited)
         write_seconds = seconds_until(
-            lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
+            began, lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
         )
         eventually(
             lambda: group.owner(orphan.name, survivor) is survivor, PATIENCE_SECONDS, "taken over"
