@@ -8,22 +8,32 @@ nothing else (`reload`, then `proceed` until it answers False).
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from sparkmirror.config.changes import Changes, RunReading, compare, read_run
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MetricsSettings
+from sparkmirror.config.worker_settings import RunRest
 from sparkmirror.connectors.builders import build_source
 from sparkmirror.connectors.herder import Herder
-from sparkmirror.errors import SetupError
+from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer
 from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.model import Flow
-from sparkmirror.pairs import PairPlan, Pairs
+from sparkmirror.pair_gate import PairGate
+from sparkmirror.pairs import Gate, GateCalls, PairPlan, Pairs
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.shared_spark import SharedSpark, control_port
+from sparkmirror.state.pair_orders import Wishes
 from sparkmirror.topology.factors import ReplicationFactors
+
+if TYPE_CHECKING:
+    from sparkmirror.run_server import RunServer
 
 STOP_SECONDS = 8.0
 
@@ -38,7 +48,9 @@ class Application:
         targets: Collection[str] = (),
         once: bool = False,
         master: str | None = None,
+        serves: bool = False,
     ) -> None:
+        """`serves`: the REST API, if the file does not forbid it."""
         self._targets = targets
         self._once = once
         self._reading = read_run(config, targets)
@@ -48,16 +60,23 @@ class Application:
         self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadTally()
-        self._pairs = Pairs(self._herder, _plans(self._reading).values())
+        self._file = config.name
+        self._serves = serves
+        self._rest: RunServer | None = None
+        self._identity = f"{socket.gethostname()}/{os.getpid()}"
+        self._pairs = Pairs(self._herder, self._gate, _plans(self._reading).values())
 
-    def _herder(self, plan: PairPlan) -> Herder:
+    def _gate(self, plan: PairPlan, calls: GateCalls) -> Gate:
+        return PairGate(plan, self._identity, calls)
+
+    def _herder(self, plan: PairPlan, wishes: Wishes) -> Herder:
         settings, policy = plan.settings, plan.policy
         flow = settings.flow
         before = self._statuses.get(flow)
         status = FlowStatus(str(flow)) if before is None else before.successor()
         self._statuses[flow] = status
         source = None
-        if settings.enabled:
+        if settings.enabled and ConnectorClass.SOURCE not in wishes:
             source = build_source(
                 settings,
                 policy,
@@ -67,7 +86,7 @@ class Application:
                 splits=lambda: self._spark.slots(flow),
                 once=self._once,
             )
-        return Herder(settings, policy, self._factors, status, source)
+        return Herder(settings, policy, self._factors, status, source, wishes)
 
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""
@@ -75,6 +94,18 @@ class Application:
             self._metrics = self._serve(self._reading.metrics)
         self._spark.start()
         self._pairs.start()
+        if self._serves and self._reading.rest is not None:
+            try:
+                self._rest = self._serve_rest(self._reading.rest)
+            except SparkmirrorError:
+                self.stop()
+                raise
+
+    def _serve_rest(self, rest: RunRest) -> RunServer:
+        # After all else was started: what serves it takes long to load.
+        from sparkmirror.run_server import RunServer  # noqa: PLC0415
+
+        return RunServer(rest, self._file, self._pairs.pairs, lambda: self._reading)
 
     def _serve(self, settings: MetricsSettings) -> MetricsServer:
         return MetricsServer(settings, self.snapshots, self.reloads)
@@ -95,10 +126,10 @@ class Application:
         self._pairs.apply(changes, plans)
         self._pairs.replan(shrunk)
         self._reading = reading
-        if not self._spark.is_prepared:
-            return changes, ()
-        runs_with = self._spark.options
-        later = [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]
+        later = ["listeners"] if changes.rest_moved and self._serves else []
+        if self._spark.is_prepared:
+            runs_with = self._spark.options
+            later += [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]
         return changes, tuple(later)
 
     def _move_metrics(self, wanted: MetricsSettings | None) -> None:
@@ -140,6 +171,8 @@ class Application:
 
     def stop(self) -> bool:
         """End every flow in order; whether all of them wrote their positions in time."""
+        if self._rest is not None:
+            self._rest.stop()
         is_clean = self._pairs.stop(STOP_SECONDS)
         if self._metrics is not None:
             self._metrics.stop()
@@ -149,4 +182,7 @@ class Application:
 
 def _plans(reading: RunReading) -> Mapping[Flow, PairPlan]:
     settings = [one.settings for one in reading.pairs.values()]
-    return {one.flow: PairPlan(one, load_policy(one.policy, one.flow)) for one in settings}
+    return {
+        one.flow: PairPlan(one, load_policy(one.policy, one.flow), reading.groups[one.flow])
+        for one in settings
+    }

@@ -21,7 +21,7 @@ Config = Mapping[str, Any]
 def drive(url: str, name: str, config: Config, changes: Config, seconds: float = 10) -> None:
     """Take a connector through its whole life; `config` is a valid one, `changes` go over it."""
     client = KafkaConnect(url.rstrip("/"))
-    _look_around(client, config)
+    _look_around(client, {"name": name, **config})
     _create(client, name, config, seconds)
     _read(client, name, config)
     _change(client, name, {**config, **changes})

@@ -159,8 +159,9 @@ def click_through(url: str, name: str, config: Mapping[str, Any], seconds: float
     assert ui.ask("GET", "/", CLUSTER)["version"]
     assert plugin in [one["class"] for one in ui.ask("GET", "/connector-plugins", PLUGINS)]
     validate = f"/connector-plugins/{plugin.rpartition('.')[2]}/config/validate"
-    assert ui.ask("PUT", validate, VALIDATION, dict(config))["error_count"] == 0
-    assert ui.ask("PUT", validate, VALIDATION, {**config, "tasks.max": "x"})["error_count"] == 1
+    filled_in = {"name": name, **config}
+    assert ui.ask("PUT", validate, VALIDATION, filled_in)["error_count"] == 0
+    assert ui.ask("PUT", validate, VALIDATION, filled_in | {"tasks.max": 0})["error_count"] == 1
 
     # Creating one; a second of the same name shows a message.
     new = {"name": name, "config": dict(config)}

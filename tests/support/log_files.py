@@ -29,6 +29,7 @@ class LoggedBatch(NamedTuple):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
+    producer_epoch: int
     raw: bytes
 
     @property
@@ -95,12 +96,21 @@ def _batches(content: bytes) -> Iterator[LoggedBatch]:
             first,
             newest,
             producer,
+            epoch,
             *rest,
         ) = _HEADER.unpack_from(content, at)
         end = at + _LENGTH_OVERHEAD + length
         if end > len(content):
             return  # being written
         yield LoggedBatch(
-            base, base + delta, rest[-1], attributes, first, newest, producer, content[at:end]
+            base,
+            base + delta,
+            rest[-1],
+            attributes,
+            first,
+            newest,
+            producer,
+            epoch,
+            content[at:end],
         )
         at = end

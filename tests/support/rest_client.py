@@ -37,7 +37,7 @@ class RestClient:
 
     def __init__(self, worker: MemoryWorker, options: AppOptions | None = None) -> None:
         self._worker = worker
-        self._server = RestServer(worker.file.settings, options)
+        self._server = RestServer.for_worker(worker.file.settings, options)
         self.port = self._server.ports[0]
         self.url = f"http://127.0.0.1:{self.port}/"
 

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 from sparkmirror.local.ports import HOST, HeldPort
 from support.connect_driver import ConnectDriver
@@ -49,6 +53,25 @@ class WorkerProcess(ConnectDriver):
             return self.ask("GET", "/health")[0] == 200
 
         eventually(healthy, seconds, "the worker is healthy", not_yet=(OSError,))
+
+    @property
+    def url(self) -> str:
+        """By which other workers know it."""
+        return f"http://{self.worker_id}/"
+
+    def suspend(self, *, everything: bool) -> None:
+        """SIGSTOP, to the worker alone or to all that it has started as well."""
+        self._signal(signal.SIGSTOP, everything=everything)
+
+    def wake_up(self) -> None:
+        """SIGCONT to all of it."""
+        self._signal(signal.SIGCONT, everything=True)
+
+    def _signal(self, number: signal.Signals, *, everything: bool) -> None:
+        for one in self.process.processes():
+            if everything or one.pid == self.process.pid:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL to the worker and all it has started, at once: the machine is gone."""

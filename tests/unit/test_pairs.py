@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs are begun anew only after their end, however long that takes and whoever changes his mind.
+"""Pairs run while their gate is open, and are begun anew only after their end.
 
-The herders here are as slow as a test wants them; that real ones end is tested on real brokers.
+The herders and gates here do as a test wants them; real ones are tested on real brokers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
 from sparkmirror import pairs as pairs_module
 from sparkmirror.config.changes import Changes, PairChange, Part
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.herder import Herder
+from sparkmirror.formats.connect_records import TargetState
 from sparkmirror.model import Flow
-from sparkmirror.pairs import PairPlan, Pairs
-from sparkmirror.pipeline.status import FlowSnapshot, FlowStatus
+from sparkmirror.pairs import GateCalls, PairPlan, Pairs, Standing
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes
+from support.waiting import eventually
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
 FILE = """
@@ -40,6 +46,16 @@ class SlowHerder:
     is_settled: bool = True
     source: None = None
 
+    @property
+    def status(self) -> FlowStatus:
+        """Where its figures are."""
+        return FlowStatus(str(self.flow))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing is left of one that is over."""
+        return self.is_over
+
     def start(self) -> None:
         """Note it."""
         self.heard.append("start")
@@ -48,9 +64,10 @@ class SlowHerder:
         """Note it."""
         self.heard.append("stop")
 
-    def change(self, *_: object, heartbeats: bool, checkpoints: bool) -> None:
+    def change(self, *_: object, heartbeats: bool, checkpoints: bool, wishes: Wishes) -> None:
         """Note it."""
-        self.heard.append(f"change {heartbeats} {checkpoints}")
+        resting = [kind.name.lower() for kind in wishes]
+        self.heard.append(" ".join([f"change {heartbeats} {checkpoints}", *resting]))
 
     def join(self, _seconds: float) -> bool:
         """Whether it has ended."""
@@ -61,20 +78,78 @@ class SlowHerder:
         return FlowStatus(str(self.flow)).snapshot()
 
 
+@dataclass
+class HandGate:
+    """Opens and closes by hand; ends its pair when it is stopped, as a real one does."""
+
+    plan: PairPlan
+    calls: GateCalls
+    heard: list[str] = field(default_factory=list)
+    leaving: threading.Thread | None = None
+
+    @property
+    def orders(self) -> PairOrders:
+        """Nobody asks for them here."""
+        raise NotImplementedError
+
+    def opened(self, **wishes: TargetState) -> None:
+        """Give the pair, with these connectors at rest."""
+        self.calls.opened({ConnectorClass[kind.upper()]: w for kind, w in wishes.items()})
+
+    def start(self) -> None:
+        """Note it."""
+        self.heard.append("start")
+
+    def close(self) -> threading.Thread:
+        """Take the pair away; the thread ends when it has ended."""
+        thread = threading.Thread(target=self.calls.closed, daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self, seconds: float) -> bool:
+        """End the pair, beside whoever asks."""
+        if self.leaving is None:
+            self.heard.append("stop")
+            self.leaving = self.close()
+        self.leaving.join(max(seconds, 0.05))
+        return not self.leaving.is_alive()
+
+    def standing(self) -> Standing:
+        """Always the same."""
+        return Standing(FlowState.STANDBY, "stands by: somebody runs it")
+
+
 class Bench:
-    """Two pairs and all herders that were ever made for them."""
+    """Two pairs and all herders and gates that were ever made for them."""
 
     def __init__(self) -> None:
         self.made: list[SlowHerder] = []
+        self.plans_made: list[PairPlan] = []
+        self.wishes: list[Wishes] = []
+        self.gates: list[HandGate] = []
         config = MirrorConfig.parse(FILE)
         settings = [config.flow_settings(flow) for flow in (AB, BA)]
         self.plans = {
-            one.flow: PairPlan(one, load_policy(one.policy, one.flow)) for one in settings
+            one.flow: PairPlan(
+                one, load_policy(one.policy, one.flow), GroupSettings(f"{one.flow.source}-mm2")
+            )
+            for one in settings
         }
-        self.pairs = Pairs(self._make, self.plans.values())
+        self.pairs = Pairs(self._make, self._make_gate, self.plans.values())
         self.pairs.start()
 
-    def _make(self, plan: PairPlan) -> Herder:
+    def open(self) -> None:
+        """Open all gates."""
+        for gate in self.gates:
+            gate.opened()
+
+    def _make_gate(self, plan: PairPlan, calls: GateCalls) -> HandGate:
+        self.gates.append(HandGate(plan, calls))
+        return self.gates[-1]
+
+    def _make(self, plan: PairPlan, wishes: Wishes) -> Herder:
+        self.wishes.append(wishes)
+        self.plans_made.append(plan)
         self.made.append(SlowHerder(plan.settings.flow))
         return cast("Herder", self.made[-1])
 
@@ -91,7 +166,64 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     """Two pairs that run."""
-    return Bench()
+    made = Bench()
+    made.open()
+    return made
+
+
+def test_nothing_runs_before_its_gate_opens() -> None:
+    """Then it does, once, however often the gate says so."""
+    bench = Bench()
+    assert [gate.heard for gate in bench.gates] == [["start"], ["start"]]
+    assert bench.made == []
+    assert bench.pairs.snapshots()[0].state is FlowState.STANDBY
+    assert bench.pairs.snapshots()[0].reason == "stands by: somebody runs it"
+    bench.gates[0].opened()
+    bench.gates[0].opened()
+    assert bench.heard == [["start"]]
+    assert [one.state for one in bench.pairs.snapshots()] == [
+        FlowState.STARTING,
+        FlowState.STANDBY,
+    ]
+
+
+def test_a_gate_that_closes_ends_its_pair_and_waits_for_that(bench: Bench) -> None:
+    """A gate that opens again finds nothing left of the pair, and begins it anew."""
+    closing = bench.gates[0].close()
+    eventually(lambda: "stop" in bench.made[0].heard, 5, "the herder is asked to end")
+    closing.join(0.1)
+    assert closing.is_alive()
+    bench.made[0].is_over = True
+    closing.join(5)
+    assert not closing.is_alive()
+    assert bench.pairs.snapshots()[0].state is FlowState.STANDBY
+    assert not bench.pairs.proceed()
+    bench.gates[0].opened()
+    assert bench.heard == [["start", "stop"], ["start"], ["start"]]
+
+
+def test_a_pair_that_stands_by_takes_a_newer_file_up_without_a_word() -> None:
+    """It begins with the newest settings."""
+    bench = Bench()
+    bench.plans[AB] = replace(bench.plans[AB], group=bench.plans[AB].group)
+    bench.pairs.apply(WHOLE, bench.plans)
+    assert not bench.pairs.proceed()
+    bench.gates[0].opened()
+    assert bench.plans_made[0] is bench.plans[AB]
+
+
+def test_a_pair_with_another_group_leaves_and_joins(bench: Bench) -> None:
+    """The old gate has ended before the new one is asked."""
+    plans = {**bench.plans, AB: replace(bench.plans[AB], group=GroupSettings("other"))}
+    bench.pairs.apply(WHOLE, plans)
+    assert bench.gates[0].heard == ["start", "stop"]
+    assert bench.pairs.proceed()
+    assert len(bench.gates) == 2
+    bench.made[0].is_over = True
+    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    assert bench.gates[2].heard == ["start"]
+    bench.gates[2].opened()
+    assert bench.plans_made[2] is plans[AB]
 
 
 def test_a_changed_pair_is_begun_anew_after_its_end_and_others_hear_nothing(bench: Bench) -> None:
@@ -111,7 +243,7 @@ def test_a_stopped_pair_is_in_view_until_it_has_ended(bench: Bench) -> None:
     assert bench.pairs.proceed()
     assert bench.shown() == ["b->a", "a->b"]
     bench.made[0].is_over = True
-    assert not bench.pairs.proceed()
+    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
     assert bench.shown() == ["b->a"]
 
 
@@ -122,8 +254,10 @@ def test_a_pair_that_comes_back_before_it_has_ended_is_begun_once(bench: Bench) 
     bench.pairs.apply(SMALL, bench.plans)
     assert bench.pairs.proceed()
     bench.made[0].is_over = True
-    bench.pairs.proceed()
-    assert bench.heard == [["start", "stop"], ["start"], ["start"]]
+    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    bench.gates[-1].opened()
+    assert set(bench.made[0].heard[1:]) == {"stop"}
+    assert bench.heard[1:] == [["start"], ["start"]]
 
 
 def test_a_small_change_reaches_the_herder_that_runs(bench: Bench) -> None:
@@ -160,3 +294,42 @@ def test_the_end_of_the_process_waits_for_pairs_that_are_ending(bench: Bench) ->
     bench.made[0].is_over = True
     assert bench.pairs.stop(0.1)
     assert "start" not in bench.made[0].heard[1:]
+
+
+def test_a_pair_whose_copying_is_paused_is_begun_anew_without_it(bench: Bench) -> None:
+    """And with it again when it is resumed; others hear nothing."""
+    paused = TargetState.PAUSED
+    bench.gates[0].opened(source=paused)
+    bench.gates[0].opened(source=paused)
+    assert bench.heard == [["start", "stop"], ["start"]]
+    bench.made[0].is_over = True
+    assert not bench.pairs.proceed()
+    bench.gates[0].opened(source=TargetState.STOPPED)
+    assert bench.heard == [["start", "stop"], ["start"], ["start"]]
+    bench.gates[0].opened()
+    bench.made[2].is_over = True
+    assert not bench.pairs.proceed()
+    resting = [{kind.name for kind in wishes} for wishes in bench.wishes]
+    assert resting == [set(), set(), {"SOURCE"}, set()]
+
+
+def test_small_connectors_rest_and_restart_while_the_copying_goes_on(bench: Bench) -> None:
+    """Wishes stay: a newer file does not bring back what rests."""
+    bench.gates[0].opened(checkpoint=TargetState.STOPPED)
+    bench.gates[0].calls.restart(Restart(ConnectorClass.HEARTBEAT, only_failed=False))
+    bench.gates[0].calls.restart(Restart(ConnectorClass.CHECKPOINT, only_failed=False))
+    bench.pairs.apply(SMALL, bench.plans)
+    assert bench.made[0].heard == [
+        "start",
+        "change False True checkpoint",
+        "change True False checkpoint",
+        "change False True checkpoint",
+    ]
+
+
+def test_a_connector_that_copies_is_restarted_with_its_pair(bench: Bench) -> None:
+    """One that has not failed is left alone if that was asked for."""
+    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=True))
+    assert bench.made[0].heard == ["start"]
+    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=False))
+    assert bench.made[0].heard == ["start", "stop"]

@@ -49,7 +49,9 @@ def run_file(
     set_up_logging(console)
     reloader = Reloader(file, clusters)
     try:
-        application = Application(reloader.load(), targets=clusters, once=once, master=master)
+        application = Application(
+            reloader.load(), targets=clusters, once=once, master=master, serves=not once
+        )
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
@@ -88,7 +90,7 @@ def run_application(
             if once and _is_hopeless(application):
                 hopeless_since = hopeless_since or time.monotonic()
                 if time.monotonic() - hopeless_since > _HOPELESS_SECONDS:
-                    view.say("sparkmirror: nothing moves, and the troubles shown need a person.")
+                    view.say(f"sparkmirror: {_why_hopeless(application)}")
                     code = FATAL
                     break
             else:
@@ -104,7 +106,15 @@ def _is_hopeless(application: Application) -> bool:
     """A bounded run in which nothing moves and nothing will change by itself."""
     unfinished = [one for one in application.copying() if one.state is not FlowState.DONE]
     return bool(unfinished) and all(
-        one.state is FlowState.FAILED
+        one.state in (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED)
         or (one.troubles and not one.retriable_only and one.records_per_second == 0)
         for one in unfinished
     )
+
+
+def _why_hopeless(application: Application) -> str:
+    waiting = [one for one in application.copying() if one.state is FlowState.STANDBY]
+    if not waiting:
+        return "nothing moves, and the troubles shown need a person."
+    listed = "; ".join(f"{one.flow} {one.reason}" for one in waiting)
+    return f"nothing is left to do here: {listed}. Stop that process first, or let it copy."

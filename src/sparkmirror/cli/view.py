@@ -28,10 +28,12 @@ _LINE_SECONDS = 10.0
 _MANY_TROUBLES = 8
 _COLOURS = {
     FlowState.STARTING: "yellow",
+    FlowState.STANDBY: "cyan",
     FlowState.RUNNING: "green",
     FlowState.RETRYING: "red",
     FlowState.FAILED: "bold red",
     FlowState.DONE: "blue",
+    FlowState.PAUSED: "cyan",
     FlowState.STOPPED: "dim",
 }
 _WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is a trouble

@@ -16,6 +16,7 @@ from sparkmirror.config.notices import Level
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect.worker import ConnectWorker
 from sparkmirror.errors import ConfigError, SparkmirrorError
+from sparkmirror.metrics.connect_worker import WorkerCollector
 from sparkmirror.metrics.prometheus import MetricsServer
 from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.rest.server import RestServer
@@ -44,10 +45,12 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     view = choose_view(console)
     metrics: MetricsServer | None = None
     try:
-        server = RestServer(settings)
+        server = RestServer.for_worker(settings)
         worker = ConnectWorker(file, server.advertised_url, master=master)
         if settings.metrics is not None:
-            metrics = MetricsServer(settings.metrics, worker.snapshots, ReloadTally())
+            metrics = MetricsServer(
+                settings.metrics, worker.snapshots, ReloadTally(), WorkerCollector(worker.figures)
+            )
         server.start(worker.requests)
         worker.start()
     except SparkmirrorError as error:

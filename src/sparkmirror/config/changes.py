@@ -8,14 +8,17 @@ much of each, and which keys are to blame. Values are compared and never shown: 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.flow_settings import FlowReading
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.pair_groups import pair_groups
 from sparkmirror.config.reading import Effective
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, PolicySettings, TopicFactor
+from sparkmirror.config.worker_settings import GroupSettings, RunRest
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, own_classes
 
@@ -28,8 +31,13 @@ class RunReading:
     """All that a run takes from a file, references resolved: a later look sees the same values."""
 
     pairs: Mapping[Flow, FlowReading]
+    groups: Mapping[Flow, GroupSettings]
     spark: Mapping[str, str]
     metrics: MetricsSettings | None
+    rest: RunRest | None = None
+    connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
+        default_factory=dict, repr=False
+    )  # what the file says about each, flat, as MM2 would write it down
 
     @property
     def wanted_splits(self) -> dict[Flow, int]:
@@ -41,10 +49,14 @@ class RunReading:
 def read_run(config: MirrorConfig, targets: Collection[str] = ()) -> RunReading:
     """Read a file for a run; ConfigError with every sentence if anything is wrong."""
     config.validate(targets)
+    pairs = {flow: config.reading(flow) for flow in config.pairs(targets)}
     return RunReading(
-        {flow: config.reading(flow) for flow in config.pairs(targets)},
+        pairs,
+        pair_groups({flow: one.group for flow, one in pairs.items()}),
         dict(config.spark),
         config.metrics,
+        config.rest,
+        {flow: {k: config.connector_texts(flow, k) for k in ConnectorClass} for flow in pairs},
     )
 
 
@@ -80,13 +92,13 @@ class Changes:
     untouched: int = 0
     spark_keys: tuple[str, ...] = ()
     metrics_moved: bool = False
+    rest_moved: bool = False
 
     @property
     def is_nothing(self) -> bool:
         """Whether everything may stay as it is."""
-        return not (
-            self.started or self.stopped or self.changed or self.spark_keys or self.metrics_moved
-        )
+        pairs = self.started or self.stopped or self.changed
+        return not (pairs or self.spark_keys or self.metrics_moved or self.rest_moved)
 
 
 def compare(old: RunReading, new: RunReading) -> Changes:
@@ -95,7 +107,7 @@ def compare(old: RunReading, new: RunReading) -> Changes:
     changed = [
         PairChange(flow, parts, differing_keys(flow, old.pairs[flow], new.pairs[flow]))
         for flow in both
-        if (parts := differing_parts(old.pairs[flow].settings, new.pairs[flow].settings))
+        if (parts := _parts(flow, old, new))
     ]
     spark_keys = sorted({*old.spark, *new.spark})
     return Changes(
@@ -105,7 +117,14 @@ def compare(old: RunReading, new: RunReading) -> Changes:
         untouched=len(both) - len(changed),
         spark_keys=tuple(k for k in spark_keys if old.spark.get(k) != new.spark.get(k)),
         metrics_moved=old.metrics != new.metrics,
+        rest_moved=old.rest != new.rest,
     )
+
+
+def _parts(flow: Flow, old: RunReading, new: RunReading) -> frozenset[Part]:
+    if old.groups[flow] != new.groups[flow]:
+        return frozenset({Part.ALL})
+    return differing_parts(old.pairs[flow].settings, new.pairs[flow].settings)
 
 
 def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[Part]:
@@ -209,7 +228,7 @@ def _spelled(flow: Flow, old: Effective | None, new: Effective | None) -> str:
 
 
 def sentence(name: str, changes: Changes, later: Collection[str] = ()) -> str:
-    """One line for the log; `later` are the keys of Spark that wait for the next start."""
+    """One line for the log; `later` are the keys that wait for the next start."""
     parts = []
     if changes.started:
         parts.append(f"started {_listed(changes.started)}")

@@ -7,6 +7,7 @@ from sparkmirror.config.layering import Value
 from sparkmirror.config.notices import Level
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.policy.loading import policy_errors
 
 _READ_COMMITTED = "isolation.level=read_committed"
@@ -72,6 +73,19 @@ def _exactly_once(
             f"{support.key}=enabled needs {flow.target}.producer.acks=all.",
         )
     check_commits(settings, connector, report)
+
+
+def check_times(group: GroupSettings, worker: Reader, report: Report) -> None:
+    """Whoever shows too rarely that it lives counts as gone."""
+    if group.heartbeat_interval_ms >= group.session_timeout_ms:
+        key = worker.origin("heartbeat.interval.ms").key or "heartbeat.interval.ms"
+        report.error(
+            worker.value("heartbeat.interval.ms"),
+            key,
+            f"{key} ({group.heartbeat_interval_ms}) must be less than session.timeout.ms "
+            f"({group.session_timeout_ms}), or every worker counts as gone; a third of it is "
+            "usual.",
+        )
 
 
 def check_commits(settings: FlowSettings, connector: Reader, report: Report) -> None:

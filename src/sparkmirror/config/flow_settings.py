@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkmirror.config.client_settings import ServerKeys, read_clients
-from sparkmirror.config.flow_rules import check_flow
+from sparkmirror.config.flow_rules import check_flow, check_times
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys import CONNECTOR, WORKER
 from sparkmirror.config.keys_worker import STORAGE_OWN, STORAGES
@@ -34,6 +34,7 @@ from sparkmirror.config.settings import (
     TopicFactor,
     TransactionSettings,
 )
+from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
 
 # Connect commits after each poll, which never waits; here a transaction gathers for a moment.
@@ -47,6 +48,7 @@ class FlowReading:
 
     settings: FlowSettings
     report: Report
+    group: GroupSettings  # in which processes agree on who runs the pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ def read_flow(raw: Raw, flow: Flow, resolver: Resolver) -> FlowReading:
     read = read_layers(layers, resolver, report)
     check_flow(read.settings, read.connector, read.worker, report)
     check_profiles(profile_names(raw, flow), read.connector, report)
-    return FlowReading(read.settings, report)
+    group = _group(read.worker)
+    check_times(group, read.worker, report)
+    return FlowReading(read.settings, report, group)
 
 
 def read_layers(layers: FlowLayers, resolver: Resolver, report: Report) -> ReadLayers:
@@ -218,6 +222,16 @@ def _transactions(connector: Reader, worker: Reader, timeout_ms: int) -> Transac
         id_prefix=f"{worker.string('group.id')}-{connector.string('name')}-",
         timeout_ms=timeout_ms,
         commit_seconds=commit_ms / 1000,
+    )
+
+
+def _group(worker: Reader) -> GroupSettings:
+    return GroupSettings(
+        group_id=worker.string("group.id"),
+        session_timeout_ms=worker.integer("session.timeout.ms"),
+        heartbeat_interval_ms=worker.integer("heartbeat.interval.ms"),
+        rebalance_timeout_ms=worker.integer("rebalance.timeout.ms"),
+        rebalance_delay_ms=0,
     )
 
 

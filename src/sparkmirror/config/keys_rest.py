@@ -14,13 +14,19 @@ LISTENER = re.compile(
 )
 
 
-def listeners(value: object) -> None:
+def addresses(value: object) -> None:
     """Each item is `http://host:port`; the host may be left out."""
     for item in value if isinstance(value, tuple) else ():
         found = LISTENER.fullmatch(item)
         if found is None or int(found["port"]) > _LAST_PORT:
             raise Rejected("must list addresses such as http://:8083", item)
-        if found["scheme"].lower() != "http":
+
+
+def listeners(value: object) -> None:
+    """The same, and nothing but http."""
+    addresses(value)
+    for item in value if isinstance(value, tuple) else ():
+        if not item.lower().startswith("http:"):
             raise Rejected("may name http only, this version serves no other", item)
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.key import Importance, Key
-from sparkmirror.config.keys_rest import REST_KEYS
+from sparkmirror.config.keys_group import PLACE_KEYS
+from sparkmirror.config.keys_rest import REST_KEYS, addresses
 from sparkmirror.config.value_types import (
     Rejected,
     Type,
@@ -18,8 +19,9 @@ from sparkmirror.config.value_types import (
 )
 
 _HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
-_NO_GROUP = "workers do not form a Connect group in this version"
-_NO_REST = "this version has no REST server"
+_NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
+_NO_REQUESTS = "processes send each other no requests"
+_NO_TLS = "this version serves REST without TLS"
 _LAST_PORT = 65_535
 
 # Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
@@ -105,33 +107,31 @@ WORKER_KEYS = (
         name="group.id",
         type=Type.STRING,
         default=None,
-        doc="First part of the transactional ids of exactly-once flows; by default the source's "
-        "alias and -mm2.",
+        doc="Group in which processes agree on who runs a pair, and first part of the "
+        "transactional ids of exactly-once flows; by default the source's alias and -mm2.",
         checks=(not_empty,),
         importance=Importance.LOW,
     ),
+    *PLACE_KEYS,
 )
 
 # Keys of Connect's worker that change nothing here -> why.
 IGNORED_WORKER = {
     "client.id": "client ids are named after the flow",
-    "session.timeout.ms": _NO_GROUP,
-    "heartbeat.interval.ms": _NO_GROUP,
-    "rebalance.timeout.ms": _NO_GROUP,
-    "worker.sync.timeout.ms": _NO_GROUP,
-    "worker.unsync.backoff.ms": _NO_GROUP,
-    "scheduled.rebalance.max.delay.ms": _NO_GROUP,
-    "connect.protocol": _NO_GROUP,
-    "inter.worker.key.ttl.ms": _NO_GROUP,
-    "inter.worker.key.size": _NO_GROUP,
-    "inter.worker.key.generation.algorithm": _NO_GROUP,
-    "inter.worker.signature.algorithm": _NO_GROUP,
-    "inter.worker.verification.algorithms": _NO_GROUP,
+    "worker.sync.timeout.ms": _NO_CONFIGS,
+    "worker.unsync.backoff.ms": _NO_CONFIGS,
+    "scheduled.rebalance.max.delay.ms": "a pair whose process is gone is taken over at once",
+    "connect.protocol": "the group has a protocol of its own",
+    "inter.worker.key.ttl.ms": _NO_REQUESTS,
+    "inter.worker.key.size": _NO_REQUESTS,
+    "inter.worker.key.generation.algorithm": _NO_REQUESTS,
+    "inter.worker.signature.algorithm": _NO_REQUESTS,
+    "inter.worker.verification.algorithms": _NO_REQUESTS,
     "offset.flush.timeout.ms": "a flush that fails is tried again",
     "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
     "topic.creation.enable": "remote topics are created as the source connector says",
-    "topic.tracking.enable": _NO_REST,
-    "topic.tracking.allow.reset": _NO_REST,
+    "topic.tracking.enable": "topics are those that a flow copies now, nothing is remembered",
+    "topic.tracking.allow.reset": "topics are those that a flow copies now",
     "internal.topics.automatic.creation.enable": "internal topics are created when missing",
     "connector.client.config.override.policy": "client overrides are always allowed",
     "key.converter": "record batches are copied byte for byte, nothing converts them",
@@ -139,7 +139,7 @@ IGNORED_WORKER = {
     "header.converter": "record batches are copied byte for byte, nothing converts them",
     "plugin.path": "there is no Java plugin here",
     "plugin.discovery": "there is no Java plugin here",
-    "rest.extension.classes": _NO_REST,
+    "rest.extension.classes": "there is no Java plugin here",
 }
 
 METRICS_KEYS = (
@@ -160,6 +160,22 @@ METRICS_KEYS = (
     ),
 )
 
+
+def _of_a_run(key: Key) -> Key:
+    """A worker's REST key, where a mirror serves the API."""
+    if key.name != "listeners":
+        return key
+    return replace(
+        key,
+        default="http://127.0.0.1:8083",
+        doc="Where the REST API is served; empty: nowhere. By default on this machine only, and "
+        "on any free port if 8083 is taken.",
+        checks=(addresses,),
+        mm2_default="http://:8083",
+        reason="MM2 serves nothing for people there, and an API without passwords stays at home",
+    )
+
+
 DRIVER_KEYS = (
     Key(
         name="clusters",
@@ -177,16 +193,16 @@ DRIVER_KEYS = (
         default="false",
         doc="Whether several MM2 processes work together through an internal REST server.",
         importance=Importance.LOW,
-        no_effect=_NO_REST,
+        no_effect="processes with the same file find each other through Kafka",
     ),
-    *(replace(key, no_effect=_NO_REST, checks=()) for key in REST_KEYS),
+    *map(_of_a_run, REST_KEYS),
     Key(
         name="ssl.client.auth",
         type=Type.STRING,
         default="none",
         doc="Whether REST clients need a certificate.",
         importance=Importance.LOW,
-        no_effect=_NO_REST,
+        no_effect=_NO_TLS,
     ),
     Key(
         name="plugin.path",

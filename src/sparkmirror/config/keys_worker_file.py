@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.keys_group import milliseconds
 from sparkmirror.config.keys_rest import REST_KEYS, WORKER_REST_KEYS
 from sparkmirror.config.keys_worker import METRICS_KEYS, WORKER_KEYS
-from sparkmirror.config.value_types import Rejected, Type, at_least, between, not_empty, one_of
+from sparkmirror.config.value_types import Rejected, Type, at_least, not_empty, one_of
 from sparkmirror.policy.named_classes import ALLOWLIST_KEY, is_dotted
 
-_MOST = 2**31 - 1
 _NO_JVM = "there is no Java plugin here"
 _OWN_PROTOCOL = (
     "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
@@ -53,17 +53,6 @@ def dotted_names(value: object) -> None:
             raise Rejected("must list Python modules or classes such as acme.policies", item)
 
 
-def _milliseconds(name: str, default: int, doc: str, least: int = 1) -> Key:
-    return Key(
-        name=name,
-        type=Type.INT,
-        default=str(default),
-        doc=doc,
-        importance=Importance.LOW,
-        checks=(between(least, _MOST),),
-    )
-
-
 _SHARED_KEYS = tuple(
     replace(key, required=True, doc=_DOCS[key.name], importance=Importance.HIGH)
     if key.name in REQUIRED
@@ -75,36 +64,23 @@ TOPIC_KEYS = tuple(key for key in _SHARED_KEYS if key.name.startswith(_OF_TOPICS
 
 GROUP_KEYS = (
     *(key for key in _SHARED_KEYS if key not in TOPIC_KEYS),
-    _milliseconds(
-        "session.timeout.ms",
-        10_000,
-        "How long a worker may be silent before its connectors go to others.",
-    ),
-    _milliseconds(
-        "heartbeat.interval.ms", 3_000, "How often a worker shows the group that it lives."
-    ),
-    _milliseconds(
-        "rebalance.timeout.ms",
-        60_000,
-        "How long workers have to join again when the group changes.",
-    ),
-    Key(
-        name="scheduled.rebalance.max.delay.ms",
-        type=Type.INT,
-        default="0",
-        doc="How long connectors of a worker that left wait for its return.",
-        importance=Importance.LOW,
-        checks=(between(0, _MOST),),
+    replace(
+        milliseconds(
+            "scheduled.rebalance.max.delay.ms",
+            0,
+            "How long connectors of a worker that left wait for its return.",
+            least=0,
+        ),
         mm2_default="300000",
         reason="a killed worker is replaced when its session ends, and one that comes back takes "
         "work again without stopping what runs",
     ),
-    _milliseconds(
+    milliseconds(
         "worker.sync.timeout.ms",
         3_000,
         "How long a worker that lacks configurations tries to catch up before it leaves the group.",
     ),
-    _milliseconds(
+    milliseconds(
         "worker.unsync.backoff.ms", 300_000, "How long it then stays away from the group."
     ),
     Key(
@@ -116,7 +92,7 @@ GROUP_KEYS = (
         no_effect=_OWN_PROTOCOL,
         checks=(one_of("eager", "compatible", "sessioned", ignore_case=True),),
     ),
-    _milliseconds(
+    milliseconds(
         "inter.worker.key.ttl.ms",
         3_600_000,
         "How long a key lives that signs requests between workers.",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.file_rules import (
     alias_notices,
     file_notices,
@@ -15,13 +16,15 @@ from sparkmirror.config.file_rules import (
 )
 from sparkmirror.config.flow_settings import FlowReading, read_flow
 from sparkmirror.config.keys import DRIVER
-from sparkmirror.config.layering import pairs
+from sparkmirror.config.keys_rest import LISTENER
+from sparkmirror.config.layering import connector_config, pairs
 from sparkmirror.config.mirror_client import read_cluster_client
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
 from sparkmirror.config.providers import make_resolver
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
 from sparkmirror.config.value_types import Rejected
+from sparkmirror.config.worker_settings import Listener, RestSettings, RunRest
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 
@@ -143,6 +146,35 @@ class MirrorConfig:
         if not isinstance(port, int):
             return None
         return MetricsSettings(str(self._driver_value("metrics.host")), port)
+
+    @property
+    def rest(self) -> RunRest | None:
+        """Where the REST API is served; None: nowhere. ConfigError if a value is wrong."""
+        listed = self._driver_value("listeners")
+        found = [LISTENER.fullmatch(one) for one in listed] if isinstance(listed, tuple) else []
+        listeners = tuple(
+            Listener("http", one["host"].strip("[]"), int(one["port"]))
+            for one in found
+            if one is not None and one["scheme"].lower() == "http"
+        )
+        if not listeners:
+            return None
+        port = self._driver_value("rest.advertised.port")
+        settings = RestSettings(
+            listeners,
+            advertised_host=str(self._driver_value("rest.advertised.host.name") or ""),
+            advertised_port=port if isinstance(port, int) else None,
+            advertised_scheme=str(self._driver_value("rest.advertised.listener") or "").lower(),
+            allow_origin=str(self._driver_value("access.control.allow.origin")),
+            allow_methods=str(self._driver_value("access.control.allow.methods")),
+            response_headers=str(self._driver_value("response.http.headers.config")),
+        )
+        return RunRest(settings, may_move="listeners" not in self._raw)
+
+    def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
+        """A connector's flat configuration as MM2 writes it down, references not resolved."""
+        layered = connector_config(self._raw, flow, kind.value)
+        return {key: value.text for key, value in layered.items()}
 
     def reading(self, flow: Flow) -> FlowReading:
         """Settings and report of a pair, read once."""

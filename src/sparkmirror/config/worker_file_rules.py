@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparkmirror.config.flow_rules import check_times
 from sparkmirror.config.keys import CLIENT, CONNECTOR, DEPRECATED, IGNORED, nearest
 from sparkmirror.config.keys_worker import STORAGES
 from sparkmirror.config.keys_worker_file import (
@@ -75,7 +76,7 @@ def _key(file: PropertyFile, key: str) -> Remark | None:  # noqa: PLR0911 - a li
 
 def check_worker(settings: WorkerSettings, reader: Reader, report: Report) -> None:
     """Add to the report what the lines say together."""
-    _timeouts(settings, reader, report)
+    check_times(settings.group, reader, report)
     _topics(settings, reader, report)
     _rest(reader, report)
     _converters(reader, report)
@@ -88,18 +89,6 @@ def check_worker(settings: WorkerSettings, reader: Reader, report: Report) -> No
             f"{support.key}=preparing changes nothing by itself: records are written without "
             "transactions until it is enabled.",
             Level.INFO,
-        )
-
-
-def _timeouts(settings: WorkerSettings, reader: Reader, report: Report) -> None:
-    group = settings.group
-    if group.heartbeat_interval_ms >= group.session_timeout_ms:
-        report.error(
-            reader.value("heartbeat.interval.ms"),
-            "heartbeat.interval.ms",
-            f"heartbeat.interval.ms ({group.heartbeat_interval_ms}) must be less than "
-            f"session.timeout.ms ({group.session_timeout_ms}), or every worker counts as gone; "
-            "a third of it is usual.",
         )
 
 

@@ -72,6 +72,14 @@ class RestSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRest:
+    """The REST API of a dedicated mirror; `may_move`: nobody insists on the port."""
+
+    settings: RestSettings
+    may_move: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """How workers of one group stay together."""
 

@@ -6,7 +6,7 @@ Configurations are as they are stored, passwords included; hiding them is the as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,9 +43,11 @@ class ApiError(SparkmirrorError):
 class ForwardTo(Exception):  # noqa: N818 - no error: an answer that lies elsewhere
     """The request belongs to another worker: the leader, or the connector's owner."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, still: Callable[[], bool] = lambda: True) -> None:
+        """`still` tells, while the answer is awaited, whether that worker is the right one yet."""
         super().__init__(url)
         self.url = url
+        self.still = still
 
 
 @dataclass(frozen=True, slots=True)

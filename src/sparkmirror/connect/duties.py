@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -27,12 +27,13 @@ from sparkmirror.connect.readings import Readings
 from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.connect.signatures import sign
 from sparkmirror.connect.states import ConnectorState, PartState, failed
-from sparkmirror.connect.task_configs import task_configs
+from sparkmirror.connect.task_configs import put_tasks_if_started, task_configs
 from sparkmirror.connect.telling import Teller, statuses_to_tell, topics_to_tell, unassigned
 from sparkmirror.errors import ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_statuses import State, StatusRecord
+from sparkmirror.state.connect_configs import ConfigState
 from sparkmirror.wire.backoff import Backoff
 
 _LOOK_SECONDS = 0.5
@@ -133,8 +134,8 @@ class Duties:
                 self._look()
             except ClusterError as error:
                 self._fails(str(error))
-            except Exception as error:  # noqa: BLE001 - see below
-                # The root of the thread: without it nothing would be begun or ended any more.
+            except Exception as error:  # noqa: BLE001 - the root of the thread
+                # Without it nothing would be begun or ended any more.
                 _log.exception("A worker's look at its connectors failed; trying again.")
                 self._fails(f"{type(error).__name__}: {error}")
             else:
@@ -180,7 +181,7 @@ class Duties:
         """Begin, pause and end connectors until they are as they are meant to be."""
         configs = self._board.configs
         with self._lock:  # what is taken meanwhile must not begin again
-            for name in self._assigned & configs.configs.keys():
+            for name in self._mine(configs):
                 reading = self._readings.of(name).reading
                 target = configs.target_state(name)
                 if reading is None or target is TargetState.STOPPED:
@@ -190,11 +191,15 @@ class Duties:
             for name in self._runner.statuses().keys() - (self._assigned & configs.configs.keys()):
                 self._runner.stop(name)
 
+    def _mine(self, configs: ConfigState) -> list[str]:
+        """Connectors that are to run here; one that has come since this look began waits."""
+        return sorted(self._assigned & configs.configs.keys() & self._readings.names)
+
     # --- telling
 
-    def state_of(self, name: str) -> ConnectorState | None:
+    def _state_of(self, name: str, running: Mapping[str, ConnectorState]) -> ConnectorState | None:
         """What a connector of this worker's does; None if there is nothing new to be said."""
-        now = self._runner.statuses().get(name)
+        now = running.get(name)
         if self._board.configs.target_state(name) is TargetState.STOPPED:
             return ConnectorState(PartState(State.STOPPED)) if now is None else None
         readable = self._readings.of(name)
@@ -209,9 +214,10 @@ class Duties:
         renews = now - self._renewed_at > _RENEW_SECONDS
         if renews:
             self._renewed_at = now
+        running = self._runner.statuses()
         records: list[StatusRecord] = []
-        for name in sorted(self._assigned & configs.configs.keys()):
-            state = self.state_of(name)
+        for name in self._mine(configs):
+            state = self._state_of(name, running)
             if state is None:
                 continue
             warning = self._readings.warning(name)
@@ -277,9 +283,9 @@ class Duties:
     # --- tasks, as Connect's config topic has them
 
     def _publish_all(self, membership: Membership) -> None:
-        configs = self._board.configs
-        for name in sorted(self._assigned & configs.configs.keys()):
-            state, readable = self.state_of(name), self._readings.of(name)
+        configs, running = self._board.configs, self._runner.statuses()
+        for name in self._mine(configs):
+            state, readable = self._state_of(name, running), self._readings.of(name)
             if state is None or readable.reading is None or not _has_settled(state):
                 continue
             if configs.target_state(name) is not TargetState.STARTED:
@@ -307,7 +313,7 @@ class Duties:
         try:
             if membership.is_leader:
                 if is_stale:
-                    self._board.write_configs(lambda log: log.put_tasks(name, wanted))
+                    self._board.write_configs(lambda log: put_tasks_if_started(log, name, wanted))
                 if is_exact:
                     self._board.write_configs(lambda log: log.put_task_count(name, len(wanted)))
             elif (url := membership.leader_url) is not None:
@@ -329,7 +335,12 @@ class Duties:
             "X-Connect-Authorization": signed.signature or "",
             "X-Connect-Request-Signature-Algorithm": signed.algorithm or "",
         }
-        answer = forward(Forwarded(method, path, "", headers, body), url, _PUBLISH_SECONDS)
+        answer = forward(
+            Forwarded(method, path, "", headers, body),
+            url,
+            _PUBLISH_SECONDS,
+            lambda: self._membership is not None and self._membership.leader_url == url,
+        )
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own
             text = answer.body[:500].decode(errors="replace")
             raise ApiError(answer.status, f"the leader {url} answered {answer.status}: {text}")

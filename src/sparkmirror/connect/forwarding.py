@@ -3,12 +3,16 @@
 
 The first worker says `forward=true`: the second may forward once more, with `forward=false`. Who
 receives that and is not the right one either answers 409, for the workers are about to agree anew.
+So does whoever waits for a worker that is not the right one any more: it may be suspended, and
+nobody else can tell how long.
 """
 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+import select
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,6 +25,7 @@ _SENT = ("authorization", "x-connect-authorization", "x-connect-request-signatur
 _RETURNED = ("content-type", "location")
 _SCHEMES = ("http",)
 _MOST_BYTES = 64 << 20
+_LOOK_SECONDS = 0.5  # how often to ask whether it is worth waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,19 @@ def next_query(query: str) -> str:
     pairs = parse_qsl(query, keep_blank_values=True)
     hop = next((value for name, value in pairs if name == "forward"), None)
     if hop is not None and hop.lower() != "true":
-        raise ApiError(
-            HTTPStatus.CONFLICT,
-            "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
-        )
+        raise _conflict()
     rest = [(name, value) for name, value in pairs if name != "forward"]
     return urlencode([*rest, ("forward", "true" if hop is None else "false")])
 
 
-def forward(request: Forwarded, url: str, timeout_seconds: float) -> Answer:
-    """Repeat a request at another worker's address."""
+def forward(
+    request: Forwarded,
+    url: str,
+    timeout_seconds: float,
+    still: Callable[[], bool] = lambda: True,
+) -> Answer:
+    """Repeat a request at another worker's address; ApiError if it is not `still` the right one."""
+    deadline = time.monotonic() + timeout_seconds
     query = next_query(request.query)
     place = urlsplit(url)
     if place.scheme not in _SCHEMES or place.hostname is None:
@@ -73,6 +81,7 @@ def forward(request: Forwarded, url: str, timeout_seconds: float) -> Answer:
             request.body or None,
             headers | {"Accept": "application/json"},
         )
+        _await_answer(connection, deadline, still)
         found = connection.getresponse()
         body = found.read(_MOST_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
@@ -83,6 +92,23 @@ def forward(request: Forwarded, url: str, timeout_seconds: float) -> Answer:
         raise _failed(f"{url} answered with more than {_MOST_BYTES} bytes")
     known = {name: found.headers[name] for name in _RETURNED if found.headers[name]}
     return Answer(found.status, known, body)
+
+
+def _await_answer(
+    connection: http.client.HTTPConnection, deadline: float, still: Callable[[], bool]
+) -> None:
+    while not select.select([connection.sock], [], [], _LOOK_SECONDS)[0]:
+        if not still():
+            raise _conflict()
+        if time.monotonic() > deadline:
+            raise TimeoutError("timed out")
+
+
+def _conflict() -> ApiError:
+    return ApiError(
+        HTTPStatus.CONFLICT,
+        "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
+    )
 
 
 def _failed(reason: str) -> ApiError:

@@ -149,6 +149,7 @@ class Membership:
         self._stopping = threading.Event()
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._trouble = Trouble(f"{self._name}/member")
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
 
     def start(self) -> None:
@@ -219,6 +220,11 @@ class Membership:
     def trouble(self) -> str | None:
         """Why this worker has no place, or will not keep it; None if all is well."""
         return self._trouble.sentence
+
+    @property
+    def error(self) -> Exception | None:
+        """What the last try to join ended with, if nothing came of it."""
+        return self._error
 
     def owner_url(self, connector: str) -> str | None:
         """Where a connector runs, by the last decision; only the leader knows."""
@@ -325,9 +331,11 @@ class Membership:
                 self._heartbeats.beat_for(Identity(joined.member_id, joined.generation))
             case Failed(error):
                 self._try = None
+                self._error = error
                 self._not_joined(error)
             case Placed():
                 self._try = None
+                self._error = None
                 self._placed(news)
 
     def _placed(self, placed: Placed) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass
 
 from sparkmirror.config.connector_classes import ConnectorClass
@@ -32,11 +32,12 @@ class Readable:
 
 
 class Readings:
-    """Belongs to one thread."""
+    """Belongs to one thread, but for `forget`."""
 
     def __init__(self, file: WorkerFile) -> None:
         self._file = file
         self._known: dict[str, Readable] = {}
+        self._forgotten: set[str] = set()
         self._warnings: dict[str, str] = {}
 
     def update(self, configs: Mapping[str, Config]) -> None:
@@ -46,19 +47,25 @@ class Readings:
             del self._known[name]
         for name, config in configs.items():
             known = self._known.get(name)
-            if known is None or known.config != config:
+            if known is None or known.config != config or name in self._forgotten:
+                self._forgotten.discard(name)
                 self._known[name] = self._read(name, config)
                 changed = {*changed, name}
         if changed:
             self._warn()
 
     def of(self, name: str) -> Readable:
-        """A connector that `update` was told of."""
+        """A connector among `names`."""
         return self._known[name]
 
+    @property
+    def names(self) -> KeysView[str]:
+        """The connectors that `update` was told of."""
+        return self._known.keys()
+
     def forget(self, name: str) -> None:
-        """Read a connector again: what its references name may have changed."""
-        self._known.pop(name, None)
+        """Have `update` read a connector again: what its references name may have changed."""
+        self._forgotten.add(name)
 
     def warning(self, name: str) -> str:
         """What a connector and another one differ in, though they must not."""

@@ -38,6 +38,7 @@ from sparkmirror.connect.log_levels import check_level
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.signatures import check_signature
 from sparkmirror.connect.stored_offsets import StoredOffsets
+from sparkmirror.connect.task_configs import put_tasks_if_started
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError, LeadershipLostError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
@@ -323,7 +324,7 @@ class Requests:
         url = self._membership.owner_url(name)
         if url is None:
             raise refusals.stale()
-        raise ForwardTo(url)
+        raise ForwardTo(url, lambda: self._membership.owner_url(name) == url)
 
     # --- offsets
 
@@ -429,8 +430,7 @@ class Requests:
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
                 raise refusals.no_connector(name)
-            if log.state.target_state(name) is TargetState.STARTED:
-                log.put_tasks(name, configs)
+            put_tasks_if_started(log, name, configs)
 
         self._write(write)
 
@@ -460,10 +460,13 @@ class Requests:
         while not self._leading.is_ready:
             url = self._membership.leader_url
             if url is not None and self._membership.is_member and not self._membership.is_leader:
-                raise ForwardTo(url)
+                raise self._to_leader(url)
             if time.monotonic() > deadline or self._life.stopping.is_set():
                 raise refusals.no_leader()
             self._life.stopping.wait(_PAUSE_SECONDS)
+
+    def _to_leader(self, url: str) -> ForwardTo:
+        return ForwardTo(url, lambda: self._membership.leader_url == url)
 
     def _write(self, write: Callable[[ConfigLog], None]) -> None:
         def fresh(log: ConfigLog) -> None:

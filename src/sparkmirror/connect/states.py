@@ -19,10 +19,12 @@ from sparkmirror.pipeline.status import FlowSnapshot, FlowState, TaskSnapshot
 
 _STATES = {
     FlowState.STARTING: State.UNASSIGNED,
+    FlowState.STANDBY: State.UNASSIGNED,
     FlowState.RUNNING: State.RUNNING,
     FlowState.RETRYING: State.RUNNING,
     FlowState.FAILED: State.FAILED,
     FlowState.DONE: State.RUNNING,
+    FlowState.PAUSED: State.PAUSED,
     FlowState.STOPPED: State.UNASSIGNED,
 }
 
@@ -115,7 +117,7 @@ def _connector(flow: FlowSnapshot) -> PartState:
 
 
 def _retried(flow: FlowSnapshot) -> str:
-    return flow.reason if flow.state is FlowState.RETRYING else ""
+    return flow.reason if flow.state in (FlowState.RETRYING, FlowState.STANDBY) else ""
 
 
 def _task(connector: PartState, one: TaskSnapshot, remote_name: Callable[[str], str]) -> PartState:

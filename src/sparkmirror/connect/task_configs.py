@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.connect.states import PartState
 from sparkmirror.formats.connect_fields import Config
+from sparkmirror.formats.connect_records import TargetState
+from sparkmirror.state.connect_configs import ConfigLog
 
 
 def task_configs(
@@ -30,3 +32,13 @@ def task_configs(
                 one["task.assigned.groups"] = ",".join(groups)
         found.append(one)
     return found
+
+
+def put_tasks_if_started(log: ConfigLog, name: str, configs: Sequence[Config]) -> None:
+    """Publish tasks, unless the connector was stopped or deleted since they were counted.
+
+    A stopped connector has none; with some its offsets could not be set.
+    """
+    known = log.state
+    if name in known.configs and known.target_state(name) is TargetState.STARTED:
+        log.put_tasks(name, configs)

@@ -25,6 +25,7 @@ from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.connect.storage import ensure_storage
 from sparkmirror.errors import ClusterError, ConfigError
 from sparkmirror.kafka.topic_bell import TopicBell
+from sparkmirror.metrics.connect_worker import WorkerFigures
 from sparkmirror.pipeline.status import FlowSnapshot
 from sparkmirror.wire.backoff import Backoff
 
@@ -84,6 +85,20 @@ class ConnectWorker:
     def snapshots(self) -> list[FlowSnapshot]:
         """The figures of the connectors that copy here."""
         return self._runner.snapshots()
+
+    def figures(self) -> WorkerFigures:
+        """What it runs, and its place in the group."""
+        place = self._membership
+        return WorkerFigures(
+            {
+                name: [task.state.value.lower() for _, task in sorted(state.tasks.items())]
+                for name, state in self._runner.statuses().items()
+            },
+            leader=place.leader_url or "",
+            generation=place.generation,
+            is_rebalancing=not place.is_settled,
+            is_leader=place.is_leader,
+        )
 
     def _begin(self) -> None:
         backoff = Backoff()

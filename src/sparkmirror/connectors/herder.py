@@ -11,7 +11,9 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.builders import build_heartbeat
 from sparkmirror.connectors.checkpoint import MirrorCheckpointConnector
@@ -21,6 +23,7 @@ from sparkmirror.connectors.source import MirrorSourceConnector
 from sparkmirror.errors import ClusterError
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.state.pair_orders import Wishes
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import internal_topics
 
@@ -31,7 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class Herder:
-    """One pair; `source` is None for a pair that only emits heartbeats."""
+    """One pair; `source` is None for a pair that only emits heartbeats, or whose copying rests.
+
+    `wishes` names the connectors that rest.
+    """
 
     def __init__(
         self,
@@ -40,6 +46,7 @@ class Herder:
         factors: ReplicationFactors,
         status: FlowStatus,
         source: MirrorSourceConnector | None,
+        wishes: Wishes = MappingProxyType({}),
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
@@ -49,11 +56,14 @@ class Herder:
         self._stop = threading.Event()
         self._ground = Groundwork(factors, status, self._stop)
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
-        self._heartbeat = build_heartbeat(settings, policy)
-        self.checkpoint = (
-            MirrorCheckpointConnector(settings, policy, status) if settings.enabled else None
-        )
-        self._has_started = False
+        self.heartbeat: MirrorHeartbeatConnector | None = None
+        if ConnectorClass.HEARTBEAT not in wishes:
+            self.heartbeat = build_heartbeat(settings, policy)
+        self.checkpoint: MirrorCheckpointConnector | None = None
+        if settings.enabled and ConnectorClass.CHECKPOINT not in wishes:
+            self.checkpoint = MirrorCheckpointConnector(settings, policy, status)
+        self._wishes = wishes
+        self.has_started = False
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -64,17 +74,17 @@ class Herder:
         self._stop.set()
         if self.source is not None:
             self.source.stop()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
         if self.checkpoint is not None:
             self.checkpoint.stop()
 
     def join(self, seconds: float) -> bool:
         """Wait for the source connector; whether it ended in time."""
         self._thread.join(seconds)
-        if self._heartbeat is not None and self._has_started:
-            self._heartbeat.join(min(seconds, _HEARTBEAT_SECONDS))
-        if self.source is None or not self._has_started:
+        if self.heartbeat is not None and self.has_started:
+            self.heartbeat.join(min(seconds, _HEARTBEAT_SECONDS))
+        if self.source is None or not self.has_started:
             return True
         return self.source.join(seconds)
 
@@ -88,26 +98,43 @@ class Herder:
         return self._stop.is_set() and not any(one and one.is_at_work for one in parts)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it is over and no heartbeat or internal topic is on its way either."""
+        is_starting = self._thread.is_alive()
+        is_beating = self.heartbeat is not None and self.heartbeat.is_at_work
+        return self.is_over and not is_starting and not is_beating
+
+    @property
     def is_settled(self) -> bool:
         """Whether everything has started and nothing is being changed."""
-        return self._has_started and not self._thread.is_alive()
+        return self.has_started and not self._thread.is_alive()
 
     def change(
-        self, settings: FlowSettings, policy: FlowPolicy, *, heartbeats: bool, checkpoints: bool
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        *,
+        heartbeats: bool,
+        checkpoints: bool,
+        wishes: Wishes = MappingProxyType({}),
     ) -> None:
         """Restart the small connectors with other settings, once settled; the copying goes on."""
         self._settings = settings
+        self._wishes = wishes
         self._topics = internal_topics(settings, policy.replication)
         old: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
         new: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
         if heartbeats:
-            old += [self._heartbeat] if self._heartbeat else []
-            self._heartbeat = build_heartbeat(settings, policy)
-            new += [self._heartbeat] if self._heartbeat else []
+            old += [self.heartbeat] if self.heartbeat else []
+            rests = ConnectorClass.HEARTBEAT in wishes
+            self.heartbeat = None if rests else build_heartbeat(settings, policy)
+            new += [self.heartbeat] if self.heartbeat else []
         if checkpoints:
             old += [self.checkpoint] if self.checkpoint else []
-            self.checkpoint = MirrorCheckpointConnector(settings, policy, self.status)
-            new.append(self.checkpoint)
+            self.checkpoint = None
+            if ConnectorClass.CHECKPOINT not in wishes:
+                self.checkpoint = MirrorCheckpointConnector(settings, policy, self.status)
+                new.append(self.checkpoint)
         for one in old:
             one.stop()
         self._thread = threading.Thread(
@@ -120,7 +147,7 @@ class Herder:
         now = self.status.snapshot()
         if self.checkpoint is not None:
             now = replace(now, group_positions=self.checkpoint.counts)
-        error = self._heartbeat.status.error if self._heartbeat is not None else None
+        error = self.heartbeat.status.error if self.heartbeat is not None else None
         return replace(now, troubles=(*now.troubles, f"heartbeats: {error}")) if error else now
 
     def _run(self) -> None:
@@ -154,6 +181,8 @@ class Herder:
         self.status.note(_CHANGE, "")
         for fresh in new if ready else ():
             fresh.start()
+        if ready and self.source is None:
+            self._say_what_it_does()
 
     def _failed(self, error: ClusterError) -> None:
         state = FlowState.RETRYING if error.retriable else FlowState.FAILED
@@ -162,12 +191,20 @@ class Herder:
     def _begin(self) -> None:
         if not self._ground.lay(self._settings, self._topics, self._failed):
             return
-        self._has_started = True
-        if self._heartbeat is not None:
-            self._heartbeat.start()
+        self.has_started = True
+        if self.heartbeat is not None:
+            self.heartbeat.start()
         if self.checkpoint is not None:
             self.checkpoint.start()
         if self.source is not None:
             self.source.start(self._ground.there)
+        else:
+            self._say_what_it_does()
+
+    def _say_what_it_does(self) -> None:
+        """Of a pair that copies nothing."""
+        resting = [f"{kind.value} is {state.lower()}" for kind, state in self._wishes.items()]
+        if self._settings.enabled or self.heartbeat is None:
+            self.status.enter(FlowState.PAUSED, ", ".join(resting))
         else:
             self.status.enter(FlowState.RUNNING, "heartbeats only")

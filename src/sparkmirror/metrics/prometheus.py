@@ -124,11 +124,16 @@ class MetricsServer:
     """An HTTP listener for scrapes, on threads of its own."""
 
     def __init__(
-        self, settings: MetricsSettings, snapshots: Snapshots, reloads: ReloadTally
+        self,
+        settings: MetricsSettings,
+        snapshots: Snapshots,
+        reloads: ReloadTally,
+        *more: Collector,
     ) -> None:
         self.settings = settings
         registry = CollectorRegistry()
-        registry.register(FlowCollector(snapshots, reloads))
+        for one in (FlowCollector(snapshots, reloads), *more):
+            registry.register(one)
         try:
             self._server, self._thread = start_http_server(
                 settings.port, settings.host, registry=registry

@@ -27,10 +27,12 @@ class FlowState(Enum):
     """What a flow is doing."""
 
     STARTING = "STARTING"
+    STANDBY = "STANDBY"  # another process runs it; this one takes over when that one ends
     RUNNING = "RUNNING"
     RETRYING = "RETRYING"  # a cluster is out of reach or refuses; tried again
     FAILED = "FAILED"  # a person must change something
     DONE = "DONE"  # a bounded run has copied everything
+    PAUSED = "PAUSED"  # somebody asked for that; heartbeats and checkpoints may go on
     STOPPED = "STOPPED"
 
 

@@ -9,7 +9,7 @@ from typing import Self
 from fastapi import Depends, FastAPI
 
 from sparkmirror import __version__
-from sparkmirror.config.worker_settings import WorkerSettings
+from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import connectors, internal, loggers, offsets, plugins, root
 from sparkmirror.rest.cors import CrossOrigin
@@ -33,12 +33,11 @@ class AppOptions:
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
-    def of(cls, settings: WorkerSettings) -> Self:
-        """As a worker's file says; ConfigError for headers that are none."""
-        rest = settings.rest
+    def of(cls, rest: RestSettings, tracking: Tracking) -> Self:
+        """As a file says; ConfigError for headers that are none."""
         return cls(
             has_admin=rest.admin_listeners is None,
-            tracking=Tracking(settings.topic_tracking, settings.topic_tracking_reset),
+            tracking=tracking,
             cross_origin=CrossOrigin.of(rest.allow_origin, rest.allow_methods),
             headers=read_rules(rest.response_headers),
         )

@@ -3,6 +3,9 @@
 
 The worker's calls block, so each has a thread; one that takes too long is answered without waiting
 for its thread. Health has threads of its own, or a busy worker would look dead.
+
+A worker that was suspended finds requests of people who have given up: nothing is changed for those
+who are not there to hear of it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ Call = Callable[[ConnectApi], Response]
 _JSON = "application/json"
 _THREADS = 64
 _HEALTH_THREADS = 4
+_HANG_UP_SECONDS = 0.005  # in which the event loop learns that a connection was closed long ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,9 @@ class Desk:
     async def answer(self, request: Request, call: Call, body: bytes = b"") -> Response:
         """What the worker answers, or the one that it sends us to."""
         started = time.monotonic()
+        if request.method != "GET" and await _has_hung_up(request):
+            log.warning(f"{request.method} {request.url.path} is left: whoever asked has hung up.")
+            raise ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
 
         def blocking() -> Response:
             try:
@@ -62,7 +69,8 @@ class Desk:
                 return call(self._api)
             except ForwardTo as target:
                 left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
-                return _response(request, forward(_forwarded(request, body), target.url, left))
+                forwarded = _forwarded(request, body)
+                return _response(request, forward(forwarded, target.url, left, target.still))
             except SparkmirrorError:
                 raise
             except Exception as error:
@@ -134,6 +142,11 @@ def location(request: Request, path: str) -> str:
 def nothing(status: int) -> Response:
     """An answer without a body."""
     return Response(status_code=status)
+
+
+async def _has_hung_up(request: Request) -> bool:
+    await anyio.sleep(_HANG_UP_SECONDS)
+    return await request.is_disconnected()
 
 
 def _forwarded(request: Request, body: bytes) -> Forwarded:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST API on the addresses that a worker's file names.
+"""The REST API on the addresses that a file names.
 
 Ports are bound before anything is started, so that a port in use is an error of the start. Each
 set of listeners (all paths; those below /admin, if they have their own) has a server in a thread.
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Self
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from sparkmirror.config.worker_settings import Listener, RestSettings, WorkerSet
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.app import AppOptions, create_app
+from sparkmirror.rest.tracking import Tracking
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +37,24 @@ _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 class RestServer:
     """Binds at once; serves from `start` to `stop`."""
 
-    def __init__(self, settings: WorkerSettings, options: AppOptions | None = None) -> None:
-        self._settings = settings
-        self._options = options or AppOptions.of(settings)
+    def __init__(self, rest: RestSettings, options: AppOptions) -> None:
+        self._rest = rest
+        self._options = options
         self._servers: list[_Serving] = []
         self._sockets: list[socket.socket] = []
         self._admin_sockets: list[socket.socket] = []
         try:
-            self._sockets = _bind(settings.rest.listeners, self._sockets)
-            self._admin_sockets = _bind(settings.rest.admin_listeners or (), self._admin_sockets)
+            self._sockets = _bind(rest.listeners, self._sockets)
+            self._admin_sockets = _bind(rest.admin_listeners or (), self._admin_sockets)
         except BaseException:
             self._close_sockets()
             raise
+
+    @classmethod
+    def for_worker(cls, settings: WorkerSettings, options: AppOptions | None = None) -> Self:
+        """As a Connect worker's file says."""
+        tracking = Tracking(settings.topic_tracking, settings.topic_tracking_reset)
+        return cls(settings.rest, options or AppOptions.of(settings.rest, tracking))
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -61,7 +69,7 @@ class RestServer:
     @property
     def advertised_url(self) -> str:
         """Where other workers reach this one, with a slash at its end as Connect writes it."""
-        return advertised_url(self._settings.rest, self.ports)
+        return advertised_url(self._rest, self.ports)
 
     def start(self, api: ConnectApi) -> None:
         """Serve; returns when every address answers."""
@@ -77,7 +85,7 @@ class RestServer:
         except BaseException:
             self.stop()
             raise
-        shown = ", ".join(map(str, self._settings.rest.listeners))
+        shown = ", ".join(map(str, self._rest.listeners))
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
 
     def stop(self) -> None:

@@ -62,8 +62,8 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         # known names without effect
         ("primary->backup.target.consumer.fetch.min.bytes=1", "info", "nothing consumes"),
         ("backup.consumer.fetch.min.bytes=1", "info", "no enabled flow reads from backup"),
-        ("backup.rebalance.timeout.ms=1", "info", "do not form a Connect group"),
-        ("dedicated.mode.enable.internal.rest=true", "info", "no REST server"),
+        ("backup.connect.protocol=eager", "info", "a protocol of its own"),
+        ("dedicated.mode.enable.internal.rest=true", "info", "find each other through Kafka"),
         ("task.shutdown.graceful.timeout.ms=5", "info", "tasks end within seconds"),
         ("primary->backup.transforms.x.type=y", "info", "no Java plugin"),
         ("key.converter.schemas.enable=true", "info", "no Java plugin"),
@@ -77,6 +77,8 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         ("primary -> backup.topics=x", "error", "a blank ends a key"),
         ("primary->backup=x", "error", "there is no key behind the flow"),
         ("dedicated.mode.enable.internal.rest=maybe", "error", "must be true or false"),
+        ("listeners=nowhere", "error", "must list addresses"),
+        ("listeners=https://:8443,http://:8083", "warning", "only http is used"),
     ],
 )
 def test_a_line_gets_one_remark(line: str, level: str, part: str) -> None:

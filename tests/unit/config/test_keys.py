@@ -97,6 +97,7 @@ def test_the_defaults_that_differ_are_these() -> None:
         "status.storage.replication.factor",
         "config.storage.replication.factor",
         "offset.flush.interval.ms",
+        "listeners",
         "scheduled.rebalance.max.delay.ms",
         "send.buffer.bytes",
         "receive.buffer.bytes",

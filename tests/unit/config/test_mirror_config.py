@@ -10,6 +10,7 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from sparkmirror.config.settings import MetricsSettings
+from sparkmirror.config.worker_settings import Listener
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
@@ -63,6 +64,21 @@ def test_a_wrong_port_for_figures_is_refused() -> None:
     assert any("metrics.port must be between" in str(one) for one in wrong.notices)
     with pytest.raises(ConfigError, match=r"metrics\.port must be between"):
         _ = wrong.metrics
+
+
+def test_the_rest_api_is_served_at_home_unless_the_file_says_otherwise() -> None:
+    """A port that nobody asked for may be another one; no address, no API."""
+    by_default = config("clusters=a,b").rest
+    assert by_default is not None
+    assert (by_default.settings.listeners, by_default.may_move) == (
+        (Listener("http", "127.0.0.1", 8083),),
+        True,
+    )
+    written = config("clusters=a,b", "listeners=https://:1,http://[::1]:2").rest
+    assert written is not None
+    assert (written.settings.listeners, written.may_move) == ((Listener("http", "::1", 2),), False)
+    assert config("clusters=a,b", "listeners=").rest is None
+    assert config("clusters=a,b", "listeners=https://:1").rest is None
 
 
 def test_a_central_cluster_gets_flows_from_its_locals() -> None:

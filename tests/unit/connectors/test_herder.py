@@ -24,10 +24,10 @@ def test_heartbeats_that_fail_are_a_trouble_until_they_arrive_again() -> None:
     settings = MirrorConfig.parse(FILE).flow_settings(FLOW)
     policy = load_policy(settings.policy, FLOW)
     herder = Herder(settings, policy, ReplicationFactors(), FlowStatus(str(FLOW)), None)
-    assert herder._heartbeat is not None
+    assert herder.heartbeat is not None
 
-    herder._heartbeat._status = HeartbeatStatus(HeartbeatState.RETRYING, error="nobody answers")
+    herder.heartbeat._status = HeartbeatStatus(HeartbeatState.RETRYING, error="nobody answers")
     assert herder.snapshot().troubles == ("heartbeats: nobody answers",)
 
-    herder._heartbeat._status = HeartbeatStatus(HeartbeatState.RUNNING, count=1)
+    herder.heartbeat._status = HeartbeatStatus(HeartbeatState.RUNNING, count=1)
     assert herder.snapshot().troubles == ()

@@ -22,7 +22,7 @@ def test_every_request_is_answered_as_written() -> None:
     lines = "".join(blocks).splitlines()
     assert len(lines) > 40
     worker = MemoryWorker()
-    server = RestServer(worker.file.settings)
+    server = RestServer.for_worker(worker.file.settings)
     server.start(worker)
     try:
         wrong = [line for line in lines if not is_true(line, server.ports[0])]

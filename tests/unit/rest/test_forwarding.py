@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import anyio
 import pytest
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.types import Message
 
 from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
 from sparkmirror.connect.forwarding import next_query
+from sparkmirror.rest.desk import Desk, Limits
 from support.memory_worker import MemoryWorker
 from support.rest_client import RestClient
 
@@ -90,6 +97,46 @@ def test_a_leader_that_is_gone_is_an_error_of_the_server(served: Any) -> None:
     answer = served(Follower(gone)).get("/connectors/beat")
     assert answer.status == 500
     assert answer.json()["message"].startswith("IO Error trying to forward REST request: ")
+
+
+def test_nobody_waits_for_a_suspended_leader_that_leads_no_more(served: Any) -> None:
+    """The system takes its connections, and nobody answers them."""
+
+    class Deposed(Follower):
+        def create(self, *_: Any) -> ConnectorInfo:
+            raise ForwardTo(self.url, lambda: time.monotonic() < began + 1)
+
+    with socket.create_server(("127.0.0.1", 0)) as suspended:
+        follower = served(Deposed(f"http://127.0.0.1:{suspended.getsockname()[1]}/"))
+        began = time.monotonic()
+        answer = follower.ask("POST", "/connectors", {"name": "beat", "config": CONFIG})
+    assert answer.status == 409
+    assert 1 <= time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("method", "is_done"), [("PUT", False), ("GET", True)])
+def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: bool) -> None:
+    """A worker that was suspended finds requests of people who have asked elsewhere since."""
+    calls: list[object] = []
+
+    async def hung_up() -> Message:
+        return {"type": "http.disconnect"}
+
+    def call(api: object) -> Response:
+        calls.append(api)
+        return Response()
+
+    async def ask() -> None:
+        scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
+        await Desk(MemoryWorker(), Limits()).answer(Request(scope, hung_up), call)
+
+    if is_done:
+        anyio.run(ask)
+    else:
+        with pytest.raises(ApiError) as refused:
+            anyio.run(ask)
+        assert refused.value.status == 409
+    assert bool(calls) == is_done
 
 
 def test_the_query_says_how_far_a_request_has_come() -> None:

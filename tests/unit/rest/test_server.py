@@ -30,7 +30,7 @@ def status(port: int, path: str) -> int:
 def test_all_listeners_serve_all_paths() -> None:
     """Several addresses, one worker."""
     worker = MemoryWorker("listeners=http://127.0.0.1:0,http://localhost:0")
-    server = RestServer(worker.file.settings)
+    server = RestServer.for_worker(worker.file.settings)
     server.start(worker)
     try:
         assert len(set(server.ports)) == 2
@@ -43,7 +43,7 @@ def test_all_listeners_serve_all_paths() -> None:
 def test_admin_listeners_serve_admin_paths_alone() -> None:
     """And the others no longer do."""
     worker = MemoryWorker("admin.listeners=http://127.0.0.1:0")
-    server = RestServer(worker.file.settings)
+    server = RestServer.for_worker(worker.file.settings)
     server.start(worker)
     try:
         (port,), (admin,) = server.ports, server.admin_ports
@@ -56,7 +56,7 @@ def test_admin_listeners_serve_admin_paths_alone() -> None:
 def test_an_empty_list_of_admin_listeners_serves_them_nowhere() -> None:
     """As Connect has it."""
     worker = MemoryWorker("admin.listeners=")
-    server = RestServer(worker.file.settings)
+    server = RestServer.for_worker(worker.file.settings)
     server.start(worker)
     try:
         assert server.admin_ports == ()
@@ -69,7 +69,7 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
     """No thread, no port; stopping twice is nothing."""
     worker = MemoryWorker()
     before = set(threading.enumerate())
-    server = RestServer(worker.file.settings)
+    server = RestServer.for_worker(worker.file.settings)
     server.start(worker)
     port = server.ports[0]
     assert status(port, "/") == 200
@@ -89,7 +89,7 @@ def test_a_port_in_use_is_told_before_anything_starts() -> None:
         used = taken.getsockname()[1]
         worker = MemoryWorker(f"listeners=http://127.0.0.1:{number},http://127.0.0.1:{used}")
         with pytest.raises(SetupError, match=f"http://127.0.0.1:{used}.*listeners"):
-            RestServer(worker.file.settings)
+            RestServer.for_worker(worker.file.settings)
         socket.create_server(("127.0.0.1", number)).close()
 
 
@@ -98,14 +98,14 @@ def test_https_is_refused_with_a_sentence() -> None:
     settings = MemoryWorker().file.settings
     rest = replace(settings.rest, listeners=(Listener("https", "127.0.0.1", 0),))
     with pytest.raises(ConfigError, match="http only"):
-        RestServer(replace(settings, rest=rest))
+        RestServer.for_worker(replace(settings, rest=rest))
 
 
 def test_headers_that_are_none_are_refused() -> None:
     """Before anything is bound."""
     worker = MemoryWorker("response.http.headers.config=nonsense")
     with pytest.raises(ConfigError, match="nonsense"):
-        RestServer(worker.file.settings)
+        RestServer.for_worker(worker.file.settings)
 
 
 def test_the_advertised_address_is_what_others_can_reach() -> None:

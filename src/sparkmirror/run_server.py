@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves the REST API of a mirror that runs a file, by default on this machine only."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from sparkmirror.config.changes import RunReading
+from sparkmirror.config.worker_settings import RunRest
+from sparkmirror.errors import SetupError
+from sparkmirror.pairs import Pair
+from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.server import RestServer
+from sparkmirror.rest.tracking import Tracking
+from sparkmirror.run_api import RunApi
+
+_LOOPBACK = "127.0.0.1"
+_log = logging.getLogger(__name__)
+
+
+class RunServer:
+    """Serves from its making to `stop`; SetupError if an address that the file names is taken."""
+
+    def __init__(
+        self,
+        rest: RunRest,
+        file: str,
+        pairs: Callable[[], Sequence[Pair]],
+        reading: Callable[[], RunReading],
+    ) -> None:
+        self._server = _bound(rest)
+        self._server.start(RunApi(file, pairs, reading, _worker_id(self._server.advertised_url)))
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return self._server.advertised_url
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.stop()
+
+
+def _bound(rest: RunRest) -> RestServer:
+    options = AppOptions.of(rest.settings, Tracking(allows_reset=False))
+    try:
+        return RestServer(rest.settings, options)
+    except SetupError as error:
+        if not rest.may_move:
+            raise
+        first, *_ = rest.settings.listeners
+        _log.info(f"{error} The REST API takes any free port, as the file names none.")
+        listeners = (replace(first, port=0),)
+        return RestServer(replace(rest.settings, listeners=listeners), options)
+
+
+def _worker_id(url: str) -> str:
+    """Host and port; the machine's name, where only the machine itself is served."""
+    found = urlsplit(url)
+    host = socket.gethostname() if found.hostname == _LOOPBACK else found.hostname
+    return f"{host}:{found.port}"

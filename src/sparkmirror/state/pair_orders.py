@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people ask of a pair's connectors: to pause, to stop, to go on, to begin anew.
+
+Kept where Connect's workers keep it, in MM2's own config topic on the target (`target-state-` and
+`restart-connector-` records), so that it outlives the process, reaches whichever process runs the
+pair, and is understood by a Java MM2. Every process reads it; nobody but this thread writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.formats.connect_records import RestartRequest, TargetState
+from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION, ClusterClient
+from sparkmirror.state.connect_configs import ConfigLog
+
+Wishes: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
+
+_LOOK_SECONDS = 0.5  # an order given elsewhere is carried out within two seconds
+_READ_SECONDS = 10.0
+_STOP_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Somebody wants a connector begun anew."""
+
+    kind: ConnectorClass
+    only_failed: bool
+
+
+@dataclass(slots=True)
+class _Order:
+    write: Callable[[ConfigLog], None]
+    done: Future[None] = field(default_factory=Future)
+
+
+class PairOrders:
+    """The orders for one pair, read about twice a second; `wish` and `restart` are anybody's."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        wished: Callable[[Wishes], None],
+        restart: Callable[[Restart], None],
+    ) -> None:
+        """Both functions are called by the thread of this; `wished` first, once all is read."""
+        self._flow = settings.flow
+        self._connection = settings.target_admin
+        self._topic = settings.internal_topics.configs
+        self._names = connector_names(settings)
+        self._wished = wished
+        self._restart = restart
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{self._flow}/orders", daemon=True)
+        self.wishes: Wishes | None = None  # None: not read yet
+        self.trouble = ""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a request on its way does not keep anybody for long."""
+        self._stopping.set()
+        self._orders.put(None)
+
+    def wish(self, kind: ConnectorClass, state: TargetState, seconds: float) -> None:
+        """Write down what a connector shall do; a ClusterError or TimeoutError if that fails."""
+        self._order(lambda log: log.put_target_state(self._names[kind], state), seconds)
+
+    def restart(self, kind: ConnectorClass, seconds: float, *, only_failed: bool) -> None:
+        """Ask whoever runs the pair to begin a connector anew, with its tasks."""
+        request = RestartRequest(self._names[kind], include_tasks=True, only_failed=only_failed)
+        self._order(lambda log: log.put_restart_request(request), seconds)
+
+    def _order(self, write: Callable[[ConfigLog], None], seconds: float) -> None:
+        order = _Order(write)
+        self._orders.put(order)
+        order.done.result(seconds)
+
+    # --- its thread
+
+    def _run(self) -> None:
+        client = ClusterClient(self._connection)
+        log = ConfigLog(client, self._topic)
+        try:
+            order: _Order | None = None
+            while not self._stopping.is_set():
+                self._look(log, order)
+                order = self._next()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
+            _log.exception(f"{self._flow}: orders over REST are not read any more")
+            self.trouble = f"orders over REST are not read any more: {error!r}"
+        finally:
+            client.close()
+
+    def _next(self) -> _Order | None:
+        try:
+            return self._orders.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            return None
+
+    def _look(self, log: ConfigLog, order: _Order | None) -> None:
+        try:
+            if order is not None:
+                order.write(log)
+            events = log.refresh(_READ_SECONDS)
+        except SparkmirrorError as error:
+            self._failed(error, order)
+            return
+        if order is not None:
+            order.done.set_result(None)
+        self.trouble = ""
+        self._take(log)
+        for event in events:
+            if isinstance(event, RestartRequest):
+                self._ask_for(event)
+
+    def _failed(self, error: SparkmirrorError, order: _Order | None) -> None:
+        if order is not None:
+            order.done.set_exception(error)
+        is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
+        if is_missing and not self.wishes:  # before the first start: nobody has asked for anything
+            self._take(None)
+            return
+        if not self.trouble:
+            _log.warning(f"{self._flow}: what its connectors shall do cannot be read: {error}")
+        self.trouble = f"what its connectors shall do cannot be read: {error}"
+
+    def _take(self, log: ConfigLog | None) -> None:
+        wanted = {} if log is None else log.state.target_states
+        found = {
+            kind: wanted[name]
+            for kind, name in self._names.items()
+            if wanted.get(name, TargetState.STARTED) is not TargetState.STARTED
+        }
+        if found != self.wishes:
+            self.wishes = found
+            self._wished(found)
+
+    def _ask_for(self, request: RestartRequest) -> None:
+        for kind, name in self._names.items():
+            if name == request.connector:
+                self._restart(Restart(kind, request.only_failed))
+
+
+def connector_names(settings: FlowSettings) -> dict[ConnectorClass, str]:
+    """The connectors that a pair runs, under the names that MM2 gives them."""
+    names = {}
+    if settings.enabled:
+        names[ConnectorClass.SOURCE] = settings.source.name
+        names[ConnectorClass.CHECKPOINT] = settings.checkpoint.name
+    if settings.heartbeat.interval_seconds is not None:
+        names[ConnectorClass.HEARTBEAT] = settings.heartbeat.name
+    return names

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two processes with one file: one runs the pair, the other stands by and takes over.
+
+Both serve the REST API, and either takes orders for whichever runs the pair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from support.figures import measured
+from support.load import Load
+from support.mirror_file import mirror_file
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.waiting import eventually
+from support.witness import await_copy, compare_topics, create_topics, end_offsets
+
+START_SECONDS = 60.0
+SESSION_SECONDS = 6.0  # the least that brokers allow by default
+TAKE_OVER_SECONDS = 30.0
+ORDER_SECONDS = 2.0  # what the API promises
+PER_SECOND = 500
+PORT = re.compile(r"advertised as (http://127\.0\.0\.1:\d+)/")
+
+
+class Twins:
+    """A topic under load, and processes that run the same file."""
+
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, directory: Path, stack: ExitStack
+    ) -> None:
+        self.source, self.target = source, target
+        self._stack = stack
+        self.a, self.b = unique_name("a"), unique_name("b")
+        self.topic = unique_name("orders")
+        create_topics(source, {self.topic: 2})
+        self.flow = f"{self.a}->{self.b}"
+        self.file = mirror_file(
+            directory,
+            {self.a: source, self.b: target},
+            f"{self.flow}.enabled = true",
+            f"{self.flow}.emit.heartbeats.enabled = true",
+            "emit.heartbeats.enabled = false",
+            "sync.topic.acls.enabled = false",
+            f"topics = {self.topic}",
+            f"{self.b}.session.timeout.ms = {SESSION_SECONDS * 1000:.0f}",
+            f"{self.b}.heartbeat.interval.ms = 1000",
+            "listeners = http://127.0.0.1:0",
+        )
+
+    def start(self, *options: str) -> MirrorProcess:
+        """One more process."""
+        return self._stack.enter_context(MirrorProcess(self.file, *options))
+
+    def started(self) -> tuple[MirrorProcess, MirrorProcess]:
+        """One that runs the pair and one that stands by."""
+        first = self.start()
+        first.await_log(f"{self.flow}: RUNNING", START_SECONDS)
+        second = self.start()
+        second.await_log(f"{self.flow}: STANDBY stands by", START_SECONDS)
+        return first, second
+
+    def load(self) -> Load:
+        """Records, until the end of the context."""
+        return Load(self.source, self.topic, per_second=PER_SECOND, partitions=2)
+
+    @property
+    def copied(self) -> int:
+        """Records on the target."""
+        return sum(end_offsets(self.target, f"{self.a}.{self.topic}").values())
+
+    def await_more(self) -> None:
+        """Wait until a second's worth of further records has arrived."""
+        wanted = self.copied + PER_SECOND
+        eventually(lambda: self.copied > wanted, TAKE_OVER_SECONDS, "records flow")
+
+    def compare(self) -> None:
+        """Nothing is lost, nothing is twice, nothing is out of order."""
+        remote = f"{self.a}.{self.topic}"
+        await_copy(self.source, self.topic, self.target, remote, TAKE_OVER_SECONDS)
+        assert compare_topics(self.source, self.topic, self.target, remote) > 0
+
+
+class Api:
+    """The REST API of a process."""
+
+    def __init__(self, mirror: MirrorProcess) -> None:
+        mirror.await_log("The REST API is served", START_SECONDS)
+        found = PORT.search(mirror.log)
+        assert found is not None
+        self._url = found[1]
+
+    def ask(self, path: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
+        """Status and body of an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(  # noqa: S310 - a server of ours
+            self._url + quote(path, safe="/?=&"),
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urlopen(request, timeout=30) as answer:  # noqa: S310
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except HTTPError as refused:
+            return refused.code, json.loads(refused.read())
+
+    def state(self, connector: str) -> str:
+        """What a connector does."""
+        _, found = self.ask(f"/connectors/{connector}/status")
+        return str(found["connector"]["state"])
+
+
+@pytest.fixture
+def twins(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Twins]:
+    """Nothing runs yet."""
+    with ExitStack() as stack:
+        yield Twins(source_cluster, target_cluster, tmp_path, stack)
+
+
+def test_one_runs_the_other_stands_by_takes_orders_and_takes_over(twins: Twins) -> None:
+    """An order given to either reaches the pair within two seconds, and outlives the process."""
+    copies, beats = (f"{twins.flow}.Mirror{kind}Connector" for kind in ("Source", "Heartbeat"))
+    with twins.load():
+        first, second = twins.started()
+        active, standby = Api(first), Api(second)
+        assert active.ask("/connectors")[1] == [
+            copies,
+            f"{twins.flow}.MirrorCheckpointConnector",
+            beats,
+        ]
+        twins.await_more()
+        assert [active.state(copies), standby.state(copies)] == ["RUNNING", "UNASSIGNED"]
+        _, seen = standby.ask(f"/connectors/{copies}/status")
+        assert "stands by" in seen["connector"]["warning"]
+        assert active.ask(f"/connectors/{copies}/topics")[1][copies]["topics"] == [
+            f"{twins.a}.{twins.topic}"
+        ]
+        refused, answer = active.ask(f"/connectors/{copies}/config", "PUT", {"name": copies})
+        assert (refused, "mm2.properties" in answer["message"]) == (403, True)
+
+        assert standby.ask(f"/connectors/{copies}/pause", "PUT")[0] == 202
+        eventually(lambda: active.state(copies) == "PAUSED", ORDER_SECONDS, "the copying rests")
+        still = twins.copied
+        assert active.ask(f"/connectors/{copies}/offsets")[1]["offsets"]
+
+        code, _ = first.terminate()
+        assert code == 0
+        began = time.monotonic()
+        eventually(lambda: standby.state(beats) == "RUNNING", TAKE_OVER_SECONDS, "taken over")
+        measured(f"taken over {time.monotonic() - began:.1f} s after an orderly end")
+        assert standby.state(copies) == "PAUSED"
+        assert twins.copied == still
+        assert standby.ask(f"/connectors/{copies}/resume", "PUT")[0] == 202
+        twins.await_more()
+        assert standby.state(copies) == "RUNNING"
+    twins.compare()
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_killed_is_replaced_within_its_session(twins: Twins) -> None:
+    """SIGKILL to all of it under load; nothing is lost, nothing is twice."""
+    with twins.load():
+        first, second = twins.started()
+        twins.await_more()
+        first.kill_everything()
+        began, before = time.monotonic(), twins.copied
+        eventually(lambda: twins.copied > before, TAKE_OVER_SECONDS, "the other one copies")
+        took = time.monotonic() - began
+        measured(f"first record {took:.1f} s after kill -9, session {SESSION_SECONDS:.0f} s")
+        assert took < SESSION_SECONDS + 6
+        twins.await_more()
+        assert second.is_running
+    twins.compare()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("whole", [False, True], ids=["driver", "everything"])
+def test_a_process_that_wakes_up_too_late_stands_by(
+    twins: Twins,
+    whole: bool,
+) -> None:
+    """SIGSTOP for longer than the session, then SIGCONT: it ends its pair and writes nothing."""
+    with twins.load():
+        first, second = twins.started()
+        twins.await_more()
+        asleep = [one for one in first.processes() if whole or one.pid == first.pid]
+        for one in asleep:
+            one.send_signal(signal.SIGSTOP)
+        second.await_log(f"{twins.flow}: RUNNING", TAKE_OVER_SECONDS)
+        twins.await_more()
+        for one in asleep:
+            one.send_signal(signal.SIGCONT)
+        first.await_log(f"{twins.flow}: STANDBY", TAKE_OVER_SECONDS)
+        twins.await_more()
+        assert first.is_running
+        code, _ = second.terminate()
+        assert code == 0
+        twins.await_more()  # and takes over again
+    twins.compare()
+
+
+@pytest.mark.thorough
+def test_a_bounded_run_does_not_run_beside_another_process(twins: Twins) -> None:
+    """It waits, says for whom, and gives up."""
+    first = twins.start()
+    first.await_log(f"{twins.flow}: RUNNING", START_SECONDS)
+    once = twins.start("--once")
+    assert once.wait(START_SECONDS) == 2
+    assert "stands by" in once.log
+    assert "nothing is left to do here" in once.log
+    assert first.is_running

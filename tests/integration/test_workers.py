@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two workers of one group: they share connectors, either answers everything, one is killed.
+
+All tests share a group; each begins with two workers in good health and deletes what it creates.
+The long versions are in tests/thorough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from sparkmirror.local.cluster import LocalCluster
+from support.figures import measured
+from support.load import observed
+from support.names import unique_name
+from support.waiting import eventually
+from support.witness import numbered, produce
+from support.worker_group import (
+    LEADS,
+    PARTITIONS,
+    PATIENCE_SECONDS,
+    Mirror,
+    WorkerGroup,
+    has_taken,
+    seconds_until,
+)
+from support.worker_process import WorkerProcess
+
+SESSION_SECONDS = 6.0  # the shortest that brokers allow unless they are told otherwise
+WRITE_SECONDS = 15.0  # from a leader's death until somebody carries changes out
+GAP_SECONDS = 3.0  # a flow that goes on pauses for less; one that begins anew for longer
+
+
+@pytest.fixture(scope="module")
+def group(
+    target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WorkerGroup]:
+    """Two workers that were started at the same instant."""
+    with WorkerGroup(
+        target_cluster,
+        tmp_path_factory.mktemp("workers"),
+        session_timeout_ms=f"{SESSION_SECONDS * 1000:.0f}",
+        heartbeat_interval_ms="1000",
+    ) as made:
+        made.start(2)
+        yield made
+
+
+def test_two_that_start_at_the_same_instant_have_one_leader(group: WorkerGroup) -> None:
+    """The group says so in each of its generations, and one of them writes."""
+    one, other = group.of(2)
+    leader = group.leader()
+    leader.process.await_log(LEADS, PATIENCE_SECONDS)
+    assert all(len(urls) == 1 for urls in group.leaders().values()), group.leaders()
+    assert [LEADS in worker.process.log for worker in (one, other)].count(True) == 1
+    assert group.session_keys() == 1
+
+
+def test_either_worker_answers_every_request(group: WorkerGroup) -> None:
+    """Asked is the one that does not run the connector, and once it does not lead either."""
+    group.of(2)
+    leader = group.leader()
+    follower = group.other_than(leader)
+    names = [unique_name("beat") for _ in range(4)]
+    for asked, name in zip((leader, follower) * 2, names, strict=True):
+        asked.create(name, group.beat(), "PAUSED" if name == names[0] else None)
+    leader.do("PUT", f"/connectors/{names[0]}/resume")
+    shares = group.await_shares(follower, 2, 2)
+    assert group.shares(leader) == shares
+    assert follower.get("/connectors") == leader.get("/connectors") == sorted(names)
+    for asked, owner in ((follower, leader), (leader, follower)):
+        ask_everything(asked, owner, min(shares[owner.worker_id]))
+    for asked, name in zip((leader, follower) * 2, names, strict=True):
+        asked.do("DELETE", f"/connectors/{name}")
+        for worker in (leader, follower):
+            assert worker.ask("GET", f"/connectors/{name}/status")[0] == 404
+            assert name not in worker.get("/connectors")
+
+
+def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> None:
+    """Everything that a client can ask about a connector, and what the other worker knows then."""
+    path = f"/connectors/{name}"
+    config = asked.get(f"{path}/config")
+    config["emit.heartbeats.interval.seconds"] = "2"
+    assert asked.do("PUT", f"{path}/config", config)["config"] == config
+    assert owner.get(f"{path}/config") == config
+    asked.do("PATCH", f"{path}/config", {"emit.heartbeats.interval.seconds": "1"})
+    assert owner.get(path)["config"] == config | {"emit.heartbeats.interval.seconds": "1"}
+    asked.await_states(name, "RUNNING", "RUNNING")
+    for verb, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
+        asked.do("PUT", f"{path}/{verb}")
+        owner.await_states(name, state, state)
+    for restart in ("restart", "tasks/0/restart"):
+        assert asked.ask("POST", f"{path}/{restart}")[0] == 204
+        owner.await_states(name, "RUNNING", "RUNNING")
+    code, found = asked.ask("POST", f"{path}/restart?includeTasks=true")
+    assert (code, found["connector"]["state"]) == (202, "RESTARTING")
+    asked.do("PUT", f"{path}/stop")
+    owner.await_states(name, "STOPPED")
+    aliases = {
+        "sourceClusterAlias": config["source.cluster.alias"],
+        "targetClusterAlias": config["target.cluster.alias"],
+    }
+    entry = {"partition": aliases, "offset": {"offset": 0}}
+    assert asked.ask("PATCH", f"{path}/offsets", {"offsets": [entry]})[0] == 200
+    assert owner.get(f"{path}/offsets") == {"offsets": [entry]}
+    assert asked.ask("DELETE", f"{path}/offsets")[0] == 200
+    assert owner.get(f"{path}/offsets") == {"offsets": []}
+    asked.do("PUT", f"{path}/resume")
+    owner.await_states(name, "RUNNING", "RUNNING")
+
+
+def test_a_connector_that_is_made_again_begins_where_it_ended(
+    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> None:
+    """Nobody ever sees what the deleted one did, and no record comes twice."""
+    one, other = group.of(2)
+    mirror = Mirror.made(source_cluster, target_cluster)
+    status = f"/connectors/{mirror.name}/status"
+    produce(source_cluster, mirror.topic, numbered(500, PARTITIONS))
+    one.create(mirror.name, mirror.config)
+    eventually(lambda: mirror.copied() == 500, PATIENCE_SECONDS, "records arrive")
+    other.await_states(mirror.name, "RUNNING", "RUNNING")
+    other.do("DELETE", f"/connectors/{mirror.name}")
+    assert [worker.ask("GET", status)[0] for worker in (one, other)] == [404, 404]
+
+    one.create(mirror.name, mirror.config, "STOPPED")
+    seen = set()
+
+    def stopped() -> bool:
+        answers = [worker.ask("GET", status) for worker in (one, other)]
+        states = [found["connector"]["state"] for code, found in answers if code == 200]
+        seen.update(states)
+        return states == ["STOPPED", "STOPPED"]
+
+    eventually(stopped, PATIENCE_SECONDS, "it is stopped")
+    assert seen == {"STOPPED"}
+    produce(source_cluster, mirror.topic, numbered(100, PARTITIONS, first=500))
+    other.do("PUT", f"/connectors/{mirror.name}/resume")
+    eventually(lambda: mirror.copied() >= 600, PATIENCE_SECONDS, "more records arrive")
+    assert mirror.check() == 600
+    one.do("DELETE", f"/connectors/{mirror.name}")
+
+
+def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
+    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> None:
+    """Its connector goes on elsewhere, the other one just goes on; nothing is lost or twice."""
+    group.of(2)
+    mirrors = [Mirror.made(source_cluster, target_cluster) for _ in range(2)]
+    with ExitStack() as loads:
+        for mirror in mirrors:
+            group.running[0].create(mirror.name, mirror.config)
+            loads.enter_context(mirror.load(200))
+        leader = group.leader()
+        survivor = group.other_than(leader)
+        group.await_shares(survivor, 1, 1)
+        for mirror in mirrors:
+            mirror.await_more()
+        orphan, other = sorted(mirrors, key=lambda one: group.owner(one.name, survivor) is survivor)
+        epoch = group.epoch(survivor, other)
+
+        with observed(target_cluster, other.remote) as gaps:
+            began = time.monotonic()
+            leader.kill()
+            assert survivor.get("/connectors") == sorted(one.name for one in mirrors)
+            write_seconds = seconds_until(
+                lambda: has_taken(survivor, orphan.name, orphan.config), "a change is carried out"
+            )
+            group.await_shares(survivor, 2)
+            orphan.await_more()
+            measured(
+                f"after a leader was killed: a change after {write_seconds:.1f} s, records after "
+                f"{time.monotonic() - began:.1f} s"
+            )
+        assert write_seconds < WRITE_SECONDS
+        assert group.leader() is survivor
+        assert group.epoch(survivor, other) == epoch
+        assert gaps.records > 0
+        assert gaps.longest_seconds < GAP_SECONDS
+
+        epochs = {one.name: group.epoch(survivor, one) for one in mirrors}
+        group.of(2)
+        newcomer = group.other_than(survivor)
+        group.await_shares(newcomer, 1, 1)
+        [stayed] = [one for one in mirrors if group.owner(one.name, newcomer) is survivor]
+        for mirror in mirrors:
+            mirror.await_more()
+        assert group.epoch(survivor, stayed) == epochs[stayed.name]
+        assert group.leader() is survivor
+    assert all(mirror.check() > 0 for mirror in mirrors)
+    for mirror in mirrors:
+        newcomer.do("DELETE", f"/connectors/{mirror.name}")

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a mirror that runs a file answers, for pairs that run here, elsewhere, or rest.
+
+Pairs are put together by hand; orders are noted instead of written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from sparkmirror.config.changes import read_run
+from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connect.api import ApiError, ConnectApi
+from sparkmirror.connectors.herder import Herder
+from sparkmirror.errors import UnreachableError
+from sparkmirror.formats.connect_records import TargetState
+from sparkmirror.formats.connect_statuses import State
+from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.pairs import Gate, Pair, PairPlan, Standing
+from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.run_api import RunApi
+from sparkmirror.state.pair_orders import Wishes
+
+FILE = """
+clusters = a, b
+a.bootstrap.servers = 127.0.0.1:1
+b.bootstrap.servers = 127.0.0.1:1
+a->b.enabled = true
+a->b.topics = t
+b->a.emit.heartbeats.enabled = true
+a->b.emit.heartbeats.enabled = false
+"""
+SOURCE, CHECKPOINT = "a->b.MirrorSourceConnector", "a->b.MirrorCheckpointConnector"
+BEATS = "b->a.MirrorHeartbeatConnector"
+
+
+@dataclass
+class Orders:
+    """Notes them, or fails."""
+
+    wishes: Wishes | None = None
+    noted: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def wish(self, kind: ConnectorClass, state: TargetState, _seconds: float) -> None:
+        """Note it."""
+        self._note(f"{kind.name} {state}")
+
+    def restart(self, kind: ConnectorClass, _seconds: float, *, only_failed: bool) -> None:
+        """Note it."""
+        self._note(f"{kind.name} restart {only_failed}")
+
+    def _note(self, order: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.noted.append(order)
+
+
+@dataclass
+class FakeGate:
+    """Stands by."""
+
+    orders: Orders = field(default_factory=Orders)
+
+    def standing(self) -> Standing:
+        """Always the same."""
+        return Standing(FlowState.STANDBY, "stands by: http://other/ runs it")
+
+
+@dataclass
+class Source:
+    """Copies, or not."""
+
+    is_copying: bool = True
+
+
+@dataclass
+class FakeHerder:
+    """A pair that copies."""
+
+    status: FlowStatus
+    source: Source | None = field(default_factory=Source)
+    checkpoint: None = None
+    heartbeat: None = None
+    has_started: bool = True
+
+    def snapshot(self) -> FlowSnapshot:
+        """Of its status."""
+        return self.status.snapshot()
+
+
+class Bench:
+    """A mirror of two pairs; a->b runs here."""
+
+    def __init__(self) -> None:
+        self.reading = read_run(MirrorConfig.parse(FILE))
+        self.pairs = {flow: self._pair(flow) for flow in self.reading.pairs}
+        self.pair = self.pairs[Flow("a", "b")]
+        status = FlowStatus("a->b")
+        status.begin_epoch(1, [(TopicPartition("t", 0), 0, None)], {TopicPartition("t", 0): 0})
+        status.enter(FlowState.RUNNING)
+        self.herder = FakeHerder(status)
+        self.pair.herder = cast("Herder", self.herder)
+        self.api: ConnectApi = RunApi(
+            "mm2.properties", lambda: [*self.pairs.values()], lambda: self.reading, "host:8083"
+        )
+
+    def _pair(self, flow: Flow) -> Pair:
+        settings = self.reading.pairs[flow].settings
+        plan = PairPlan(settings, load_policy(settings.policy, flow), self.reading.groups[flow])
+        pair = Pair(plan, FlowStatus(str(flow)))
+        pair.gate = cast("Gate", FakeGate())
+        return pair
+
+    @property
+    def orders(self) -> Orders:
+        """For a->b."""
+        return cast("Orders", self.pair.gate.orders)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A mirror."""
+    return Bench()
+
+
+def test_connectors_are_those_that_the_file_asks_for(bench: Bench) -> None:
+    """Named after their pair."""
+    assert sorted(bench.api.connectors()) == [CHECKPOINT, SOURCE, BEATS]
+
+
+def test_a_connector_is_shown_as_mm2_would_write_it_down(bench: Bench) -> None:
+    """With the name that it has here."""
+    found = bench.api.info(SOURCE)
+    assert found.config["name"] == SOURCE
+    assert found.config["topics"] == "t"
+    assert found.config["source.cluster.bootstrap.servers"] == "127.0.0.1:1"
+    assert found.config["connector.class"] == ConnectorClass.SOURCE.java_name
+    assert found.tasks == (0,)
+    [task] = bench.api.task_configs(SOURCE)
+    assert task["task.assigned.partitions"] == "t-0"
+
+
+def test_one_that_runs_here_names_this_process(bench: Bench) -> None:
+    """And the topics on the other side."""
+    found = bench.api.status(SOURCE)
+    assert (found.connector.state, found.connector.worker_id) == (State.RUNNING, "host:8083")
+    assert bench.api.task_status(SOURCE, 0).state is State.RUNNING
+    assert bench.api.topics(SOURCE) == ["a.t"]
+    assert bench.api.topics("nobody") == []
+
+
+def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> None:
+    """It has no tasks here."""
+    found = bench.api.status(BEATS)
+    assert (found.connector.state, found.tasks) == (State.UNASSIGNED, {})
+    assert found.connector.warning == "stands by: http://other/ runs it"
+
+
+def test_a_connector_rests_when_it_copies_no_more(bench: Bench) -> None:
+    """The others of its pair are not asked."""
+    bench.orders.wishes = {ConnectorClass.SOURCE: TargetState.STOPPED}
+    assert bench.api.status(SOURCE).connector.state is State.RUNNING
+    bench.herder.source = None
+    bench.herder.status.enter(FlowState.PAUSED, "it is stopped")
+    assert bench.api.status(SOURCE).connector.state is State.STOPPED
+    assert bench.api.status(CHECKPOINT).connector.state is State.RUNNING
+
+
+def test_orders_go_where_all_processes_read_them(bench: Bench) -> None:
+    """A task is restarted with its connector."""
+    bench.api.pause(SOURCE)
+    bench.api.stop(CHECKPOINT)
+    bench.api.resume(SOURCE)
+    assert bench.api.restart(SOURCE, include_tasks=False, only_failed=False) is None
+    found = bench.api.restart(SOURCE, include_tasks=True, only_failed=True)
+    bench.api.restart_task(SOURCE, 0)
+    assert found is not None
+    assert found.connector.state is State.RUNNING
+    assert bench.orders.noted == [
+        "SOURCE PAUSED",
+        "CHECKPOINT STOPPED",
+        "SOURCE STARTED",
+        "SOURCE restart False",
+        "SOURCE restart True",
+        "SOURCE restart False",
+    ]
+
+
+def test_an_order_that_cannot_be_written_is_an_error(bench: Bench) -> None:
+    """With what the cluster said."""
+    bench.orders.failure = UnreachableError("b is silent.", cluster="b")
+    with pytest.raises(ApiError, match="b is silent") as refused:
+        bench.api.pause(SOURCE)
+    assert refused.value.status == 500
+
+
+def test_what_the_file_decides_is_refused_with_its_name(bench: Bench) -> None:
+    """And how to do it."""
+    for call in (
+        lambda: bench.api.create("x", {}, None),
+        lambda: bench.api.put_config(SOURCE, {}),
+        lambda: bench.api.patch_config(SOURCE, {}),
+        lambda: bench.api.delete(SOURCE),
+        lambda: bench.api.alter_offsets(SOURCE, []),
+        lambda: bench.api.reset_offsets(SOURCE),
+    ):
+        with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
+            call()
+        assert refused.value.status == 403
+
+
+def test_nobody_is_not_found(bench: Bench) -> None:
+    """Whatever is asked of it."""
+    for call in (bench.api.info, bench.api.status, bench.api.pause, bench.api.delete):
+        with pytest.raises(ApiError) as refused:
+            call("nobody")
+        assert refused.value.status == 404
+
+
+def test_health_is_that_of_the_worst_pair(bench: Bench) -> None:
+    """A pair that runs elsewhere is well."""
+    assert bench.api.health()[0] == 200
+    bench.herder.status.enter(FlowState.STARTING)
+    assert bench.api.health()[0] == 503
+    bench.herder.status.enter(FlowState.FAILED, "broken")
+    status, answer = bench.api.health()
+    assert (status, answer["message"]) == (500, "a->b: broken")
