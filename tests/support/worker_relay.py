@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState
-
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.groups import GroupAdmin
 from support.connect_driver import ConnectDriver
 from support.groups import commit, committed
 from support.java_connect import ConnectTopics, JavaConnect
@@ -21,7 +21,6 @@ from support.waiting import eventually
 from support.witness import (
     PATIENCE_SECONDS,
     Cluster,
-    admin,
     compare_topics,
     create_topics,
     read_topic,
@@ -168,15 +167,16 @@ class WorkerRelay:
 
     def await_empty(self) -> None:
         """Wait until the group has no members: those of a worker that was killed stay a while."""
-        client = admin(self.target)
+        servers = (self.target.bootstrap_servers,)
+        connection = ConnectionSettings("target", servers, "witness")
+        with GroupAdmin(connection) as groups:  # librdkafka knows no other than consumer groups
 
-        def is_empty() -> bool:
-            asked = client.describe_consumer_groups([self.topics.group])[self.topics.group]
-            state = asked.result(PATIENCE_SECONDS).state
-            assert state in {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}, state
-            return True
+            def is_empty() -> bool:
+                found = groups.states([self.topics.group]).found.get(self.topics.group)
+                assert found is None or found.state in {"Empty", "Dead"}, found
+                return True
 
-        eventually(is_empty, PATIENCE_SECONDS, f"group {self.topics.group} is empty")
+            eventually(is_empty, PATIENCE_SECONDS, f"group {self.topics.group} is empty")
 
     def stored(self, worker: ConnectDriver) -> dict[int, int]:
         """Where the source connector stands in each partition, as a worker tells it."""
