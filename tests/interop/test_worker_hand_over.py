@@ -68,6 +68,19 @@ def told_configs(worker: ConnectDriver) -> dict[str, Any]:
     return {name: one["info"]["config"] for name, one in told.items()}
 
 
+def told_tasks(worker: ConnectDriver) -> dict[str, Any]:
+    """The tasks of all connectors; of what they share it is not said which of them has what."""
+    found: dict[str, Any] = {}
+    for name in worker.get("/connectors"):
+        configs = [one["config"] for one in worker.get(f"/connectors/{name}/tasks")]
+        shared = {
+            key: sorted(part for one in configs for part in one.pop(key, "").split(","))
+            for key in ("task.assigned.partitions", "task.assigned.groups")
+        }
+        found[name] = (configs, shared)
+    return found
+
+
 @MODES
 def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
     source_cluster: LocalCluster,
@@ -84,7 +97,7 @@ def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
             java = stack.enter_context(one.java())
             one.create(java)
             one.await_more()
-            configs = told_configs(java)
+            configs, tasks = told_configs(java), told_tasks(java)
             ours = stack.enter_context(one.ours())
             assert one.topics.group in await_stand_by(ours)
             assert told_configs(ours) == configs
@@ -102,7 +115,7 @@ def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
             one.await_running(ours)
             running = time.monotonic() - stopped
             one.await_more()
-            assert told_configs(ours) == configs
+            assert (told_configs(ours), told_tasks(ours)) == (configs, tasks)
             one.commit(100)
             one.await_group(0)
         one.await_all(load.sent)
@@ -135,7 +148,7 @@ def test_javas_worker_is_refused_while_ours_runs_and_goes_on_where_it_stopped(
                         pass
                     one.await_running(ours)
                     one.await_more()
-                configs = told_configs(ours)
+                configs, tasks = told_configs(ours), told_tasks(ours)
                 if killed:
                     ours.kill()
                     one.await_empty()
@@ -146,7 +159,7 @@ def test_javas_worker_is_refused_while_ours_runs_and_goes_on_where_it_stopped(
             java = stack.enter_context(one.java())
             one.await_running(java)
             one.await_more()
-            assert told_configs(java) == configs
+            assert (told_configs(java), told_tasks(java)) == (configs, tasks)
             one.commit(100)
             one.await_group(0)
             check_remarks(java)
