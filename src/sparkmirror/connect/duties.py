@@ -246,7 +246,8 @@ class Duties:
         readable = self._readings.of(name)
         if readable.reading is None:
             return failed(readable.failure)
-        return now
+        published = len(self._board.configs.tasks(name))
+        return None if now is None else now.with_published(published)
 
     def _tell_all(self) -> None:
         configs, statuses = self._board.configs, self._board.statuses
