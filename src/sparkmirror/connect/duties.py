@@ -246,8 +246,7 @@ class Duties:
         readable = self._readings.of(name)
         if readable.reading is None:
             return failed(readable.failure)
-        published = len(self._board.configs.tasks(name))
-        return None if now is None else now.with_published(published)
+        return now
 
     def _tell_all(self) -> None:
         configs, statuses = self._board.configs, self._board.statuses

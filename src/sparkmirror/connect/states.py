@@ -55,12 +55,6 @@ class ConnectorState:
         }
         return ConnectorState(PartState(state), tasks)
 
-    def with_published(self, count: int) -> ConnectorState:
-        """A paused connector that has not run here has the tasks that it had where it ran."""
-        if self.tasks or self.connector.state is not State.PAUSED:
-            return self
-        return replace(self, tasks={number: PartState(State.PAUSED) for number in range(count)})
-
 
 def failed(trace: str) -> ConnectorState:
     """A connector that could not even be put together."""

@@ -124,14 +124,3 @@ def test_paused_parts_have_no_troubles_and_keep_their_partitions() -> None:
     paused = source_state(flow(note="x"), (WELL, STUCK)).all_in(State.PAUSED)
     assert paused.connector == PartState(State.PAUSED)
     assert set(paused.tasks.values()) == {PartState(State.PAUSED, partitions=(ORDERS,))}
-
-
-def test_a_connector_that_rests_since_it_came_here_has_the_tasks_it_had() -> None:
-    """They are paused as well; one that does something else tells its tasks itself."""
-    resting, two = ConnectorState(PartState(State.PAUSED)), PartState(State.PAUSED)
-    assert resting.with_published(2) == ConnectorState(resting.connector, {0: two, 1: two})
-    assert resting.with_published(0) == resting
-    paused = source_state(flow(), (WELL,)).all_in(State.PAUSED)
-    assert paused.with_published(2) == paused
-    running = ConnectorState(PartState(State.RUNNING))
-    assert running.with_published(2) == running
