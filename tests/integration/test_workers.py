@@ -125,6 +125,23 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
     owner.await_states(name, "RUNNING", "RUNNING")
 
 
+def test_nobody_sees_what_a_deleted_connector_did(group: WorkerGroup) -> None:
+    """Neither where it ran nor elsewhere; the leader has not heard of one of them before."""
+    group.of(2)
+    follower = group.other_than(group.leader())
+    names = [unique_name("again") for _ in range(2)]
+    for name in names:
+        follower.create(name, group.beat())
+    group.await_shares(follower, 1, 1, names=names)
+    for name in names:
+        follower.do("DELETE", f"/connectors/{name}")
+        follower.create(name, group.beat(), "STOPPED")
+        seen = [worker.ask("GET", f"/connectors/{name}/status") for worker in group.running]
+        assert "RUNNING" not in [found["connector"]["state"] for code, found in seen if code == 200]
+        follower.await_states(name, "STOPPED")
+        follower.do("DELETE", f"/connectors/{name}")
+
+
 def test_a_connector_that_is_made_again_begins_where_it_ended(
     group: WorkerGroup, mirrors: list[Mirror]
 ) -> None:

@@ -246,6 +246,7 @@ class Requests:
     def _await_end(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
         try:
+            self._board.refresh_statuses()
             while name in self._board.statuses.connectors:
                 if time.monotonic() > deadline:
                     _log.warning(
