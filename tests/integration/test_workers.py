@@ -53,11 +53,13 @@ def group(
 def mirrors(
     group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> list[Mirror]:
-    """One on each worker, when they have started."""
+    """One on each worker; they may still be starting."""
     made = [Mirror.made(source_cluster, target_cluster) for _ in range(2)]
     asked = group.of(2)[0]
     for mirror in made:
         asked.create(mirror.name, mirror.config)
+    for worker in group.running:  # further connectors are shared by their number, of any class
+        worker.process.await_log(" 1 connectors here", PATIENCE_SECONDS)
     return made
 
 
@@ -123,6 +125,25 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
     assert owner.get(f"{path}/offsets") == {"offsets": []}
     asked.do("PUT", f"{path}/resume")
     owner.await_states(name, "RUNNING", "RUNNING")
+
+
+def test_nobody_sees_what_a_deleted_connector_did(group: WorkerGroup) -> None:
+    """Though it ran where the leader, who deletes it, has not heard of it before."""
+    group.of(2)
+    follower = group.other_than(group.leader())
+    names = [unique_name("again") for _ in range(2)]
+    for name in names:
+        follower.create(name, group.beat())
+        follower.await_states(name, "RUNNING", "RUNNING")
+        if group.owner(name, follower) is follower:
+            break
+    follower.do("DELETE", f"/connectors/{name}")
+    follower.create(name, group.beat(), "STOPPED")
+    seen = [worker.ask("GET", f"/connectors/{name}/status") for worker in group.running]
+    assert "RUNNING" not in [found["connector"]["state"] for code, found in seen if code == 200]
+    follower.await_states(name, "STOPPED")
+    for one in names[: names.index(name) + 1]:
+        follower.do("DELETE", f"/connectors/{one}")
 
 
 def test_a_connector_that_is_made_again_begins_where_it_ended(
