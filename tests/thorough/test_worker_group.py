@@ -339,7 +339,7 @@ def test_connectors_that_are_deleted_and_made_again_at_any_moment(grouped: Group
     """Whatever the first one was about to say, the second one is never seen to run."""
     group = grouped(**QUICK)
     one, other = group.of(2)
-    moments = random.Random(3)  # noqa: S311 - no secret
+    moments = random.Random(3)
     for number in range(40):
         name = f"again-{number % 3}"
         one.create(name, group.beat())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a worker's place: always there to be asked, in the log only when it is news."""
+"""What is wrong with a worker's place: always there to be asked, in the log when it is news."""
 
 from __future__ import annotations
 
