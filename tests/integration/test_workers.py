@@ -127,23 +127,25 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
     owner.await_states(name, "RUNNING", "RUNNING")
 
 
-def test_nobody_sees_what_a_deleted_connector_did(group: WorkerGroup) -> None:
+def test_nobody_sees_what_a_deleted_connector_did(
+    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> None:
     """Though it ran where the leader, who deletes it, has not heard of it before."""
     group.of(2)
     follower = group.other_than(group.leader())
-    names = [unique_name("again") for _ in range(2)]
-    for name in names:
-        follower.create(name, group.beat())
-        follower.await_states(name, "RUNNING", "RUNNING")
-        if group.owner(name, follower) is follower:
-            break
+    made: list[Mirror] = []
+    while not made or group.owner(made[-1].name, follower) is not follower:
+        made.append(Mirror.made(source_cluster, target_cluster))
+        follower.create(made[-1].name, made[-1].config)
+        follower.await_states(made[-1].name, "RUNNING", "RUNNING")
+    name, config = made[-1].name, made[-1].config
     follower.do("DELETE", f"/connectors/{name}")
-    follower.create(name, group.beat(), "STOPPED")
+    follower.create(name, config, "STOPPED")
     seen = [worker.ask("GET", f"/connectors/{name}/status") for worker in group.running]
     assert "RUNNING" not in [found["connector"]["state"] for code, found in seen if code == 200]
     follower.await_states(name, "STOPPED")
-    for one in names[: names.index(name) + 1]:
-        follower.do("DELETE", f"/connectors/{one}")
+    for one in made:
+        follower.do("DELETE", f"/connectors/{one.name}")
 
 
 def test_a_connector_that_is_made_again_begins_where_it_ended(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import statistics
 import threading
 import time
@@ -332,3 +333,27 @@ def test_a_hundred_connectors_are_listed_at_once(grouped: Grouped, running: int)
             f"{statistics.median(times) * 1000:.0f} ms, most {max(times) * 1000:.0f} ms"
         )
         assert statistics.median(times) < LIST_SECONDS
+
+
+def test_connectors_that_are_deleted_and_made_again_at_any_moment(grouped: Grouped) -> None:
+    """Whatever the first one was about to say, the second one is never seen to run."""
+    group = grouped(**QUICK)
+    one, other = group.of(2)
+    moments = random.Random(3)
+    for number in range(40):
+        name = f"again-{number % 3}"
+        one.create(name, group.beat())
+        time.sleep(1.5 * moments.random())
+        other.do("DELETE", f"/connectors/{name}")
+        one.create(name, group.beat(), "STOPPED")
+        seen: set[str] = set()
+
+        def stopped(name: str = name, seen: set[str] = seen) -> bool:
+            answers = [worker.ask("GET", f"/connectors/{name}/status") for worker in (one, other)]
+            states = [found["connector"]["state"] for code, found in answers if code == 200]
+            seen.update(states)
+            return states == ["STOPPED", "STOPPED"]
+
+        eventually(stopped, PATIENCE_SECONDS, f"{name} is stopped")
+        assert "RUNNING" not in seen, number
+        other.do("DELETE", f"/connectors/{name}")
