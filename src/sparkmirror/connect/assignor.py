@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.formats.connect_protocol import CONFIG_MISMATCH, NO_ERROR, Metadata
@@ -32,6 +32,7 @@ class Configured:
 
     offset: int
     connectors: tuple[str, ...]
+    heavy: frozenset[str] = frozenset()  # those that copy: shared evenly among each other, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +96,40 @@ def decide(
     if configured.offset < newest:
         return _undecided(members, newest, Memory(circumstances.generation, memory.owners))
     urls = {name: members[name].url for name in sorted(members)}
-    table = _Table(urls, {name: members[name].connectors for name in urls})
-    table.look(sorted(configured.connectors), memory.owners, circumstances)
-    table.place()
+    held = {name: members[name].connectors for name in urls}
+    tables = (
+        _table(urls, held, lambda connector: connector in configured.heavy),
+        _table(urls, held, lambda connector: connector not in configured.heavy),
+    )
+    wanted = sorted(configured.connectors)
+    for table in tables:
+        table.look(wanted, memory.owners, circumstances)
+    is_anybody_missing = any(table.is_waiting for table in tables)
+    heavy, light = tables
+    heavy.place({}, may_move=not is_anybody_missing)
+    light.place(heavy.load(), may_move=not is_anybody_missing)
+    waits = [until for table in tables for until in table.deadlines()]
     return Decision(
-        {name: Share(tuple(table.given[name]), tuple(table.revoked[name])) for name in urls},
+        {
+            name: Share(
+                tuple(one for table in tables for one in table.given[name]),
+                tuple(one for table in tables for one in table.revoked[name]),
+            )
+            for name in urls
+        },
         configured.offset,
-        Memory(circumstances.generation, table.owners()),
+        Memory(circumstances.generation, {**heavy.owners(), **light.owners()}),
         delay_seconds=min(
-            min(table.deadlines(), default=circumstances.now) - circumstances.now,
+            min(waits, default=circumstances.now) - circumstances.now,
             circumstances.max_delay_seconds,
         ),
     )
+
+
+def _table(
+    urls: Mapping[str, str], held: Mapping[str, Sequence[str]], is_here: Callable[[str], bool]
+) -> _Table:
+    return _Table(urls, {name: [*filter(is_here, held[name])] for name in urls}, is_here)
 
 
 def _undecided(members: Collection[str], offset: int, memory: Memory) -> Decision:
@@ -115,11 +138,17 @@ def _undecided(members: Collection[str], offset: int, memory: Memory) -> Decisio
 
 
 class _Table:
-    """Connectors while a decision about them is made: all lists are by member."""
+    """Connectors of one kind while a decision about them is made: all lists are by member."""
 
-    def __init__(self, urls: Mapping[str, str], held: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        urls: Mapping[str, str],
+        held: Mapping[str, Sequence[str]],
+        is_here: Callable[[str], bool],
+    ) -> None:
         self._urls = urls
         self._held = held
+        self._is_here = is_here
         self._moving = 0  # revoked now, given in the next round
         self._free: list[str] = []
         self._waiting: dict[str, Owner] = {}
@@ -128,9 +157,10 @@ class _Table:
         self.revoked: dict[str, list[str]] = {name: [] for name in urls}
 
     def look(
-        self, wanted: Collection[str], remembered: Mapping[str, Owner], now: Circumstances
+        self, configured: Collection[str], remembered: Mapping[str, Owner], now: Circumstances
     ) -> None:
         """Find out what is where, what nobody has any more, and what nobody ever had."""
+        wanted = [*filter(self._is_here, configured)]
         running = self._keep(wanted)
         for connector in wanted:
             if connector in running:
@@ -148,17 +178,25 @@ class _Table:
             else:
                 self._free.append(connector)
 
-    def place(self) -> None:
-        """Give what is free to those who have least, and take from those who have too much."""
-        most = {} if self._waiting else self._targets()
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something waits for its worker to come back."""
+        return bool(self._waiting)
+
+    def place(self, others: Mapping[str, int], *, may_move: bool) -> None:
+        """Give what is free to those who have least, and take from those who have too much.
+
+        `others` is what members have beside; between equals it decides.
+        """
+        most = self._targets(others) if may_move else {}
         for name, target in most.items():
             for connector in self.kept[name][max(0, target - len(self.given[name])) :]:
                 self.kept[name].remove(connector)
                 self.revoked[name].append(connector)
-        load = self._load()
+        load = self.load()
         for connector in self._free:
             able = [name for name in self._urls if not most or load[name] < most[name]]
-            least = min(able, key=lambda name: (load[name], name))
+            least = min(able, key=lambda name: (load[name], others.get(name, 0), name))
             self.given[least].append(connector)
             load[least] += 1
 
@@ -185,12 +223,13 @@ class _Table:
         self._moving = sum(1 for connector in known if counts[connector] > 1)
         return frozenset(counts)
 
-    def _load(self) -> dict[str, int]:
+    def load(self) -> dict[str, int]:
+        """How many each member has for now."""
         return {name: len(self.kept[name]) + len(self.given[name]) for name in self._urls}
 
-    def _targets(self) -> dict[str, int]:
+    def _targets(self, others: Mapping[str, int]) -> dict[str, int]:
         """How many each member should have: those with most now get one more than others."""
-        load = self._load()
+        load = self.load()
         each, more = divmod(sum(load.values()) + len(self._free) + self._moving, len(load))
-        by_load = sorted(load, key=lambda name: (-load[name], name))
+        by_load = sorted(load, key=lambda name: (-load[name], others.get(name, 0), name))
         return {name: each + (rank < more) for rank, name in enumerate(by_load)}

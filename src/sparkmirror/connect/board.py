@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sparkmirror.config.connector_classes import ConnectorClass, find_class
 from sparkmirror.config.settings import ConnectionSettings, InternalTopics
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.errors import ClusterError
+from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_statuses import StatusRecord
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.state.connect_configs import ConfigEvent, ConfigLog, ConfigState
@@ -53,7 +55,8 @@ class Board:
     def known(self) -> Configured:
         """The connectors that are known without asking."""
         configs = self.configs
-        return Configured(configs.offset, tuple(configs.connectors))
+        copying = (name for name, config in configs.configs.items() if _copies(config))
+        return Configured(configs.offset, tuple(configs.connectors), frozenset(copying))
 
     def fresh(self) -> Configured:
         """The connectors that there are now; ClusterError if that cannot be found out."""
@@ -161,3 +164,7 @@ class _Turn:
         if kind is None:
             self._began = max(self._began, getattr(self, "_begins", 0.0))
         self.lock.release()
+
+
+def _copies(config: Config) -> bool:
+    return find_class(config.get("connector.class") or "") is ConnectorClass.SOURCE

@@ -22,6 +22,7 @@ class Group:
     """Members that do what they are told, and a clock that others move."""
 
     configured: tuple[str, ...] = ()
+    heavy: frozenset[str] = frozenset()
     delay: float = DELAY
     now: float = 1000.0
     generation: int = 0
@@ -52,7 +53,7 @@ class Group:
         }
         decision = decide(
             members,
-            Configured(5, self.configured),
+            Configured(5, self.configured, self.heavy),
             self.memory,
             Circumstances(self.generation, self.now, self.delay),
         )
@@ -269,3 +270,20 @@ def test_a_leader_that_lags_behind_decides_nothing() -> None:
     assert all(not share.given and not share.revoked for share in decision.shares.values())
     assert decision.memory == Memory(4, group.memory.owners)
     assert decision.memory.owners
+
+
+def test_those_that_copy_are_shared_evenly_too() -> None:
+    """Not two of them on one worker while the other one only emits heartbeats."""
+    heavy = frozenset({"a-copies", "b-copies", "c-copies"})
+    group = Group(
+        configured=("a-copies", "a-beats", "b-beats", "b-copies", "c-copies"), heavy=heavy
+    )
+    first = group.add("x")
+    group.round()
+    assert set(group.works[first]) == {*group.configured}
+    group.add("y")
+    for _ in range(3):
+        group.round()
+    copying = sorted(len(heavy & set(work)) for work in group.works.values())
+    assert copying == [1, 2]
+    assert sorted(map(len, group.works.values())) == [2, 3]
