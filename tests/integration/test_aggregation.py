@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sparkmirror.local.cluster import LocalCluster
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
@@ -15,6 +17,7 @@ COUNT = 20_000
 SECOND = 1_000_000  # where the numbers of the second region begin
 
 
+@pytest.mark.thorough
 def test_two_sources_fill_one_topic_each_in_its_own_order(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, kafka_version: str
 ) -> None:

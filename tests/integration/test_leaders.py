@@ -30,6 +30,7 @@ def three_brokers(tmp_path: Path, kafka_version: str) -> Iterator[LocalCluster]:
         cluster.kill()  # quicker than an orderly end, and the data is not wanted
 
 
+@pytest.mark.thorough
 def test_leaders_are_followed_when_a_broker_dies(
     source_cluster: LocalCluster, three_brokers: LocalCluster, tmp_path: Path
 ) -> None:

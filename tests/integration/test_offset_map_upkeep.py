@@ -58,9 +58,8 @@ def write(cluster: LocalCluster, topic: str, tp: TopicPartition, *chunks: MapChu
     produce(cluster, topic, [(0, record) for record in records])
 
 
-@pytest.mark.parametrize(
-    "mode", ["default", pytest.param("exactly-once", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["default", "exactly-once"])
 def test_a_map_that_is_gone_holds_nothing_up(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, mode: str
 ) -> None:

@@ -56,6 +56,7 @@ class Twins:
             f"{self.flow}.enabled = true",
             f"{self.flow}.emit.heartbeats.enabled = true",
             "emit.heartbeats.enabled = false",
+            "heartbeats.replication.enabled = false",
             "sync.topic.acls.enabled = false",
             f"topics = {self.topic}",
             f"{self.b}.session.timeout.ms = {SESSION_SECONDS * 1000:.0f}",

@@ -166,9 +166,8 @@ def test_what_somebody_sets_back_again_and_again_is_left_to_them(
     assert status.snapshot().troubles == ()
 
 
-@pytest.mark.parametrize(
-    "support", ["disabled", pytest.param("enabled", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("support", ["disabled", "enabled"])
 def test_growth_and_deletion_under_load(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, support: str
 ) -> None:

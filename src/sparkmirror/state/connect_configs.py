@@ -214,6 +214,7 @@ class ConfigLog:
         self._events: list[ConfigEvent] = []
         self._lost: set[str] = set()  # connectors of a topic that was deleted
         self._is_started = False
+        self._is_again = False  # what is read was asked for long ago
 
     def refresh(self, timeout_seconds: float = READ_SECONDS) -> list[ConfigEvent]:
         """Read on to the end; what has happened since the last time, `put` by others or by us.
@@ -299,20 +300,21 @@ class ConfigLog:
         self._connect_topic.exchange(pairs, timeout_seconds, at_once=at_once)
         self._events += map(ConnectorRemoved, sorted(self._lost - self.state.configs.keys()))
         self._lost.clear()
-        self._is_started = True
+        self._is_started, self._is_again = True, False
 
     def _take(self, record: LogRecord) -> Foreign | None:
         event = self.state.apply(record)
         if isinstance(event, Foreign):
             return event
-        if event is not None and self._is_started:
+        is_over = self._is_again and isinstance(event, RestartRequest | LoggerLevel)
+        if event is not None and self._is_started and not is_over:
             self._events.append(event)
         return None
 
     def _forget_all(self) -> None:
         self._lost |= self.state.configs.keys()
         self.state = ConfigState()
-        self._is_started = False  # what was asked for before is over
+        self._is_again = True
 
     def _check(self, partitions: int) -> None:
         if partitions != 1:

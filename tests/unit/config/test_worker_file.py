@@ -210,7 +210,7 @@ def test_membership_and_signing_have_their_keys() -> None:
         "inter.worker.signature.algorithm=HmacSHA512",
         "inter.worker.verification.algorithms=HmacSHA256,HmacSHA512",
     )
-    assert found.group == GroupSettings("mirror", 20000, 1000, 30000, 0, 1, 2, "compatible")
+    assert found.group == GroupSettings("mirror", 20000, 1000, 30000, 0, 1, 2)
     assert found.signing == SigningSettings(
         0, 512, "HmacSHA512", "HmacSHA512", ("HmacSHA256", "HmacSHA512")
     )
