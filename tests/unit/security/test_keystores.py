@@ -176,8 +176,9 @@ def test_an_old_pem_key_opens() -> None:
         ),
         (
             lambda: read_keystore(
-                (own_pair().key.reveal() + read_truststore(stored("trust.jks"), "JKS", None))
-                .encode(),
+                (
+                    own_pair().key.reveal() + read_truststore(stored("trust.jks"), "JKS", None)
+                ).encode(),
                 "PEM",
                 None,
                 None,
