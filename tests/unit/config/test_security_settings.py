@@ -383,7 +383,8 @@ def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, 
             (
                 f"a.sasl.jaas.config={OAUTH} required oauth.client.id=me "
                 f'oauth.client.secret="{HUSH}" oauth.token.endpoint.uri="{url}" '
-                f'oauth.scope={scope} oauth.ssl.truststore.type=PEM oauth.ssl.truststore.location="{trust}";'
+                f"oauth.scope={scope} oauth.ssl.truststore.type=PEM "
+                f'oauth.ssl.truststore.location="{trust}";'
             ),
         ),
         "strimzi keys": (
