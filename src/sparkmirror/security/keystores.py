@@ -31,8 +31,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
 from sparkmirror.security import jks
+from sparkmirror.security.der import most_iterations
 
 MOST_BYTES = 16 << 20
+_MOST_ITERATIONS = 5_000_000  # keytool takes 10,000; these would take some seconds
 
 _KINDS = ("JKS", "PKCS12", "PEM")
 _PEM_MARK = b"-----BEGIN "
@@ -130,7 +132,10 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
     if not keys:
         raise ValueError("the store has no private key")
     for entry in keys:
-        key = jks.uncover_key(entry.hidden_key or b"", opener)
+        try:
+            key = jks.uncover_key(entry.hidden_key or b"", opener)
+        except ValueError as error:
+            raise ValueError(f"a private key of the store is damaged: {error}") from error
         if key is not None:
             note = "" if len(keys) == 1 else f"{entry.alias} of {len(keys)} private keys is used"
             return _key_pair(_load_key(key), [_load(one) for one in entry.certificates], note)
@@ -142,6 +147,8 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
+    if most_iterations(data) > _MOST_ITERATIONS:
+        raise ValueError(f"the PKCS12 store wants more than {_MOST_ITERATIONS:,} iterations")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
