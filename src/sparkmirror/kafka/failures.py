@@ -65,6 +65,8 @@ _NO_ANSWER = (
 )
 _UNKNOWN_TOPIC = 3
 _TLS_ALERT = 0x1503
+# A Java broker names what it refuses, each time differently; a repetition must look like one.
+_JAVA_REQUEST = re.compile(r"Request Request\(.*\)(?= needs)")
 _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission.") | {
     23: " Another kind of client uses this group: choose another group.id.",
     25: " The group has live members, and only they may commit: stop them first.",
@@ -101,7 +103,8 @@ def code_error(
     """A broker's error code about one thing, as a sentence."""
     kind = for_code(code)
     no_topic = "there is no such topic or partition"
-    reason = no_topic if code == _UNKNOWN_TOPIC else message or kind.description or kind.__name__
+    said = _JAVA_REQUEST.sub("this", message or "")
+    reason = no_topic if code == _UNKNOWN_TOPIC else said or kind.description or kind.__name__
     about = f" (topic '{topic}')" if topic else ""
     return BrokerError(
         f"Cluster '{connection.alias}' refused {doing}{about}: "
