@@ -328,7 +328,7 @@ class Connection:
         except OSError as error:
             self._break(error)
         except WireError as error:
-            self.close(str(error))
+            self._give_up(str(error))
 
     def _break(self, error: OSError) -> None:
         """The socket or TLS is no good any more."""
