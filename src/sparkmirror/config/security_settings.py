@@ -6,6 +6,7 @@ Files are read here, on the driver, and nowhere else: what comes out needs no fi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.util import find_spec
 
 from sparkmirror.config.key import Key
@@ -113,10 +114,13 @@ def _tls(reader: Reader, report: Report) -> TlsSettings:
     return settings
 
 
+_context = lru_cache(maxsize=64)(client_context)  # many flows, few settings
+
+
 def _try_out(texts: KeyTexts, settings: TlsSettings) -> None:
     """Whether OpenSSL takes it, before a flow depends on it; suites are what it may not know."""
     try:
-        client_context(settings)
+        _context(settings)
     except ValueError as error:
         blame = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
         raise texts.misfit(blame, f"cannot be used: {error}") from error
