@@ -15,6 +15,7 @@ from kafka.protocol.admin import DescribeAclsResponse
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.kafka.acls import (
+    CLUSTER_AUTHORIZATION_FAILED,
     UNSUPPORTED_VERSION,
     AclAdmin,
     AclBinding,
@@ -24,6 +25,7 @@ from sparkmirror.kafka.acls import (
     ResourceType,
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.failures import code_error
 
 BINDING = AclBinding(
     ResourceType.TOPIC,
@@ -117,3 +119,19 @@ def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
     with pytest.raises(BrokerError) as refusal:
         AclAdmin(connection, ServiceWithoutAcls(connection)).describe()
     assert refusal.value.code == UNSUPPORTED_VERSION
+
+
+def test_a_refusal_is_said_in_the_same_words_every_time() -> None:
+    """A broker names the request, its connection and its session; a log shall say it once."""
+    connection = ConnectionSettings("a", ("127.0.0.1:9",), "test")
+    first, second = (
+        str(code_error(connection, "describing ACLs", CLUSTER_AUTHORIZATION_FAILED, said))
+        for said in (
+            f"Request Request(processor=0, connectionId=127.0.0.1:9092-127.0.0.1:5{number}-0, "
+            f"session=org.apache.kafka.network.Session@{number}, "
+            "listenerName=ListenerName(PLAINTEXT), buffer=null) needs DESCRIBE permission."
+            for number in (1, 2)
+        )
+    )
+    assert first == second
+    assert "(31), this needs DESCRIBE permission. " in first
