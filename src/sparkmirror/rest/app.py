@@ -15,6 +15,7 @@ from sparkmirror.rest import connectors, internal, loggers, offsets, plugins, ro
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.desk import Desk, Limits
+from sparkmirror.rest.door import DoorLimits
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.gate import Gate
 from sparkmirror.rest.parameters import speaks_json
@@ -33,6 +34,7 @@ class AppOptions:
     cross_origin: CrossOrigin | None = None
     headers: tuple[HeaderRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    door: DoorLimits = field(default_factory=DoorLimits)
     auth: BasicAuth | None = None  # None: nobody is asked
     peers: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
 

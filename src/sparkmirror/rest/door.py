@@ -91,11 +91,11 @@ class Door:
         self,
         listening: Sequence[Listening],
         protocol: Callable[[], H11Protocol],
-        limits: DoorLimits | None = None,
+        limits: DoorLimits,
     ) -> None:
         self._listening = listening
         self._protocol = protocol
-        self._limits = limits or DoorLimits()
+        self._limits = limits
         self._visitors: set[_Visitor] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._crowded = Attempts(log)

@@ -25,7 +25,7 @@ from sparkmirror.config.worker_settings import Listener, RestSettings, WorkerSet
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.app import AppOptions, create_app
-from sparkmirror.rest.door import Door, Listening
+from sparkmirror.rest.door import Door, DoorLimits, Listening
 from sparkmirror.rest.exposures import exposures
 from sparkmirror.rest.tracking import Tracking
 from sparkmirror.security.tls import server_context
@@ -83,12 +83,12 @@ class RestServer:
         """Serve; returns when every address answers."""
         main = create_app(api, self._options)
         listening = self._listening(self._rest.listeners, self._sockets)
-        self._servers.append(_Serving("rest", main, listening))
+        self._servers.append(_Serving("rest", main, listening, self._options.door))
         if self._admin_sockets:
             options = replace(self._options, has_connectors=False, has_admin=True)
             admin = create_app(api, options)
             listening = self._listening(self._rest.admin_listeners or (), self._admin_sockets)
-            self._servers.append(_Serving("rest-admin", admin, listening))
+            self._servers.append(_Serving("rest-admin", admin, listening, self._options.door))
         try:
             for one in self._servers:
                 one.start()
@@ -125,9 +125,11 @@ class RestServer:
 class _Server(uvicorn.Server):
     """Lets connections in through a door, and speaks TLS where an address has it."""
 
-    def __init__(self, config: uvicorn.Config, listening: Sequence[Listening]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listening: Sequence[Listening], limits: DoorLimits
+    ) -> None:
         super().__init__(config)
-        self._door = Door(listening, self._protocol)
+        self._door = Door(listening, self._protocol, limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """In place of uvicorn's own, which knows one TLS context from files, and no limits."""
@@ -148,7 +150,9 @@ class _Server(uvicorn.Server):
 class _Serving:
     """One server in a thread."""
 
-    def __init__(self, name: str, app: FastAPI, listening: Sequence[Listening]) -> None:
+    def __init__(
+        self, name: str, app: FastAPI, listening: Sequence[Listening], limits: DoorLimits
+    ) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,  # how much is said, and where, is the program's choice
@@ -161,7 +165,7 @@ class _Serving:
             timeout_graceful_shutdown=_GRACE_SECONDS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
         )
-        self._server = _Server(config, listening)
+        self._server = _Server(config, listening, limits)
         self._sockets = [one.socket for one in listening]
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 

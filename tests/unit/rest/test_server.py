@@ -93,14 +93,6 @@ def test_a_port_in_use_is_told_before_anything_starts() -> None:
         socket.create_server(("127.0.0.1", number)).close()
 
 
-def test_https_is_refused_with_a_sentence() -> None:
-    """Until there is security."""
-    settings = MemoryWorker().file.settings
-    rest = replace(settings.rest, listeners=(Listener("https", "127.0.0.1", 0),))
-    with pytest.raises(ConfigError, match="http only"):
-        RestServer.for_worker(replace(settings, rest=rest))
-
-
 def test_headers_that_are_none_are_refused() -> None:
     """Before anything is bound."""
     worker = MemoryWorker("response.http.headers.config=nonsense")
