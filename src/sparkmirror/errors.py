@@ -6,6 +6,7 @@ SparkmirrorError
 ├── SetupError             the machine lacks something (Java, a port, a directory, a registry)
 ├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
+│   ├── AuthenticationError    it does not believe who we are, or we could not say (may be retriable)
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   ├── OpenTransactionError   a transaction of somebody holds up what is to be read (retriable)
 │   ├── LeadershipLostError    another worker leads: what this one wanted to write was refused
@@ -64,6 +65,20 @@ class UnreachableError(ClusterError):
     """No broker of the cluster answers."""
 
     retriable = True
+
+
+class AuthenticationError(ClusterError):
+    """A client could not prove who it is; `cluster` is empty as long as nobody has named it."""
+
+    def __init__(self, message: str, *, cluster: str = "", retriable: bool = False) -> None:
+        super().__init__(message, cluster=cluster)
+        self.retriable = retriable
+
+    def at(self, cluster: str) -> AuthenticationError:
+        """The same with the cluster's name, for whoever knows it."""
+        return AuthenticationError(
+            f"Cluster '{cluster}': {self}", cluster=cluster, retriable=self.retriable
+        )
 
 
 class BrokerError(ClusterError):

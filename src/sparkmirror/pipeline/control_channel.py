@@ -11,7 +11,6 @@ up     hello      token, split index
 from __future__ import annotations
 
 import json
-import os
 import ssl
 import struct
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sparkmirror.errors import WireError
+from sparkmirror.model import Secret
+from sparkmirror.security.tls import load_pair
 
 LENGTH = struct.Struct(">i")
 MAX_MESSAGE_BYTES = 256 << 20
@@ -57,7 +58,7 @@ def check_length(header: bytes, most: int = MAX_MESSAGE_BYTES) -> int:
 def new_identity() -> tuple[ssl.SSLContext, str]:
     """A server context with a fresh key, and its certificate for the tasks to trust.
 
-    The key exists in memory only; Python's ssl wants a path, so it gets an anonymous file.
+    The key exists in memory only.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
@@ -74,7 +75,7 @@ def new_identity() -> tuple[ssl.SSLContext, str]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    public = certificate.public_bytes(serialization.Encoding.PEM)
+    public = certificate.public_bytes(serialization.Encoding.PEM).decode()
     private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -82,13 +83,8 @@ def new_identity() -> tuple[ssl.SSLContext, str]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    descriptor = os.memfd_create(_NAME)
-    try:
-        os.write(descriptor, private + public)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
-    return context, public.decode()
+    load_pair(context, public, Secret(private.decode()))
+    return context, public
 
 
 def client_context(certificate: str) -> ssl.SSLContext:

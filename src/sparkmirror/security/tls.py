@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS contexts from texts, without a file on any disk.
+
+Java's ways that are kept: a certificate in the truststore is trusted as it is, also one that some
+authority signed; a server's name is checked unless the file says otherwise, its chain always. Java
+17 has switched TLS 1.1 and older off whatever a file says, and so they are passed over here.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import TlsSettings
+
+CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OUTDATED = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello", "SSLv2")
+_SUITES_OF_TLS13 = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+)
+_NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"  # Java lists it among the suites
+_KEY_EXCHANGES = {
+    "ECDHE_ECDSA": "ECDHE-ECDSA-",
+    "ECDHE_RSA": "ECDHE-RSA-",
+    "DHE_RSA": "DHE-RSA-",
+    "DHE_DSS": "DHE-DSS-",
+    "RSA": "",
+}
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """For connections to a server; ValueError says what OpenSSL cannot do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_host
+    context.verify_mode = ssl.CERT_REQUIRED
+    _set_up(context, settings)
+    return context
+
+
+def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
+    """For a listener; `client_auth` is none, requested or required, as in `ssl.client.auth`."""
+    if client_auth not in CLIENT_AUTH:
+        raise ValueError(f"client authentication is one of {', '.join(CLIENT_AUTH)}")
+    if not settings.chain or settings.key is None:
+        raise ValueError("a listener with TLS needs a keystore with a private key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = CLIENT_AUTH[client_auth]
+    _set_up(context, settings)
+    return context
+
+
+def load_pair(context: ssl.SSLContext, chain: str, key: Secret) -> None:
+    """Give a context its certificate and key.
+
+    Python's ssl wants a path, so it gets that of an anonymous file, which is in memory only and
+    gone afterwards.
+    """
+    descriptor = os.memfd_create("sparkmirror-key")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(f"{key.reveal()}\n{chain}".encode())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"OpenSSL does not take the private key and its certificate ({_reason(error)})"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def openssl_suite(name: str) -> str | None:
+    """OpenSSL's name for a suite of TLS 1.2 that Java calls `name`; None if it has none."""
+    exchange, separator, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    if not separator or exchange not in _KEY_EXCHANGES:
+        return None
+    if cipher == "3DES_EDE_CBC_SHA":
+        words = "DES-CBC3-SHA"
+    elif cipher == "CHACHA20_POLY1305_SHA256":
+        words = "CHACHA20-POLY1305"
+    else:
+        words = cipher.replace("AES_", "AES").replace("_CBC", "").replace("_", "-")
+    return _KEY_EXCHANGES[exchange] + words
+
+
+def _set_up(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    versions = _versions(settings.protocols)
+    if settings.ciphers:
+        versions = _choose_suites(context, settings.ciphers, versions)
+    context.minimum_version = min(versions)
+    context.maximum_version = max(versions)
+    _trust(context, settings.trusted)
+    if settings.chain and settings.key is not None:
+        load_pair(context, settings.chain, settings.key)
+
+
+def _versions(protocols: tuple[str, ...]) -> list[ssl.TLSVersion]:
+    unknown = [name for name in protocols if name not in _VERSIONS and name not in _OUTDATED]
+    if unknown:
+        raise ValueError(f"no version of TLS is called {unknown[0]}; say TLSv1.2, TLSv1.3")
+    versions = [_VERSIONS[name] for name in protocols if name in _VERSIONS]
+    if not versions:
+        raise ValueError("TLS 1.1 and older are switched off, as in Java: say TLSv1.2, TLSv1.3")
+    return versions
+
+
+def _choose_suites(
+    context: ssl.SSLContext, names: tuple[str, ...], versions: list[ssl.TLSVersion]
+) -> list[ssl.TLSVersion]:
+    """Allow exactly these suites; the versions that are left with one."""
+    newer = [name for name in names if name in _SUITES_OF_TLS13]
+    older = [name for name in names if name not in _SUITES_OF_TLS13 and name != _NO_SUITE]
+    left = [
+        version for version in versions if (newer if version is ssl.TLSVersion.TLSv1_3 else older)
+    ]
+    if not left:
+        raise ValueError("none of the cipher suites belongs to a version of TLS that is enabled")
+    if ssl.TLSVersion.TLSv1_3 in left and set(newer) != set(_SUITES_OF_TLS13):
+        raise ValueError(
+            "Python cannot choose among the cipher suites of TLS 1.3: name all of "
+            f"{', '.join(_SUITES_OF_TLS13)}, or enable only TLSv1.2"
+        )
+    if ssl.TLSVersion.TLSv1_2 in left:
+        _choose_older(context, older)
+    return left
+
+
+def _choose_older(context: ssl.SSLContext, names: list[str]) -> None:
+    suites = {name: openssl_suite(name) for name in names}
+    for name, suite in suites.items():
+        try:
+            if suite is None:
+                raise ValueError(f"OpenSSL has no cipher suite that Java calls {name}")
+            context.set_ciphers(suite)
+        except ssl.SSLError as error:
+            raise ValueError(f"OpenSSL does not offer the cipher suite {name}") from error
+    context.set_ciphers(":".join(filter(None, suites.values())))
+
+
+def _trust(context: ssl.SSLContext, trusted: str | None) -> None:
+    if trusted is None:
+        if context.verify_mode is not ssl.CERT_NONE:
+            purpose = (
+                ssl.Purpose.SERVER_AUTH
+                if context.protocol is ssl.PROTOCOL_TLS_CLIENT
+                else ssl.Purpose.CLIENT_AUTH
+            )
+            context.load_default_certs(purpose)
+        return
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError("OpenSSL does not take the trusted certificates") from error
+
+
+def _no_password() -> str:
+    """OpenSSL would ask at the terminal for the password of an encrypted key."""
+    return ""
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or "not PEM").lower().replace("_", " ")
