@@ -32,15 +32,12 @@ class Authority:
     def tls(self, host: str = "127.0.0.1") -> TlsSettings:
         """Trusts this authority, and is `host` by its word."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName(host)]
-        alternatives: list[x509.GeneralName] = [*names]
-        try:
-            alternatives = [x509.IPAddress(ip_address(host))]
-        except ValueError:
-            pass
+        alternative: x509.GeneralName = x509.DNSName(host)
+        if host[:1].isdigit():
+            alternative = x509.IPAddress(ip_address(host))
         certificate = (
             _unsigned(_name(host), self._certificate.subject, key)
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         private = key.private_bytes(

@@ -27,6 +27,7 @@ from support.memory_worker import MemoryWorker
 
 HTTP = Listener("http", "127.0.0.1", 0)
 HTTPS = Listener("https", "127.0.0.1", 0)
+OK = (200, "[]")
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +47,24 @@ def serving(rest: RestSettings, worker: MemoryWorker | None = None) -> Iterator[
         server.stop()
 
 
-def ask(port: int, tls: TlsSettings, path: str = "/connectors") -> http.client.HTTPResponse:
-    """One request."""
-    connection = http.client.HTTPSConnection(
-        "127.0.0.1", port, timeout=10, context=client_context(tls)
+def ask(
+    port: int,
+    tls: TlsSettings | None,
+    path: str = "/connectors",
+    headers: dict[str, str] | None = None,
+) -> tuple[int, str]:
+    """One request; over http if there are no settings for TLS."""
+    connection = (
+        http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        if tls is None
+        else http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=client_context(tls))
     )
-    connection.request("GET", path)
-    return connection.getresponse()
+    try:
+        connection.request("GET", path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
 
 
 def test_http_and_https_stand_side_by_side(authority: Authority) -> None:
@@ -65,20 +77,16 @@ def test_http_and_https_stand_side_by_side(authority: Authority) -> None:
     )
     with serving(rest) as server:
         plain, secure = server.ports
-        connection = http.client.HTTPConnection("127.0.0.1", plain, timeout=10)
-        connection.request("GET", "/connectors")
-        assert connection.getresponse().status == 200
-        assert ask(secure, authority.stranger()).status == 200
-        assert ask(secure, authority.stranger(), "/admin/loggers").status == 404
-        assert ask(*server.admin_ports, authority.stranger(), "/admin/loggers").status == 200
+        (admin,) = server.admin_ports
+        assert ask(plain, None) == OK
+        assert ask(secure, authority.stranger()) == OK
+        assert ask(secure, authority.stranger(), "/admin/loggers")[0] == 404
+        assert ask(admin, authority.stranger(), "/admin/loggers")[0] == 200
         assert server.advertised_url == f"https://127.0.0.1:{secure}/"
         # Who speaks http to an https port is refused, and so is the reverse.
-        connection = http.client.HTTPConnection("127.0.0.1", secure, timeout=10)
-        connection.request("GET", "/connectors")
-        with pytest.raises((OSError, http.client.HTTPException)):
-            connection.getresponse()
-        with pytest.raises((OSError, http.client.HTTPException)):
-            ask(plain, authority.stranger())
+        for port, tls in ((secure, None), (plain, authority.stranger())):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                ask(port, tls)
 
 
 def test_a_required_certificate_is_required(authority: Authority) -> None:
@@ -86,12 +94,12 @@ def test_a_required_certificate_is_required(authority: Authority) -> None:
     rest = RestSettings((HTTPS,), tls=authority.tls(), client_auth="required")
     with serving(rest) as server:
         (port,) = server.ports
-        assert ask(port, authority.tls("client")).status == 200
+        assert ask(port, authority.tls("client")) == OK
         foreign = Authority().tls("client")
         for stranger in (authority.stranger(), replace(foreign, trusted=authority.pem)):
             with pytest.raises((OSError, http.client.HTTPException)):
                 ask(port, stranger)
-        assert ask(port, authority.tls("client")).status == 200
+        assert ask(port, authority.tls("client")) == OK
 
 
 def test_a_requested_certificate_may_be_missing(authority: Authority) -> None:
@@ -99,7 +107,7 @@ def test_a_requested_certificate_may_be_missing(authority: Authority) -> None:
     rest = RestSettings((HTTPS,), tls=authority.tls(), client_auth="requested")
     with serving(rest) as server:
         (port,) = server.ports
-        assert ask(port, authority.stranger()).status == 200
+        assert ask(port, authority.stranger()) == OK
         foreign = replace(Authority().tls("client"), trusted=authority.pem)
         with pytest.raises((OSError, http.client.HTTPException)):
             ask(port, foreign)
@@ -127,10 +135,7 @@ def test_requests_are_forwarded_over_https(authority: Authority) -> None:
         for tls in (authority.tls(), Authority().tls(), TlsSettings()):
             rest = RestSettings((HTTP,), tls=tls, users=users)
             server = stack.enter_context(serving(rest, follower))
-            connection = http.client.HTTPConnection("127.0.0.1", *server.ports, timeout=10)
-            connection.request("GET", "/connectors/a", headers=basic)
-            answer = connection.getresponse()
-            answers.append((answer.status, answer.read().decode()))
+            answers.append(ask(server.ports[0], None, "/connectors/a", basic))
     assert answers[0] == (404, '{"error_code":404,"message":"Connector a not found"}')
     for status, text in answers[1:]:
         assert status == 500
