@@ -6,7 +6,7 @@ SparkmirrorError
 ├── SetupError             the machine lacks something (Java, a port, a directory, a registry)
 ├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
-│   ├── AuthenticationError    it does not believe who we are, or we could not say (may be retriable)
+│   ├── AuthenticationError    who we are was not believed, or could not be said
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   ├── OpenTransactionError   a transaction of somebody holds up what is to be read (retriable)
 │   ├── LeadershipLostError    another worker leads: what this one wanted to write was refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sparkmirror.config.keys import CLIENT
+from sparkmirror.config.keys import CLIENT, SECURITY
 from sparkmirror.config.keys_client import KEPT_COMPRESSION, MOST_IN_FLIGHT
 from sparkmirror.config.layering import (
     Layered,
@@ -20,9 +20,11 @@ from sparkmirror.config.layering import (
 from sparkmirror.config.placement import unknown_client_key
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.security_settings import in_use, read_security
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.config.value_types import address
 from sparkmirror.model import Flow
+from sparkmirror.security.settings import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +150,21 @@ def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) 
     reader = Reader(client.section, values, resolver, report)
     reader.read_all(CLIENT[client.role].values())
     _report_others(client, values, report)
-    _check_security(client, reader, report)
+    _leave_out_unused(client, reader, report)
     return reader
+
+
+def _leave_out_unused(client: _Client, reader: Reader, report: Report) -> None:
+    """Defaults of TLS and SASL tell nobody anything where neither is used."""
+    protocol = Protocol(reader.string("security.protocol").upper())
+    report.effective[:] = [
+        one
+        for one in report.effective
+        if one.section != client.section
+        or one.origin.line
+        or one.key not in SECURITY
+        or in_use(SECURITY[one.key], protocol)
+    ]
 
 
 def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSettings:
@@ -172,6 +187,7 @@ def _connection(client: _Client, reader: Reader, report: Report) -> ConnectionSe
         receive_buffer_bytes=reader.integer("receive.buffer.bytes"),
         max_idle_seconds=_max_idle(reader),
         servers_key=reader.origin("bootstrap.servers").key,
+        security=read_security(reader, report),
     )
 
 
@@ -224,18 +240,6 @@ def _produce(reader: Reader, report: Report) -> ProduceSettings:
         compression=None if compression == KEPT_COMPRESSION else compression,
         is_size_final=reader.is_given("max.request.size"),
     )
-
-
-def _check_security(client: _Client, reader: Reader, report: Report) -> None:
-    protocol = reader.string("security.protocol").upper()
-    if protocol != "PLAINTEXT":
-        key = reader.origin("security.protocol").key
-        report.error(
-            reader.value("security.protocol"),
-            key,
-            f"{key}={protocol}: this version connects without TLS and SASL only; name a "
-            f"PLAINTEXT listener of cluster {client.alias} and remove the line.",
-        )
 
 
 def _report_others(client: _Client, values: Layered, report: Report) -> None:

@@ -17,7 +17,6 @@ from sparkmirror.config.keys_client import (
     CONSUMER_KEYS,
     IGNORED,
     PRODUCER_KEYS,
-    SECURITY_KEYS,
 )
 from sparkmirror.config.keys_connector import (
     CONNECT_KEYS,
@@ -30,6 +29,7 @@ from sparkmirror.config.keys_connector import (
 )
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys_policies import POLICY_KEYS
+from sparkmirror.config.keys_security import OAUTH_KEYS, REACH_KEYS, SECURITY_KEYS
 from sparkmirror.config.keys_worker import DRIVER_KEYS, IGNORED_WORKER, WORKER_KEYS
 from sparkmirror.config.keys_worker_file import (
     CONNECT_WORKER_KEYS,
@@ -48,11 +48,11 @@ def _by_name(keys: Iterable[Key]) -> dict[str, Key]:
 DRIVER = _by_name(DRIVER_KEYS)
 CONNECTOR = _by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
 WORKER = _by_name(WORKER_KEYS)
-SECURITY = _by_name(SECURITY_KEYS)
+SECURITY = _by_name(REACH_KEYS)
 CLIENT = {
-    "consumer": _by_name((*SECURITY_KEYS, *CONSUMER_KEYS)),
-    "producer": _by_name((*SECURITY_KEYS, *PRODUCER_KEYS)),
-    "admin": _by_name((*SECURITY_KEYS, *ADMIN_KEYS)),
+    "consumer": _by_name((*REACH_KEYS, *CONSUMER_KEYS)),
+    "producer": _by_name((*REACH_KEYS, *PRODUCER_KEYS)),
+    "admin": _by_name((*REACH_KEYS, *ADMIN_KEYS)),
 }
 CLIENT_ROLES = tuple(CLIENT)
 
@@ -89,6 +89,11 @@ SECTIONS = (
         tuple(sorted(IGNORED_WORKER.items())),
     ),
     Section("Reaching a cluster", "`A.<key>`, or `<key>` for all clusters", SECURITY_KEYS),
+    Section(
+        "Strimzi's keys for tokens",
+        "`A.<key>`, or as options of the line `sasl.jaas.config`, as Strimzi has them",
+        OAUTH_KEYS,
+    ),
     Section(
         "Reading the source",
         "`A.consumer.<key>`; `A->B.source.consumer.<key>` for one flow",
@@ -151,7 +156,7 @@ def is_secret(name: str) -> bool:
     return name in _SECRETS or name.endswith(_AFTER_PREFIX)
 
 
-_SECRETS = frozenset(key.name for key in SECURITY_KEYS if key.is_secret)
+_SECRETS = frozenset(key.name for key in REACH_KEYS if key.is_secret)
 _AFTER_PREFIX = tuple(f".{name}" for name in _SECRETS)
 
 

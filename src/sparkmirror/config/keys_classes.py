@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.key import Importance, Key
-from sparkmirror.config.keys_client import SECURITY_KEYS
 from sparkmirror.config.keys_connector import CONNECT_KEYS, FLOW_ONLY_KEYS, OWN_KEYS, SHARED_KEYS
 from sparkmirror.config.keys_mirror import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys_policies import POLICY_KEYS
+from sparkmirror.config.keys_security import SECURITY_KEYS
 from sparkmirror.config.profiles import SOURCE_KEY, TARGET_KEY
 from sparkmirror.config.value_types import Type
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.keys import DEPRECATED, GLOBAL_CONNECTOR_NAMES
-from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_security import REACH_NAMES
 from sparkmirror.config.keys_worker import GLOBAL_WORKER_PREFIXES
 from sparkmirror.config.profiles import (
     FACTOR,
@@ -122,10 +122,10 @@ def _written(entry: Entry) -> Value:
 def cluster_properties(raw: Raw, alias: str) -> Layered:
     """What the file says about one cluster, shared security settings spread to its clients."""
     properties = with_prefix(raw, f"{alias}.")
-    for key in sorted(CLIENT_NAMES & properties.keys()):
+    for key in sorted(REACH_NAMES & properties.keys()):
         for role in _ROLES:
             properties.put_if_absent(f"{role}.{key}", properties[key])
-    for key in sorted(CLIENT_NAMES & raw.keys()):
+    for key in sorted(REACH_NAMES & raw.keys()):
         shared = _written(raw[key])
         for role in _ROLES:
             properties.put_if_absent(f"{role}.{key}", shared)
@@ -248,7 +248,7 @@ def connect_worker_config(worker: Layered, raw: Raw | None = None) -> Layered:
             if key.startswith("producer."):
                 config.put(key, value)
     for key, value in worker.items():
-        if key not in CLIENT_NAMES or key == "bootstrap.servers":
+        if key not in REACH_NAMES or key == "bootstrap.servers":
             config.put(key, value)
     return config
 
@@ -256,7 +256,7 @@ def connect_worker_config(worker: Layered, raw: Raw | None = None) -> Layered:
 def client_config(connector: Layered, side: str, role: str) -> Layered:
     """A connector's own client: `side` is source or target, `role` consumer, producer or admin."""
     config = Layered()
-    for key in CLIENT_NAMES:
+    for key in REACH_NAMES:
         value = connector.get(f"{side}.cluster.{key}")
         if value is not None:
             config.put(key, value)
@@ -277,7 +277,7 @@ def client_config(connector: Layered, side: str, role: str) -> Layered:
 def record_producer_config(connector: Layered, worker: Layered) -> Layered:
     """The producer of mirrored records: the worker's, then the connector's overrides."""
     config = Layered()
-    for key in CLIENT_NAMES:
+    for key in REACH_NAMES:
         if key in worker:
             config.put(key, worker[key])
     config.put_all(_below(worker, "producer."))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sparkmirror.config.client_settings import read_connection
 from sparkmirror.config.keys import CLIENT_ROLES, CONNECTOR, SECURITY, nearest
-from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_security import REACH_NAMES
 from sparkmirror.config.layering import Layered, Raw, cluster_properties, with_prefix
 from sparkmirror.config.notices import Level, Notice, raise_errors
 from sparkmirror.config.properties import Entry
@@ -100,7 +100,7 @@ def _read(
 
 def _client(values: Layered, role: str) -> Layered:
     """What one client is made of: the shared keys, then those behind its role."""
-    config = Layered((name, values[name]) for name in sorted(CLIENT_NAMES & values.keys()))
+    config = Layered((name, values[name]) for name in sorted(REACH_NAMES & values.keys()))
     prefix = f"{role}."
     for name, value in values.items():
         short = name.removeprefix(prefix)

@@ -57,11 +57,16 @@ class Reader:
         self._report = report
         self._parsed: dict[str, object] = {}
         self._hidden: set[str] = set()
+        self._provided: set[str] = set()
 
     def read_all(self, keys: Iterable[Key]) -> None:
         """Parse and check every key of the table, present or not."""
         for key in keys:
             self._parsed[key.name] = self._read(key)
+
+    def knows(self, name: str) -> bool:
+        """Whether the table has such a key."""
+        return name in self._parsed
 
     def is_set(self, name: str) -> bool:
         """Whether a line of the file gave the key."""
@@ -76,6 +81,10 @@ class Reader:
     def is_hidden(self, name: str) -> bool:
         """Whether a message may not show the key's value."""
         return name in self._hidden
+
+    def is_provided(self, name: str) -> bool:
+        """Whether a part of the key's value came through a config provider."""
+        return name in self._provided
 
     def origin(self, name: str) -> Origin:
         """Where the key's value came from."""
@@ -118,6 +127,16 @@ class Reader:
         value = self._parsed[name]
         return value if isinstance(value, str) else ""
 
+    def secret(self, name: str) -> Secret | None:
+        """The PASSWORD `name`; None if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, Secret) else None
+
+    def fraction(self, name: str) -> float:
+        """The parsed DOUBLE `name`; 0 if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, float) else 0.0
+
     def strings(self, name: str) -> tuple[str, ...]:
         """The parsed LIST `name`."""
         value = self._parsed[name]
@@ -139,6 +158,8 @@ class Reader:
         hidden = key.is_secret or resolved.from_provider
         if hidden:
             self._hidden.add(key.name)
+        if resolved.from_provider:
+            self._provided.add(key.name)
         try:
             parsed = key.parse(text)
         except Rejected as error:
@@ -160,7 +181,7 @@ class Reader:
                 key.no_effect if value.origin.line else "",
             )
         )
-        return parsed
+        return Secret(str(parsed)) if key.is_secret else parsed
 
     def _absent(self, key: Key) -> object:
         text = key.default

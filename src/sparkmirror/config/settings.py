@@ -13,6 +13,7 @@ from enum import Enum
 
 from sparkmirror.model import Flow
 from sparkmirror.policy.named_classes import Allowlist
+from sparkmirror.security.settings import PLAINTEXT, Security
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class ConnectionSettings:
     max_idle_seconds: float | None = None  # connections unused for so long are closed; None: never
     max_request_bytes: int | None = None  # the target takes no larger request; None: not known
     servers_key: str = field(default="", compare=False)  # what to look at if nobody answers
+    security: Security = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)

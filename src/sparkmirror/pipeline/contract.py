@@ -21,6 +21,7 @@ from sparkmirror.config.settings import (
 )
 from sparkmirror.formats.map_chunk import MapChunk
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
+from sparkmirror.pipeline.security_json import security_from_json, security_to_json
 from sparkmirror.state.incidents import Incident, Kind
 
 
@@ -239,18 +240,22 @@ def split_from_json(raw: dict[str, Any]) -> Split:
 
 
 def task_settings_to_json(settings: TaskSettings) -> dict[str, Any]:
-    """Settings as JSON-ready lists and dicts."""
-    return dataclasses.asdict(settings)
+    """Settings as JSON-ready lists and dicts; secrets are among them, in clear."""
+    fields = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings)}
+    connections = {
+        side: None if fields[side] is None else _connection_to_json(fields[side])
+        for side in _CONNECTIONS
+    }
+    parts = {
+        name: dataclasses.asdict(fields[name]) for name in ("fetch", "produce", "policies")
+    }
+    return fields | connections | parts
 
 
 def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
     """The settings that `task_settings_to_json` wrote."""
     connections = {
-        side: ConnectionSettings(
-            **{**raw[side], "bootstrap_servers": tuple(raw[side]["bootstrap_servers"])}
-        )
-        for side in ("consumer", "producer", "state")
-        if raw[side] is not None
+        side: _connection_from_json(raw[side]) for side in _CONNECTIONS if raw[side] is not None
     }
     return TaskSettings(
         **{
@@ -259,6 +264,24 @@ def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
             "fetch": FetchSettings(**raw["fetch"]),
             "produce": ProduceSettings(**raw["produce"]),
             "policies": Policies(**raw["policies"]),
+        }
+    )
+
+
+_CONNECTIONS = ("consumer", "producer", "state")
+
+
+def _connection_to_json(connection: ConnectionSettings) -> dict[str, Any]:
+    fields = {one.name: getattr(connection, one.name) for one in dataclasses.fields(connection)}
+    return fields | {"security": security_to_json(connection.security)}
+
+
+def _connection_from_json(raw: dict[str, Any]) -> ConnectionSettings:
+    return ConnectionSettings(
+        **{
+            **raw,
+            "bootstrap_servers": tuple(raw["bootstrap_servers"]),
+            "security": security_from_json(raw["security"]),
         }
     )
 

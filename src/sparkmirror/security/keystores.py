@@ -132,7 +132,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
-    text = None if password is None else password.reveal().encode()
+    text = None if password is None else password.reveal().encode("utf-8", "replace")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
@@ -220,7 +220,7 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
 
 
 def _load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
-    text = None if password is None else password.reveal().encode()
+    text = None if password is None else password.reveal().encode("utf-8", "replace")
     try:
         return serialization.load_der_private_key(der, text)
     except UnsupportedAlgorithm as error:

@@ -65,6 +65,7 @@ class OAuthSettings:
     client_secret: Secret
     scope: str = ""
     audience: str = ""  # Strimzi's oauth.audience
+    urlencodes_header: bool = False  # name and secret, before they go into the header
     extensions: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
     connect_timeout_seconds: float = 10.0
@@ -83,7 +84,21 @@ class SaslSettings:
     password: Secret | None = None
     oauth: OAuthSettings | None = None  # of OAUTHBEARER
     kerberos_service: str = "kafka"  # of GSSAPI
-    options: Mapping[str, str] = field(default_factory=dict)  # of AWS_MSK_IAM: profile, role, ...
+    # Of AWS_MSK_IAM and GSSAPI: profile, role, keytab...; may hold secrets, so never printed.
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """The keys as the user wrote them, for sentences about what they led to."""
+
+    protocol: str = "security.protocol"
+    trust: str = "ssl.truststore.location"  # or the one with the certificates themselves
+    identity: str = "ssl.keystore.location"
+    host_check: str = "ssl.endpoint.identification.algorithm"
+    mechanism: str = "sasl.mechanism"
+    login: str = "sasl.jaas.config"
+    endpoint: str = "sasl.oauthbearer.token.endpoint.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +108,7 @@ class Security:
     protocol: Protocol = Protocol.PLAINTEXT
     tls: TlsSettings | None = None  # there if the protocol has TLS
     sasl: SaslSettings | None = None  # there if the protocol has SASL
+    keys: KeyNames = field(default_factory=KeyNames, compare=False)
 
 
 PLAINTEXT = Security()

@@ -3,12 +3,14 @@
 
 Java's ways that are kept: a certificate in the truststore is trusted as it is, also one that some
 authority signed; a server's name is checked unless the file says otherwise, its chain always. Java
-17 has switched TLS 1.1 and older off whatever a file says, and so they are passed over here.
+17 has switched TLS 1.1 and older off whatever a file says, as well as suites with broken ciphers,
+and so they are passed over here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
 
 from sparkmirror.model import Secret
@@ -28,6 +30,7 @@ _SUITES_OF_TLS13 = (
     "TLS_AES_128_GCM_SHA256",
 )
 _NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"  # Java lists it among the suites
+_OUTDATED_SUITE = re.compile(r"_(anon|3DES|DES40|DES|NULL|RC4|MD5|ECDH|KRB5|EXPORT|SEED|IDEA)_")
 _KEY_EXCHANGES = {
     "ECDHE_ECDSA": "ECDHE-ECDSA-",
     "ECDHE_RSA": "ECDHE-RSA-",
@@ -82,9 +85,7 @@ def openssl_suite(name: str) -> str | None:
     exchange, separator, cipher = name.removeprefix("TLS_").partition("_WITH_")
     if not separator or exchange not in _KEY_EXCHANGES:
         return None
-    if cipher == "3DES_EDE_CBC_SHA":
-        words = "DES-CBC3-SHA"
-    elif cipher == "CHACHA20_POLY1305_SHA256":
+    if cipher == "CHACHA20_POLY1305_SHA256":
         words = "CHACHA20-POLY1305"
     else:
         words = cipher.replace("AES_", "AES").replace("_CBC", "").replace("_", "-")
@@ -134,15 +135,21 @@ def _choose_suites(
 
 
 def _choose_older(context: ssl.SSLContext, names: list[str]) -> None:
-    suites = {name: openssl_suite(name) for name in names}
-    for name, suite in suites.items():
+    suites = []
+    for name in names:
+        if _OUTDATED_SUITE.search(name):
+            continue
+        suite = openssl_suite(name)
+        if suite is None:
+            raise ValueError(f"OpenSSL has no cipher suite that Java calls {name}")
         try:
-            if suite is None:
-                raise ValueError(f"OpenSSL has no cipher suite that Java calls {name}")
             context.set_ciphers(suite)
         except ssl.SSLError as error:
             raise ValueError(f"OpenSSL does not offer the cipher suite {name}") from error
-    context.set_ciphers(":".join(filter(None, suites.values())))
+        suites.append(suite)
+    if not suites:
+        raise ValueError("all cipher suites of TLS 1.2 are outdated ones, which are switched off")
+    context.set_ciphers(":".join(suites))
 
 
 def _trust(context: ssl.SSLContext, trusted: str | None) -> None:

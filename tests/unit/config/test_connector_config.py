@@ -264,7 +264,7 @@ def test_addresses_that_are_missing_are_named(kind: ConnectorClass, side: str) -
         ({"transforms": "t"}, "transforms", "cannot run transforms"),
         ({"replication.policy.class": "no.Such"}, "replication.policy.class", "no.Such"),
         ({"producer.override.acks": "0"}, "producer.override.acks", "must be all or 1"),
-        ({"source.cluster.security.protocol": "SSL"}, "source.cluster.security.protocol", "TLS"),
+        ({"source.cluster.security.protocol": "TLS"}, "source.cluster.security.protocol", "one of"),
         ({"transaction.boundary": "connector"}, "transaction.boundary", "transaction boundaries"),
         ({"exactly.once.support": "required"}, "exactly.once.support", "This worker does not"),
         ({"topics": "${env:NOT_THERE_AT_ALL}"}, "topics", "is not set"),

@@ -16,7 +16,7 @@ from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.connector_definitions import OWN_GROUP, client_definition, definitions
 from sparkmirror.config.connector_validation import ConfigEntry, Validation, validate
 from sparkmirror.config.keys_classes import CLASS_KEYS, OWN_NAMES
-from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_security import CLIENT_NAMES
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.errors import ConfigError
 

@@ -23,7 +23,7 @@ from sparkmirror.config.keys import (
     is_secret,
     nearest,
 )
-from sparkmirror.config.keys_client import CLIENT_NAMES
+from sparkmirror.config.keys_security import CLIENT_NAMES, OAUTH_KEYS
 from sparkmirror.config.keys_worker_file import (
     IGNORED_PREFIXES,
     IGNORED_WORKER_FILE,
@@ -114,7 +114,7 @@ def test_the_client_set_has_mm2s_68_names() -> None:
     assert len(CLIENT_NAMES) == 68
     assert sum(name.startswith("ssl.") for name in CLIENT_NAMES) == 19
     assert sum(name.startswith("sasl.") for name in CLIENT_NAMES) == 47
-    assert set(SECURITY) == CLIENT_NAMES
+    assert set(SECURITY) == CLIENT_NAMES | {key.name for key in OAUTH_KEYS}
 
 
 def test_no_name_is_both_used_and_ignored() -> None:

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of keys that say how a cluster is reached: addresses, TLS, SASL, tokens.
+
+`CLIENT_NAMES` is the set that MM2 copies from a cluster's level to its clients. `OAUTH_KEYS` are
+Strimzi's, which its login reads as options of the JAAS line; here they may stand as keys, too.
+"""
+
+from __future__ import annotations
+
+from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.value_types import Check, Type, addresses, at_least, one_of
+from sparkmirror.security.settings import Mechanism, Protocol
+
+_OPENSSL = "OpenSSL does this, not Java"
+_BROKERS_VALIDATE = "brokers validate tokens, clients do not"
+_CREDENTIALS_ONLY = "tokens are asked for with client credentials only"
+_NO_KINIT = "kinit is not run from here: the ticket cache or the keytab is used as it stands"
+_OWN_RETRIES = "retries go on with a pause of their own"
+
+
+def _key(
+    name: str,
+    doc: str,
+    value_type: Type = Type.STRING,
+    default: str | None = None,
+    *checks: Check,
+    importance: Importance = Importance.LOW,
+    no_effect: str = "",
+) -> Key:
+    return Key(
+        name=name,
+        type=value_type,
+        default=default,
+        doc=doc,
+        importance=importance,
+        checks=checks,
+        no_effect=no_effect,
+    )
+
+
+def _store_keys(prefix: str) -> tuple[Key, ...]:
+    """The keys of a trust store, of a broker's TLS or of a token endpoint's."""
+    whose = "the token endpoint" if prefix.startswith("oauth.") else "brokers"
+    return (
+        _key(
+            f"{prefix}truststore.location",
+            f"File with the certificates of who vouches for {whose}; without one, whom the "
+            "system trusts.",
+            importance=Importance.HIGH,
+        ),
+        _key(
+            f"{prefix}truststore.password",
+            "Password of that file; a JKS file opens without, unverified.",
+            Type.PASSWORD,
+            importance=Importance.HIGH,
+        ),
+        _key(
+            f"{prefix}truststore.type",
+            "What kind of file it is: JKS, PKCS12 or PEM.",
+            Type.STRING,
+            "JKS",
+            _STORE,
+        ),
+        _key(
+            f"{prefix}truststore.certificates",
+            "The certificates themselves, as PEM, in the place of a file.",
+            Type.PASSWORD,
+        ),
+        _key(
+            f"{prefix}endpoint.identification.algorithm",
+            f"Whether the certificate must be made out to the host that {whose} are reached at "
+            "(https), or to anybody (empty).",
+            Type.STRING,
+            "https",
+            one_of("https", "", ignore_case=True),
+        ),
+    )
+
+
+_STORE = one_of("JKS", "PKCS12", "PEM", ignore_case=True)
+
+_SSL_KEYS = (
+    *_store_keys("ssl."),
+    _key(
+        "ssl.keystore.location",
+        "File with the certificate that this client shows, and its key.",
+        importance=Importance.HIGH,
+    ),
+    _key("ssl.keystore.password", "Password of that file.", Type.PASSWORD),
+    _key("ssl.key.password", "Password of the key in it, where it has its own.", Type.PASSWORD),
+    _key(
+        "ssl.keystore.type",
+        "What kind of file it is: JKS, PKCS12 or PEM.",
+        Type.STRING,
+        "JKS",
+        _STORE,
+    ),
+    _key(
+        "ssl.keystore.key",
+        "The key itself, as PEM (PKCS #8), in the place of a file.",
+        Type.PASSWORD,
+    ),
+    _key(
+        "ssl.keystore.certificate.chain",
+        "The certificate to that key and those that vouch for it, as PEM.",
+        Type.PASSWORD,
+    ),
+    _key(
+        "ssl.enabled.protocols",
+        "Versions of TLS that may be spoken: TLSv1.2, TLSv1.3; older ones are left out.",
+        Type.LIST,
+        "TLSv1.2,TLSv1.3",
+    ),
+    _key(
+        "ssl.cipher.suites",
+        "Cipher suites that may be used, by Java's names; empty for OpenSSL's choice.",
+        Type.LIST,
+    ),
+    _key(
+        "ssl.protocol",
+        "The version of TLS that Java prepares for.",
+        no_effect="ssl.enabled.protocols decides, as it does in Java",
+    ),
+    _key("ssl.engine.factory.class", "A Java class that makes TLS connections.", Type.CLASS),
+    *(
+        _key(name, "A part of Java's TLS.", no_effect=_OPENSSL)
+        for name in (
+            "ssl.provider",
+            "ssl.keymanager.algorithm",
+            "ssl.trustmanager.algorithm",
+            "ssl.secure.random.implementation",
+        )
+    ),
+)
+
+_MECHANISMS = one_of(*(one.value for one in Mechanism))
+
+_SASL_KEYS = (
+    _key(
+        "sasl.mechanism",
+        "How this client proves who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, "
+        "GSSAPI (Kerberos) or AWS_MSK_IAM.",
+        Type.STRING,
+        "GSSAPI",
+        _MECHANISMS,
+        importance=Importance.HIGH,
+    ),
+    _key(
+        "sasl.jaas.config",
+        "User and password, or where tokens come from, as a JAAS line: a login module that fits "
+        "the mechanism, required, options, and a semicolon.",
+        Type.PASSWORD,
+        importance=Importance.HIGH,
+    ),
+    _key(
+        "sasl.oauthbearer.token.endpoint.url",
+        "Where tokens are asked for, http or https.",
+        importance=Importance.HIGH,
+    ),
+    _key(
+        "sasl.oauthbearer.client.credentials.client.id",
+        "Name of this client at the token endpoint; wins against clientId of the JAAS line.",
+    ),
+    _key(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "Its secret; wins against clientSecret of the JAAS line.",
+        Type.PASSWORD,
+    ),
+    _key(
+        "sasl.oauthbearer.scope",
+        "What tokens are asked for; wins against scope of the JAAS line.",
+    ),
+    _key(
+        "sasl.oauthbearer.header.urlencode",
+        "Whether name and secret are URL-encoded before they are sent to the token endpoint.",
+        Type.BOOLEAN,
+        "false",
+    ),
+    _key(
+        "sasl.login.connect.timeout.ms",
+        "How long a connection to the token endpoint may take; 10 s if nothing is set.",
+        Type.INT,
+    ),
+    _key(
+        "sasl.login.read.timeout.ms",
+        "How long its answer may take; 10 s if nothing is set.",
+        Type.INT,
+    ),
+    _key(
+        "sasl.login.refresh.window.factor",
+        "After which part of its life a token is replaced.",
+        Type.DOUBLE,
+        "0.8",
+    ),
+    _key(
+        "sasl.login.refresh.min.period.seconds",
+        "No token is replaced earlier.",
+        Type.SHORT,
+        "60",
+        at_least(0),
+    ),
+    _key(
+        "sasl.login.refresh.buffer.seconds",
+        "How long before its end a token is replaced at the latest.",
+        Type.SHORT,
+        "300",
+        at_least(0),
+    ),
+    _key(
+        "sasl.login.callback.handler.class",
+        "Who fetches tokens: Kafka's and Strimzi's handlers for client credentials are known by "
+        "name, Java classes of others are refused.",
+        Type.CLASS,
+    ),
+    _key(
+        "sasl.client.callback.handler.class",
+        "Who answers a mechanism's questions: Kafka's and Amazon's handlers are known by name, "
+        "Java classes of others are refused.",
+        Type.CLASS,
+    ),
+    _key("sasl.login.class", "Who logs in; only Kafka's own are known.", Type.CLASS),
+    _key(
+        "sasl.oauthbearer.jwt.retriever.class",
+        "How tokens are asked for; only Kafka's client credentials are known.",
+        Type.CLASS,
+    ),
+    _key(
+        "sasl.kerberos.service.name",
+        "First part of the brokers' Kerberos name; kafka if neither this nor serviceName of the "
+        "JAAS line is set.",
+    ),
+    _key("sasl.kerberos.kinit.cmd", "Java's way to renew tickets.", no_effect=_NO_KINIT),
+    *(
+        _key(name, "When Java renews Kerberos tickets.", value_type, no_effect=_NO_KINIT)
+        for name, value_type in (
+            ("sasl.kerberos.ticket.renew.window.factor", Type.DOUBLE),
+            ("sasl.kerberos.ticket.renew.jitter", Type.DOUBLE),
+            ("sasl.kerberos.min.time.before.relogin", Type.LONG),
+        )
+    ),
+    _key(
+        "sasl.login.refresh.window.jitter",
+        "How far Java varies the time at which a token is replaced.",
+        Type.DOUBLE,
+        no_effect="a process has one token for all its connections, and asks for the next one once",
+    ),
+    *(
+        _key(name, "How long Java waits between logins that fail.", Type.LONG, no_effect=reason)
+        for name, reason in (
+            ("sasl.login.retry.backoff.ms", _OWN_RETRIES),
+            ("sasl.login.retry.backoff.max.ms", _OWN_RETRIES),
+        )
+    ),
+    _key(
+        "sasl.oauthbearer.jwt.validator.class",
+        "Who looks at a token before it is used.",
+        Type.CLASS,
+        no_effect=_BROKERS_VALIDATE,
+    ),
+    *(
+        _key(
+            f"sasl.oauthbearer.assertion.{name}",
+            "A part of a signed assertion in the place of a secret.",
+            value_type,
+            no_effect=_CREDENTIALS_ONLY,
+        )
+        for name, value_type in (
+            ("algorithm", Type.STRING),
+            ("claim.aud", Type.STRING),
+            ("claim.exp.seconds", Type.INT),
+            ("claim.iss", Type.STRING),
+            ("claim.jti.include", Type.BOOLEAN),
+            ("claim.nbf.seconds", Type.INT),
+            ("claim.sub", Type.STRING),
+            ("file", Type.STRING),
+            ("private.key.file", Type.STRING),
+            ("private.key.passphrase", Type.PASSWORD),
+            ("template.file", Type.STRING),
+        )
+    ),
+    *(
+        _key(
+            f"sasl.oauthbearer.{name}",
+            "How tokens are validated.",
+            value_type,
+            no_effect=_BROKERS_VALIDATE,
+        )
+        for name, value_type in (
+            ("scope.claim.name", Type.STRING),
+            ("sub.claim.name", Type.STRING),
+            ("jwks.endpoint.url", Type.STRING),
+            ("jwks.endpoint.refresh.ms", Type.LONG),
+            ("jwks.endpoint.retry.backoff.max.ms", Type.LONG),
+            ("jwks.endpoint.retry.backoff.ms", Type.LONG),
+            ("clock.skew.seconds", Type.INT),
+            ("allow.unverified.audience", Type.STRING),
+            ("expected.audience", Type.LIST),
+            ("allow.unverified.issuer", Type.STRING),
+            ("expected.issuer", Type.STRING),
+        )
+    ),
+)
+
+SECURITY_KEYS = (
+    Key(
+        name="bootstrap.servers",
+        type=Type.LIST,
+        default=None,
+        doc="Addresses (host:port) of some brokers of the cluster.",
+        importance=Importance.HIGH,
+        checks=(addresses,),
+        required=True,
+    ),
+    _key(
+        "security.protocol",
+        "How brokers are reached: PLAINTEXT, SSL (encrypted), SASL_PLAINTEXT (this client says who "
+        "it is) or SASL_SSL (both).",
+        Type.STRING,
+        "PLAINTEXT",
+        one_of(*(one.value for one in Protocol), ignore_case=True),
+        importance=Importance.HIGH,
+    ),
+    *_SSL_KEYS,
+    *_SASL_KEYS,
+)
+
+CLIENT_NAMES = frozenset(key.name for key in SECURITY_KEYS)
+
+_WHAT_STRIMZI_KNOWS = "Strimzi's login reads it, brokers do not ask for it"
+
+OAUTH_KEYS = (
+    _key("oauth.token.endpoint.uri", "Strimzi's name for the token endpoint."),
+    _key("oauth.client.id", "Strimzi's name for this client's name at the token endpoint."),
+    _key("oauth.client.secret", "Strimzi's name for its secret.", Type.PASSWORD),
+    _key("oauth.scope", "Strimzi's name for what tokens are asked for."),
+    _key("oauth.audience", "For whom tokens are asked for, where the endpoint wants to know."),
+    _key(
+        "oauth.connect.timeout.seconds",
+        "How long a connection to the token endpoint may take; 10 s if nothing is set.",
+        Type.INT,
+    ),
+    _key(
+        "oauth.read.timeout.seconds",
+        "How long its answer may take; 10 s if nothing is set.",
+        Type.INT,
+    ),
+    *_store_keys("oauth.ssl."),
+    _key("oauth.access.token", "A token that does not change; refused.", Type.PASSWORD),
+    _key("oauth.refresh.token", "A token to ask for tokens with; refused.", Type.PASSWORD),
+    *(
+        _key(f"oauth.{name}", "A detail of Strimzi's login.", no_effect=_WHAT_STRIMZI_KNOWS)
+        for name in (
+            "access.token.is.jwt",
+            "max.token.expiry.seconds",
+            "username.claim",
+            "http.retries",
+            "http.retry.pause.millis",
+            "ssl.secure.random.implementation",
+        )
+    ),
+)
+
+REACH_KEYS = (*SECURITY_KEYS, *OAUTH_KEYS)
+REACH_NAMES = frozenset(key.name for key in REACH_KEYS)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The security of one client: `security.protocol`, `ssl.*`, `sasl.*` and what they lead to.
+
+Files are read here, on the driver, and nowhere else: what comes out needs no file any more.
+"""
+
+from __future__ import annotations
+
+from sparkmirror.config.key import Key
+from sparkmirror.config.keys_security import REACH_KEYS
+from sparkmirror.config.login_classes import KNOWN_CLASSES, fits, is_known, mechanisms_of
+from sparkmirror.config.notices import Level
+from sparkmirror.config.oauth_settings import ENDPOINT, is_option, read_oauth
+from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.security_texts import JAAS, JaasTexts, KeyTexts, Misfit
+from sparkmirror.config.stores import read_identity, read_trust
+from sparkmirror.model import Secret
+from sparkmirror.security.jaas import JaasLine, expected_modules, parse_jaas
+from sparkmirror.security.settings import (
+    PLAINTEXT,
+    KeyNames,
+    Mechanism,
+    Protocol,
+    SaslSettings,
+    Security,
+    TlsSettings,
+)
+
+_PROTOCOL = "security.protocol"
+_SPOKEN = ("TLSv1.2", "TLSv1.3")
+_OUTDATED = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+_WITH_PASSWORD = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+
+
+def read_security(reader: Reader, report: Report) -> Security:
+    """What the keys say; whatever is wrong with them stands in the report."""
+    protocol = Protocol(reader.string(_PROTOCOL).upper())
+    _remark_unused(protocol, reader, report)
+    security = PLAINTEXT
+    try:
+        tls = _tls(reader, report) if protocol.has_tls else None
+        sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
+        security = Security(protocol, tls, sasl, _names(reader))
+    except Misfit as error:
+        report.error(reader.value(error.name), error.name, f"{error}.")
+    return security
+
+
+def in_use(key: Key, protocol: Protocol) -> bool:
+    """Whether a key says anything with this protocol."""
+    if key.name.startswith("ssl."):
+        return protocol.has_tls
+    return protocol.has_sasl or not key.name.startswith(("sasl.", "oauth."))
+
+
+def _remark_unused(protocol: Protocol, reader: Reader, report: Report) -> None:
+    """Somebody who wrote them thinks that the connection is safe."""
+    for key in REACH_KEYS:
+        if reader.is_set(key.name) and not in_use(key, protocol) and not key.no_effect:
+            origin, decides = reader.origin(key.name), reader.origin(_PROTOCOL).key
+            report.warn(origin, f"{origin.key} does nothing: {decides} is {protocol.value}.")
+
+
+def _names(reader: Reader) -> KeyNames:
+    def written(*names: str) -> str:
+        given = (name for name in names if reader.is_given(name))
+        return reader.origin(next(given, names[0])).key
+
+    return KeyNames(
+        protocol=written(_PROTOCOL),
+        trust=written("ssl.truststore.location", "ssl.truststore.certificates"),
+        identity=written("ssl.keystore.location", "ssl.keystore.key"),
+        host_check=written("ssl.endpoint.identification.algorithm"),
+        mechanism=written("sasl.mechanism"),
+        login=written(JAAS, "sasl.oauthbearer.client.credentials.client.secret"),
+        endpoint=written(ENDPOINT, "oauth.token.endpoint.uri", JAAS),
+    )
+
+
+# --- TLS
+
+
+def _tls(reader: Reader, report: Report) -> TlsSettings:
+    texts = KeyTexts(reader)
+    _check_class(texts, reader, "ssl.engine.factory.class")
+    trusted = read_trust(texts, "ssl.")
+    identity = read_identity(texts, "ssl.")
+    if identity is not None and identity.note:
+        origin = reader.origin("ssl.keystore.location")
+        report.warn(origin, f"{origin.key}: {identity.note}.", Level.INFO)
+    return TlsSettings(
+        trusted=trusted,
+        chain=identity.chain if identity else "",
+        key=identity.key if identity else None,
+        checks_host=bool(reader.string("ssl.endpoint.identification.algorithm")),
+        protocols=_protocols(texts, reader, report),
+        ciphers=reader.strings("ssl.cipher.suites"),
+    )
+
+
+def _protocols(texts: KeyTexts, reader: Reader, report: Report) -> tuple[str, ...]:
+    name = "ssl.enabled.protocols"
+    listed = reader.strings(name)
+    unknown = [one for one in listed if one not in (*_SPOKEN, *_OUTDATED)]
+    spoken = tuple(one for one in listed if one in _SPOKEN)
+    if unknown or not spoken:
+        raise texts.misfit(name, f"must list one or both of {' and '.join(_SPOKEN)}")
+    if len(spoken) < len(listed):
+        origin = reader.origin(name)
+        left_out = ", ".join(one for one in listed if one not in spoken)
+        report.warn(origin, f"{origin.key}: {left_out} is not spoken here any more, as in Java.")
+    return spoken
+
+
+# --- SASL
+
+
+def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
+    texts = KeyTexts(reader)
+    mechanism = Mechanism(reader.string("sasl.mechanism"))
+    for name in KNOWN_CLASSES:
+        if name.startswith("sasl."):
+            _check_class(texts, reader, name)
+    line = _jaas(texts, mechanism, reader)
+    options = None if line is None else JaasTexts(reader, line.options)
+    if line is not None:
+        _remark_options(line, mechanism, reader, report)
+    if mechanism is Mechanism.OAUTHBEARER:
+        return SaslSettings(mechanism, oauth=read_oauth(reader, options))
+    if mechanism in _WITH_PASSWORD:
+        return _with_password(mechanism, texts, line)
+    given = dict(line.options) if line is not None else {}
+    if mechanism is Mechanism.AWS_MSK_IAM:
+        if protocol is not Protocol.SASL_SSL:
+            raise texts.misfit(_PROTOCOL, f"must be SASL_SSL with {mechanism.value}")
+        return SaslSettings(mechanism, options=given)
+    service = texts.text("sasl.kerberos.service.name") or given.get("serviceName") or "kafka"
+    return SaslSettings(
+        mechanism, given.get("principal", ""), kerberos_service=service, options=given
+    )
+
+
+def _jaas(texts: KeyTexts, mechanism: Mechanism, reader: Reader) -> JaasLine | None:
+    text = reader.secret(JAAS)
+    example = f'{expected_modules(mechanism)[0]} required username="..." password="...";'
+    if text is None:
+        if mechanism in _WITH_PASSWORD:
+            raise texts.misfit(JAAS, f"is missing: write {example}")
+        return None
+    try:
+        line = parse_jaas(text.reveal())
+    except ValueError as error:
+        raise texts.misfit(JAAS, f"is no JAAS line: {error}") from None
+    if not fits(mechanism, line.module):
+        others = mechanisms_of(line.module)
+        chosen = texts.called("sasl.mechanism")
+        remedy = (
+            f"write {chosen}={others[0]}" if others else f"write {expected_modules(mechanism)[0]}"
+        )
+        raise texts.misfit(
+            JAAS,
+            f"names {line.module}, which does not go with {chosen}={mechanism.value}: {remedy}",
+        )
+    return line
+
+
+def _with_password(mechanism: Mechanism, texts: KeyTexts, line: JaasLine | None) -> SaslSettings:
+    options = {} if line is None else line.options
+    missing = [name for name in ("username", "password") if name not in options]
+    if missing:
+        raise texts.misfit(JAAS, f'must have the option {missing[0]}="..."')
+    if options.get("tokenauth", "").lower() == "true":
+        raise texts.misfit(JAAS, "must be without tokenauth: delegation tokens are not known here")
+    return SaslSettings(mechanism, options["username"], Secret(options["password"]))
+
+
+def _check_class(texts: KeyTexts, reader: Reader, name: str) -> None:
+    found = reader.string(name)
+    if found and not is_known(name, found):
+        raise texts.misfit(
+            name,
+            f"names {texts.shown(name)}, a Java class that cannot be run here; what the following "
+            f"do is done without Java: {', '.join(KNOWN_CLASSES[name])}",
+        )
+
+
+_READ_OPTIONS = {
+    Mechanism.PLAIN: frozenset({"username", "password"}),
+    Mechanism.SCRAM_SHA_256: frozenset({"username", "password", "tokenauth"}),
+    Mechanism.SCRAM_SHA_512: frozenset({"username", "password", "tokenauth"}),
+}
+
+
+def _remark_options(line: JaasLine, mechanism: Mechanism, reader: Reader, report: Report) -> None:
+    """Options by name only: their values may be secrets under a wrong name."""
+    if mechanism is Mechanism.OAUTHBEARER:
+        idle = [name for name in line.options if not is_option(name)]
+    elif mechanism in _READ_OPTIONS:
+        idle = [name for name in line.options if name not in _READ_OPTIONS[mechanism]]
+    else:
+        idle = []
+    if idle:
+        origin = reader.origin(JAAS)
+        report.warn(
+            origin, f"{origin.key}: its option {', '.join(idle)} has no effect.", Level.INFO
+        )

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection's security as JSON: the one place where secrets become text that leaves a process.
+
+What is written here goes over the control channel, which is encrypted and asks for a token, and
+into no other place: no Spark closure, log, progress or receipt.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import (
+    KeyNames,
+    Mechanism,
+    OAuthSettings,
+    Protocol,
+    SaslSettings,
+    Security,
+    TlsSettings,
+)
+
+
+def security_to_json(security: Security) -> dict[str, Any]:
+    """Security as JSON-ready lists and dicts, secrets in clear."""
+    return {
+        "protocol": security.protocol.value,
+        "tls": None if security.tls is None else _tls_to_json(security.tls),
+        "sasl": None if security.sasl is None else _sasl_to_json(security.sasl),
+        "keys": _fields(security.keys),
+    }
+
+
+def security_from_json(raw: dict[str, Any]) -> Security:
+    """The security that `security_to_json` wrote."""
+    return Security(
+        Protocol(raw["protocol"]),
+        None if raw["tls"] is None else _tls_from_json(raw["tls"]),
+        None if raw["sasl"] is None else _sasl_from_json(raw["sasl"]),
+        KeyNames(**raw["keys"]),
+    )
+
+
+def _tls_to_json(tls: TlsSettings) -> dict[str, Any]:
+    return _fields(tls) | {"key": _revealed(tls.key)}
+
+
+def _tls_from_json(raw: dict[str, Any]) -> TlsSettings:
+    lists = {name: tuple(raw[name]) for name in ("protocols", "ciphers")}
+    return TlsSettings(**{**raw, **lists, "key": _secret(raw["key"])})
+
+
+def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
+    oauth = None
+    if sasl.oauth is not None:
+        oauth = _fields(sasl.oauth) | {
+            "client_secret": sasl.oauth.client_secret.reveal(),
+            "extensions": dict(sasl.oauth.extensions),
+            "tls": _tls_to_json(sasl.oauth.tls),
+        }
+    return _fields(sasl) | {
+        "mechanism": sasl.mechanism.value,
+        "password": _revealed(sasl.password),
+        "oauth": oauth,
+        "options": dict(sasl.options),
+    }
+
+
+def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
+    oauth = raw["oauth"]
+    if oauth is not None:
+        secret = Secret(oauth["client_secret"])
+        tls = _tls_from_json(oauth["tls"])
+        oauth = OAuthSettings(**{**oauth, "client_secret": secret, "tls": tls})
+    return SaslSettings(
+        **{
+            **raw,
+            "mechanism": Mechanism(raw["mechanism"]),
+            "password": _secret(raw["password"]),
+            "oauth": oauth,
+        }
+    )
+
+
+def _fields(value: object) -> dict[str, Any]:
+    """One level only: what is below, a secret above all, is each its own line here."""
+    return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined] # all of them have slots
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.reveal()
+
+
+def _secret(text: str | None) -> Secret | None:
+    return None if text is None else Secret(text)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens of an OAuth 2 endpoint: client credentials (RFC 6749, 4.4), refreshed in time.
+
+Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
+long for its successor: the request goes on in a thread of its own, and if it fails, the old token
+is used as long as it lasts and the endpoint is asked again a bit later.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import ssl
+import threading
+import time
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.security import tls
+from sparkmirror.security.settings import OAuthSettings
+from sparkmirror.security.tokens import Token, basic_credentials, clean, read_answer, refresh_at
+
+MOST_BYTES = 1 << 20
+RETRY_SECONDS = 10.0  # as Kafka's clients
+PATIENCE_SECONDS = 1.0  # how long a valid token may be held back for a newer one
+
+_CHUNK_BYTES = 16384
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["Token", "TokenSource"]
+
+
+class TokenSource:
+    """A token that is always good; `token()` blocks if there is none yet. The lock guards all."""
+
+    def __init__(self, settings: OAuthSettings) -> None:
+        self._settings = settings
+        self._endpoint = _Endpoint(settings)
+        self._lock = threading.Condition()
+        self._token: Token | None = None
+        self._ask_at = 0.0
+        self._is_asking = False
+        self._failure: AuthenticationError | None = None
+        self._has_warned = False
+
+    def token(self) -> Token:
+        """A token that has not expired; AuthenticationError if there is none to be had."""
+        with self._lock:
+            if self._is_valid() and time.time() < self._ask_at:
+                return self._current()
+            if not self._is_asking:
+                self._is_asking = True
+                self._failure = None
+                threading.Thread(target=self._ask, name="oauth-token", daemon=True).start()
+                patience = PATIENCE_SECONDS if self._is_valid() else None
+                self._lock.wait_for(lambda: not self._is_asking, patience)
+            elif not self._is_valid():
+                self._lock.wait_for(lambda: not self._is_asking)
+            if self._is_valid():
+                return self._current()
+            failure = self._failure or AuthenticationError(
+                f"The token of {self._endpoint.shown} has expired.", retriable=True
+            )
+            raise AuthenticationError(str(failure), retriable=failure.retriable) from failure
+
+    def _is_valid(self) -> bool:
+        return self._token is not None and time.time() < self._token.expires_at
+
+    def _current(self) -> Token:
+        if self._token is None:
+            raise AssertionError("asked only when there is one")
+        return self._token
+
+    def _ask(self) -> None:
+        token, failure = None, None
+        issued_at = time.time()
+        try:
+            token = self._endpoint.ask()
+        except AuthenticationError as error:
+            failure = error
+        except Exception as error:  # the root of a thread: whoever waits is told
+            logger.exception("the token endpoint could not be asked")
+            failure = AuthenticationError(
+                f"The token endpoint {self._endpoint.shown} could not be asked "
+                f"({type(error).__name__}).",
+                retriable=True,
+            )
+        with self._lock:
+            self._is_asking = False
+            self._failure = failure
+            if token is not None:
+                self._token = token
+                self._has_warned = False
+                self._ask_at = refresh_at(token, issued_at, self._settings)
+            elif self._is_valid():
+                self._ask_at = time.time() + RETRY_SECONDS
+                if not self._has_warned:
+                    logger.warning(f"{failure} The token before is used until it expires.")
+                self._has_warned = True
+            self._lock.notify_all()
+
+
+class _Endpoint:
+    """One request and its whole answer: bounded in time and size, no redirect, no proxy."""
+
+    def __init__(self, settings: OAuthSettings) -> None:
+        self._settings = settings
+        self._parts = _split(settings.endpoint)
+        host = self._parts.hostname or ""
+        shown_host = f"[{host}]" if ":" in host else host
+        port = f":{self._parts.port}" if self._parts.port else ""
+        self.shown = f"{self._parts.scheme}://{shown_host}{port}{self._parts.path}"
+        self._context: ssl.SSLContext | None = None
+        if self._parts.scheme == "https":
+            try:
+                self._context = tls.client_context(settings.tls)
+            except ValueError as error:
+                raise AuthenticationError(
+                    f"TLS to the token endpoint {self.shown} cannot be set up: {error}."
+                ) from error
+
+    def ask(self) -> Token:
+        connection = self._connection()
+        try:
+            connection.connect()
+            status, body = self._exchange(connection)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._no_answer(error) from error
+        finally:
+            connection.close()
+        return read_answer(status, body, self.shown, self._settings, time.time())
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        seconds = self._settings.connect_timeout_seconds
+        if self._context is None:
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
+
+    def _exchange(self, connection: http.client.HTTPConnection) -> tuple[int, bytes]:
+        """Ask on a connection that is there; whoever answers drop by drop is cut off."""
+        stream: socket.socket = connection.sock
+        stream.settimeout(self._settings.read_timeout_seconds)
+        is_late = threading.Event()
+
+        def cut_off() -> None:
+            is_late.set()
+            try:  # not the method of SSLSocket, which is for the thread that reads
+                socket.socket.shutdown(stream, socket.SHUT_RDWR)
+            except OSError:
+                logger.debug("the connection to the token endpoint has ended already")
+
+        timer = threading.Timer(self._settings.read_timeout_seconds, cut_off)
+        timer.daemon = True
+        timer.start()
+        try:
+            target = self._parts.path or "/"
+            if self._parts.query:
+                target += f"?{self._parts.query}"
+            connection.request("POST", target, body=self._body(), headers=self._headers())
+            response = connection.getresponse()
+            body = bytearray()
+            while chunk := response.read1(_CHUNK_BYTES):
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise AuthenticationError(
+                        f"The token endpoint {self.shown} sends more than {MOST_BYTES:,} bytes. Is "
+                        "it the address of a token endpoint (OAuth 2)?"
+                    )
+            if response.length:  # read1 takes an early end for the end
+                raise http.client.IncompleteRead(b"", response.length)
+        except (OSError, http.client.HTTPException) as error:
+            if is_late.is_set():
+                raise TimeoutError from error
+            raise
+        finally:
+            timer.cancel()
+        return response.status, bytes(body)
+
+    def _body(self) -> str:
+        fields = {"grant_type": "client_credentials"}
+        if self._settings.scope:
+            fields["scope"] = self._settings.scope
+        if self._settings.audience:
+            fields["audience"] = self._settings.audience
+        return urlencode(fields)
+
+    def _headers(self) -> dict[str, str]:
+        return {
+            "Accept": "application/json",
+            "Authorization": f"Basic {basic_credentials(self._settings)}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+
+    def _no_answer(self, error: Exception) -> AuthenticationError:
+        match error:
+            case TimeoutError():
+                words = "no whole answer in time"
+            case ssl.SSLCertVerificationError():
+                words = f"its certificate is not trusted ({error.verify_message})"
+            case ssl.SSLError():
+                words = f"TLS failed ({(error.reason or 'no TLS').lower().replace('_', ' ')})"
+            case ConnectionRefusedError():
+                words = "nobody listens there"
+            case http.client.IncompleteRead() | http.client.RemoteDisconnected():
+                words = "the connection ended before the answer"
+            case OSError():
+                words = error.strerror or type(error).__name__
+            case _:
+                words = "no HTTP"
+        return AuthenticationError(
+            f"The token endpoint {self.shown} cannot be asked: {clean(words, self._settings)}.",
+            retriable=True,
+        )
+
+
+def _split(endpoint: str) -> SplitResult:
+    """The address in parts; what may be a secret in it is not repeated."""
+    try:
+        parts = urlsplit(endpoint)
+        is_address = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or parts.scheme not in {"http", "https"}:
+        raise AuthenticationError("The token endpoint is no address: say https://host/path.")
+    if parts.username is not None or parts.password is not None:
+        raise AuthenticationError(
+            "The address of the token endpoint holds a name or a password: say them as client id "
+            "and client secret."
+        )
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        raise AuthenticationError("The address of the token endpoint has odd characters.")
+    return parts

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SCRAM (RFC 5802, 7677) as Kafka's clients speak it: no channel binding, no SASLprep.
+
+    client   n,,n=<user>,r=<nonce>[,tokenauth=true]
+    server   r=<nonce and more>,s=<salt>,i=<iterations>
+    client   c=biws,r=<nonce and more>,p=<proof>
+    server   v=<signature>   or   e=<error>
+
+The server's signature proves that it knows the password as well; whoever cannot give it is not the
+broker. kafka-python's own client does not escape `,` and `=` in names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from typing import ClassVar
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import Mechanism
+
+FEWEST_ITERATIONS = 4096
+MOST_ITERATIONS = 1_000_000  # more would be a way to keep a client busy
+
+_SERVER_FIRST = re.compile(
+    rb"r=([\x21-\x2b\x2d-\x7e]{1,1024}),s=([A-Za-z0-9/+=]{1,1024}),i=(\d{1,9})(?:,.*)?", re.DOTALL
+)
+_SERVER_FINAL = re.compile(rb"([ve])=([^,]{1,1024})(?:,.*)?", re.DOTALL)
+
+
+class ScramClient:
+    """One exchange; messages in, messages out."""
+
+    DIGESTS: ClassVar = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
+
+    def __init__(
+        self, mechanism: Mechanism, username: str, password: Secret, *, is_token: bool = False
+    ) -> None:
+        self._mechanism = mechanism
+        self._digest = self.DIGESTS[mechanism]
+        self._password = password
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._nonce = secrets.token_hex(16).encode()
+        extension = b",tokenauth=true" if is_token else b""
+        self._first = b"n=" + name.encode("utf-8", "replace") + b",r=" + self._nonce + extension
+        self._signature: bytes | None = None
+        self._is_done = False
+
+    def first(self) -> bytes:
+        """What the client begins with."""
+        return b"n,," + self._first
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """The answer to the server; None when both sides have proved themselves."""
+        if self._signature is None:
+            return self._proof(challenge)
+        if not self._is_done:
+            self._check(challenge, self._signature)
+            self._is_done = True
+        return None
+
+    def _proof(self, challenge: bytes) -> bytes:
+        found = _SERVER_FIRST.fullmatch(challenge)
+        if found is None:
+            raise self._odd("an answer that is not SCRAM")
+        nonce, salt, iterations = found[1], _decoded(found[2]), int(found[3])
+        if not nonce.startswith(self._nonce):
+            raise self._odd("an answer to somebody else's question")
+        if salt is None:
+            raise self._odd("a salt that is not base64")
+        if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+            raise self._odd(f"an iteration count of {iterations}")
+        salted = hashlib.pbkdf2_hmac(
+            self._digest, self._password.reveal().encode("utf-8", "replace"), salt, iterations
+        )
+        client_key = self._hmac(salted, b"Client Key")
+        stored_key = hashlib.new(self._digest, client_key).digest()
+        without_proof = b"c=biws,r=" + nonce
+        message = self._first + b"," + challenge + b"," + without_proof
+        client_signature = self._hmac(stored_key, message)
+        proof = bytes(a ^ b for a, b in zip(client_key, client_signature, strict=True))
+        self._signature = self._hmac(self._hmac(salted, b"Server Key"), message)
+        return without_proof + b",p=" + base64.b64encode(proof)
+
+    def _check(self, challenge: bytes, signature: bytes) -> None:
+        found = _SERVER_FINAL.fullmatch(challenge)
+        if found is None:
+            raise self._odd("a last answer that is not SCRAM")
+        if found[1] == b"e":
+            raise AuthenticationError(
+                f"The broker refused {self._mechanism.value}. Check username and password."
+            )
+        given = _decoded(found[2])
+        if given is None or not hmac.compare_digest(given, signature):
+            raise AuthenticationError(
+                f"The broker did not prove that it knows the password ({self._mechanism.value}): "
+                "it may be somebody else's. Nothing was sent to it."
+            )
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._digest)
+
+    def _odd(self, what: str) -> AuthenticationError:
+        return AuthenticationError(
+            f"The broker sent {what} ({self._mechanism.value}). Is it a Kafka broker?"
+        )
+
+
+def _decoded(text: bytes) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a token endpoint answers, and when a token is to be replaced: pure, no request is made here.
+
+No sentence repeats a token; what an endpoint says about an error is shown without our secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import OAuthSettings
+
+UNKNOWN_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
+
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")  # RFC 6750, as Kafka checks it
+_OK = 200
+_TRY_LATER = (408, 425, 429)
+_SERVER_FAULT = 500
+_JWT_PARTS = 3
+_MOST_WORDS = 300
+_REDIRECTS = range(300, 400)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token and the end of its life in seconds since 1970."""
+
+    text: Secret
+    expires_at: float
+
+
+def read_answer(
+    status: int, body: bytes, endpoint: str, settings: OAuthSettings, now: float
+) -> Token:
+    """The token of an answer; AuthenticationError with the endpoint's reason if there is none."""
+    content = _json_object(body)
+    if status != _OK:
+        raise _refusal(status, content, endpoint, settings)
+    text = content.get("access_token") or content.get("id_token")
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise AuthenticationError(
+            f"The token endpoint {endpoint} answered without an access_token. Is it the address "
+            "of a token endpoint (OAuth 2)?"
+        )
+    token = Token(Secret(text), _expires_at(text, content, now))
+    if token.expires_at <= now:
+        raise AuthenticationError(
+            f"The token endpoint {endpoint} gave a token that has expired already. Compare the "
+            "clocks of both machines.",
+            retriable=True,
+        )
+    return token
+
+
+def refresh_at(token: Token, issued_at: float, settings: OAuthSettings) -> float:
+    """When to ask for the next one, as Kafka's clients decide it (sasl.login.refresh.*)."""
+    lifetime = token.expires_at - issued_at
+    wanted = issued_at + lifetime * settings.refresh_window_factor
+    if settings.refresh_min_seconds + settings.refresh_buffer_seconds > lifetime:
+        return wanted  # the two contradict each other: Kafka ignores both
+    wanted = min(wanted, token.expires_at - settings.refresh_buffer_seconds)
+    return max(wanted, issued_at + settings.refresh_min_seconds)
+
+
+def _expires_at(text: str, content: dict[str, Any], now: float) -> float:
+    """The token's own claim counts most: the brokers read it."""
+    expiry = _seconds(_claims(text).get("exp"))
+    if expiry is not None:
+        return expiry
+    lifetime = _seconds(content.get("expires_in"))
+    return now + (UNKNOWN_LIFETIME_SECONDS if lifetime is None else lifetime)
+
+
+def _claims(text: str) -> dict[str, Any]:
+    """What a JWT says about itself; an opaque token says nothing. Brokers check the signature."""
+    parts = text.split(".")
+    if len(parts) != _JWT_PARTS:
+        return {}
+    try:
+        return _json_object(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return {}
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):  # some endpoints quote their numbers
+        value = float(value) if re.fullmatch(r"\d{1,12}", value) else None
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _refusal(
+    status: int, content: dict[str, Any], endpoint: str, settings: OAuthSettings
+) -> AuthenticationError:
+    if status in _REDIRECTS:
+        return AuthenticationError(
+            f"The token endpoint {endpoint} redirects, which is not followed: the client's secret "
+            "goes to the address that the file names and nowhere else."
+        )
+    given = [content.get("error"), content.get("error_description")]
+    words = ": ".join(word for word in given if isinstance(word, str) and word)
+    reason = f", {clean(words, settings)}" if words else ""
+    is_temporary = status >= _SERVER_FAULT or status in _TRY_LATER
+    advice = (
+        ""
+        if is_temporary
+        else f" Check the id ({clean(settings.client_id, settings)}) and the secret of the client, and its scope."
+    )
+    return AuthenticationError(
+        f"The token endpoint {endpoint} gave no token: HTTP {status}{reason}.{advice}",
+        retriable=is_temporary,
+    )
+
+
+def basic_credentials(settings: OAuthSettings) -> str:
+    """Id and secret of the client, as the endpoint wants them."""
+    pair = f"{settings.client_id}:{settings.client_secret.reveal()}"
+    return base64.b64encode(pair.encode("utf-8", "replace")).decode()
+
+
+def clean(words: str, settings: OAuthSettings) -> str:
+    """What somebody else said, fit to be shown: one line, not long, without our secret."""
+    for secret in (settings.client_secret.reveal(), basic_credentials(settings)):
+        if secret:
+            words = words.replace(secret, "[hidden]")
+    words = "".join(char if char.isprintable() else " " for char in words)
+    return words[:_MOST_WORDS].strip().rstrip(".")
