@@ -8,9 +8,11 @@ the file has for Kafka. It serves https listeners, and says whom to trust among 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from sparkmirror.config.keys_rest import CLIENT_AUTH_KEY, HTTPS_KEYS, HTTPS_PREFIX, LISTENER
 from sparkmirror.config.layering import Layered
+from sparkmirror.config.notices import Level
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_logins import EXTENSION, EXTENSION_NAMES, LOGIN_KEY, read_users
@@ -35,11 +37,18 @@ def read_rest(
     admin_listeners: tuple[Listener, ...] | None = None,
 ) -> RestSettings:
     """All of it; what is wrong stands in the report."""
-    served = (*listeners, *(admin_listeners or ()))
     tls, client_auth = TlsSettings(), "none"
-    needs_tls = any(one.scheme == _HTTPS for one in served)
-    if needs_tls or _has_own(values):
-        tls, client_auth = _read_tls(tls_values(values), resolver, report, needs_tls=needs_tls)
+    asking = _https_key(listeners, admin_listeners or ())
+    if asking or _has_own(values):
+        errors = _errors(report)
+        tls, client_auth = _read_tls(tls_values(values), resolver, report)
+        if asking and not tls.chain and _errors(report) == errors:
+            report.error(
+                reader.value(asking),
+                asking,
+                f"{asking} names https, and there is no certificate for it: set "
+                f"{HTTPS_PREFIX}ssl.keystore.location and {HTTPS_PREFIX}ssl.keystore.password.",
+            )
     return RestSettings(
         listeners=listeners,
         admin_listeners=admin_listeners,
@@ -84,32 +93,35 @@ def _has_own(values: Layered) -> bool:
     return any(name.startswith(HTTPS_PREFIX) for name in values)
 
 
-def _read_tls(
-    values: Layered, resolver: Resolver, report: Report, *, needs_tls: bool
-) -> tuple[TlsSettings, str]:
+def _https_key(listeners: Iterable[Listener], admin_listeners: Iterable[Listener]) -> str:
+    """The key that names https; empty if none does."""
+    for key, found in (("listeners", listeners), ("admin.listeners", admin_listeners)):
+        if any(one.scheme == _HTTPS for one in found):
+            return key
+    return ""
+
+
+def _errors(report: Report) -> int:
+    return sum(one.level is Level.ERROR for one in report.notices)
+
+
+def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsSettings, str]:
     reader = Reader("https", values, resolver, report)
     reader.read_all(HTTPS_KEYS)
-    client_auth = reader.string(CLIENT_AUTH_KEY.name).lower()
-    before = len(report.notices)
+    name = CLIENT_AUTH_KEY.name
+    client_auth = reader.string(name).lower()
     try:
         tls = read_tls(reader, report)
     except Misfit as error:
         report.error(reader.value(error.name), error.name, f"{error}.")
         return TlsSettings(), client_auth
-    has_trouble = len(report.notices) > before
-    if needs_tls and not tls.chain and not has_trouble:
+    if client_auth != "none" and tls.trusted is None:
+        key = reader.origin(name).key
         report.error(
-            reader.value("ssl.keystore.location"),
-            f"{HTTPS_PREFIX}ssl.keystore.location",
-            f"{HTTPS_PREFIX}ssl.keystore.location is missing: https needs a certificate and key.",
-        )
-    if needs_tls and client_auth != "none" and tls.trusted is None:
-        key = reader.origin(CLIENT_AUTH_KEY.name).key
-        report.error(
-            reader.value(CLIENT_AUTH_KEY.name),
+            reader.value(name),
             key,
-            f"{key}={client_auth} needs {HTTPS_PREFIX}ssl.truststore.location, which says who "
-            "vouches for clients.",
+            f"{key}={client_auth} needs {key.removesuffix(name)}ssl.truststore.location, which "
+            "says who vouches for clients.",
         )
     return tls, client_auth
 
