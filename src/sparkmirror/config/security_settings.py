@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys_security import REACH_KEYS
+from sparkmirror.config.layering import default
 from sparkmirror.config.login_classes import KNOWN_CLASSES, fits, is_known, mechanisms_of
 from sparkmirror.config.notices import Level
 from sparkmirror.config.oauth_settings import ENDPOINT, is_option, read_oauth
 from sparkmirror.config.reading import Reader, Report
-from sparkmirror.config.security_texts import JAAS, JaasTexts, KeyTexts, Misfit
+from sparkmirror.config.security_texts import JAAS, PROTOCOL, JaasTexts, KeyTexts, Misfit
 from sparkmirror.config.stores import read_identity, read_trust
 from sparkmirror.model import Secret
 from sparkmirror.security.jaas import JaasLine, expected_modules, parse_jaas
@@ -25,8 +26,8 @@ from sparkmirror.security.settings import (
     Security,
     TlsSettings,
 )
+from sparkmirror.security.tls import client_context
 
-_PROTOCOL = "security.protocol"
 _SPOKEN = ("TLSv1.2", "TLSv1.3")
 _OUTDATED = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 _WITH_PASSWORD = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
@@ -34,7 +35,7 @@ _WITH_PASSWORD = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_
 
 def read_security(reader: Reader, report: Report) -> Security:
     """What the keys say; whatever is wrong with them stands in the report."""
-    protocol = Protocol(reader.string(_PROTOCOL).upper())
+    protocol = Protocol(reader.string(PROTOCOL).upper())
     _remark_unused(protocol, reader, report)
     security = PLAINTEXT
     try:
@@ -42,7 +43,9 @@ def read_security(reader: Reader, report: Report) -> Security:
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
         security = Security(protocol, tls, sasl, _names(reader))
     except Misfit as error:
-        report.error(reader.value(error.name), error.name, f"{error}.")
+        written = KeyTexts(reader).called(error.name)
+        value = reader.value(error.name) if reader.is_given(error.name) else default("", written)
+        report.error(value, written, f"{error}.")
     return security
 
 
@@ -57,17 +60,18 @@ def _remark_unused(protocol: Protocol, reader: Reader, report: Report) -> None:
     """Somebody who wrote them thinks that the connection is safe."""
     for key in REACH_KEYS:
         if reader.is_set(key.name) and not in_use(key, protocol) and not key.no_effect:
-            origin, decides = reader.origin(key.name), reader.origin(_PROTOCOL).key
+            origin, decides = reader.origin(key.name), reader.origin(PROTOCOL).key
             report.warn(origin, f"{origin.key} does nothing: {decides} is {protocol.value}.")
 
 
 def _names(reader: Reader) -> KeyNames:
+    texts = KeyTexts(reader)
+
     def written(*names: str) -> str:
-        given = (name for name in names if reader.is_given(name))
-        return reader.origin(next(given, names[0])).key
+        return texts.called(next(filter(reader.is_given, names), names[0]))
 
     return KeyNames(
-        protocol=written(_PROTOCOL),
+        protocol=written(PROTOCOL),
         trust=written("ssl.truststore.location", "ssl.truststore.certificates"),
         identity=written("ssl.keystore.location", "ssl.keystore.key"),
         host_check=written("ssl.endpoint.identification.algorithm"),
@@ -89,7 +93,7 @@ def read_tls(reader: Reader, report: Report) -> TlsSettings:
     if identity is not None and identity.note:
         origin = reader.origin("ssl.keystore.location")
         report.warn(origin, f"{origin.key}: {identity.note}.", Level.INFO)
-    return TlsSettings(
+    settings = TlsSettings(
         trusted=trusted,
         chain=identity.chain if identity else "",
         key=identity.key if identity else None,
@@ -97,6 +101,17 @@ def read_tls(reader: Reader, report: Report) -> TlsSettings:
         protocols=_protocols(texts, reader, report),
         ciphers=reader.strings("ssl.cipher.suites"),
     )
+    _try_out(texts, settings)
+    return settings
+
+
+def _try_out(texts: KeyTexts, settings: TlsSettings) -> None:
+    """Whether OpenSSL takes it, before a flow depends on it; suites are what it may not know."""
+    try:
+        client_context(settings)
+    except ValueError as error:
+        blame = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
+        raise texts.misfit(blame, f"cannot be used: {error}") from error
 
 
 def _protocols(texts: KeyTexts, reader: Reader, report: Report) -> tuple[str, ...]:
@@ -133,7 +148,7 @@ def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
     given = dict(line.options) if line is not None else {}
     if mechanism is Mechanism.AWS_MSK_IAM:
         if protocol is not Protocol.SASL_SSL:
-            raise texts.misfit(_PROTOCOL, f"must be SASL_SSL with {mechanism.value}")
+            raise texts.misfit(PROTOCOL, f"must be SASL_SSL with {mechanism.value}")
         return SaslSettings(mechanism, options=given)
     service = texts.text("sasl.kerberos.service.name") or given.get("serviceName") or "kafka"
     return SaslSettings(
@@ -170,9 +185,8 @@ def _with_password(mechanism: Mechanism, texts: KeyTexts, line: JaasLine | None)
     missing = [name for name in ("username", "password") if name not in options]
     if missing:
         raise texts.misfit(JAAS, f'must have the option {missing[0]}="..."')
-    if options.get("tokenauth", "").lower() == "true":
-        raise texts.misfit(JAAS, "must be without tokenauth: delegation tokens are not known here")
-    return SaslSettings(mechanism, options["username"], Secret(options["password"]))
+    others = {name: text for name, text in options.items() if name == "tokenauth"}
+    return SaslSettings(mechanism, options["username"], Secret(options["password"]), options=others)
 
 
 def _check_class(texts: KeyTexts, reader: Reader, name: str) -> None:

@@ -17,6 +17,7 @@ from sparkmirror.config.value_types import Rejected
 from sparkmirror.model import Secret
 
 JAAS = "sasl.jaas.config"
+PROTOCOL = "security.protocol"
 _KEYS: Mapping[str, Key] = {key.name: key for key in REACH_KEYS}
 
 
@@ -71,8 +72,10 @@ class KeyTexts:
         return self._reader.secret(name) if self._reader.knows(name) else None
 
     def called(self, name: str) -> str:
-        """As it is written."""
-        return self._reader.origin(name).key
+        """As it is written, or would be, beside the key that asks for security."""
+        if self._reader.is_given(name):
+            return self._reader.origin(name).key
+        return self._reader.origin(PROTOCOL).key.removesuffix(PROTOCOL) + name
 
     def shown(self, name: str) -> str:
         """Not what came from elsewhere."""

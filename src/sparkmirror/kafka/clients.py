@@ -9,43 +9,25 @@ not tell why a bootstrap failed, so the addresses are tried here first.
 from __future__ import annotations
 
 import socket
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
+from kafka.net.selector import NetworkSelector
 
-from sparkmirror.kafka.failures import cluster_error, no_answer
+from sparkmirror.errors import AuthenticationError, ClusterError
+from sparkmirror.kafka.connecting import TellingManager
+from sparkmirror.kafka.failures import Connection, cluster_error, mute, no_answer
+from sparkmirror.kafka.logins import Login
+from sparkmirror.security.tls import client_context
 
 T = TypeVar("T")
 
+__all__ = ["Connection", "open_client"]
+
 _NEVER_MS = 10 * 365 * 24 * 3600 * 1000  # kafka-python has no word for it
-
-
-class Connection(Protocol):
-    """How to reach a cluster; `config.settings.ConnectionSettings` is one."""
-
-    @property
-    def alias(self) -> str: ...  # noqa: D102 - the names say it
-    @property
-    def bootstrap_servers(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def client_id(self) -> str: ...  # noqa: D102
-    @property
-    def request_timeout_seconds(self) -> float: ...  # noqa: D102
-    @property
-    def connect_timeout_seconds(self) -> float: ...  # noqa: D102
-    @property
-    def send_buffer_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def receive_buffer_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def max_idle_seconds(self) -> float | None: ...  # noqa: D102
-    @property
-    def max_request_bytes(self) -> int | None: ...  # noqa: D102
-    @property
-    def servers_key(self) -> str: ...  # noqa: D102
 
 
 class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
@@ -66,26 +48,56 @@ class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has 
 def open_client(kind: type[T], connection: Connection, **options: object) -> T:
     """A connected client of that kind; UnreachableError within the connect timeout otherwise."""
     _try_addresses(connection)
+    managers: list[TellingManager] = []
     networks: list[Any] = []
-    connect_timeout_ms = round(connection.connect_timeout_seconds * 1000)
     settings: dict[str, Any] = {
         "bootstrap_servers": list(connection.bootstrap_servers),
         "client_id": connection.client_id,
         "request_timeout_ms": round(connection.request_timeout_seconds * 1000),
-        "bootstrap_timeout_ms": connect_timeout_ms,
+        "bootstrap_timeout_ms": round(connection.connect_timeout_seconds * 1000),
         "reconnect_backoff_max_ms": 1000,
         "send_buffer_bytes": _buffer(connection.send_buffer_bytes),
         "receive_buffer_bytes": _buffer(connection.receive_buffer_bytes),
         "connections_max_idle_ms": _idle_ms(connection.max_idle_seconds),
         "proxy_url": "direct://",
-        "kafka_client": partial(_open_network, networks, connect_timeout_ms),
+        "kafka_client": partial(_open_network, connection, managers, networks),
+        **_security_options(connection),
     }
     try:
         return kind(**(settings | options))
     except KafkaError as error:
         for network in networks:
             network.close()
-        raise cluster_error(connection, "connecting", error) from error
+        raise _failure(connection, error, managers) from error
+
+
+def _failure(
+    connection: Connection, error: KafkaError, managers: list[TellingManager]
+) -> ClusterError:
+    last = managers[0].last_failure if managers else None
+    if isinstance(error, KafkaTimeoutError) and last is not None:
+        return mute(connection, "connecting", str(last))
+    return cluster_error(connection, "connecting", error)
+
+
+def _security_options(connection: Connection) -> dict[str, Any]:
+    """What kafka-python has to know; AuthenticationError if there is no token to be had."""
+    security = connection.security
+    options: dict[str, Any] = {"security_protocol": security.protocol.value}
+    if security.tls is not None:
+        options["ssl_context"] = _context(security.tls)
+    if security.sasl is not None:
+        login = Login(security.sasl)
+        try:
+            login.token()  # asked for here, so that no thread of kafka-python has to wait for it
+        except AuthenticationError as error:
+            raise error.at(connection.alias) from error
+        options["sasl_mechanism"] = security.sasl.mechanism.value
+        options["sasl_oauth_token_provider"] = login
+    return options
+
+
+_context = lru_cache(maxsize=64)(client_context)  # to read what is trusted takes a while
 
 
 def _try_addresses(connection: Connection) -> None:
@@ -102,13 +114,19 @@ def _try_addresses(connection: Connection) -> None:
     raise no_answer(connection, "connecting", "; ".join(reasons))
 
 
-def _open_network(opened: list[Any], connect_timeout_ms: int, **configs: object) -> object:
-    network = KafkaNetClient(
-        **configs,
-        socket_connection_setup_timeout_ms=connect_timeout_ms,
-        socket_connection_setup_timeout_max_ms=connect_timeout_ms,
-        slow_task_threshold_secs=0,  # decoding a large answer is slow, not stuck: no warning
-    )
+def _open_network(
+    connection: Connection, managers: list[TellingManager], opened: list[Any], **configs: object
+) -> object:
+    connect_timeout_ms = round(connection.connect_timeout_seconds * 1000)
+    configs |= {
+        "socket_connection_setup_timeout_ms": connect_timeout_ms,
+        "socket_connection_setup_timeout_max_ms": connect_timeout_ms,
+        "slow_task_threshold_secs": 0,  # decoding a large answer is slow, not stuck: no warning
+    }
+    net = NetworkSelector(**configs)
+    manager = TellingManager(net, connection, **configs)
+    managers.append(manager)
+    network = KafkaNetClient(net=net, manager=manager)
     opened.append(network)
     return network
 

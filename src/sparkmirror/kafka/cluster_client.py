@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from sparkmirror.errors import BrokerError, UnreachableError
+from sparkmirror.errors import AuthenticationError, BrokerError, UnreachableError
 from sparkmirror.kafka.clients import Connection, open_client
 from sparkmirror.kafka.failures import cluster_error, code_error, no_answer
 from sparkmirror.kafka.raw_answers import RawAnswer, RawRequest
@@ -133,9 +133,10 @@ class ClusterClient:
             except KafkaError as error:
                 advertised = self._client.advertised() if self._client else ""
                 failure = cluster_error(self.connection, doing, error, advertised)
+                if isinstance(failure, (UnreachableError, AuthenticationError)):
+                    self.close()
                 if not isinstance(failure, UnreachableError):
                     raise failure from error
-                self.close()
                 if time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise failure from error
                 time.sleep(PAUSE_SECONDS)

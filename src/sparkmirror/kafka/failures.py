@@ -3,24 +3,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafka.errors import (
     BrokerResponseError,
+    IllegalSaslStateError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     MetadataEmptyBrokerList,
     NodeNotReadyError,
     RequestTimedOutError,
+    SaslAuthenticationFailedError,
     UnknownBrokerIdError,
+    UnsupportedSaslMechanismError,
     for_code,
 )
 
-from sparkmirror.errors import BrokerError, ClusterError, UnreachableError
+from sparkmirror.errors import AuthenticationError, BrokerError, ClusterError, UnreachableError
+from sparkmirror.kafka.logins import LoginError
+from sparkmirror.security.settings import Security
+from sparkmirror.security.troubles import silence_hint, tls_trouble
 
-if TYPE_CHECKING:
-    from sparkmirror.kafka.clients import Connection
+
+class Connection(Protocol):
+    """How to reach a cluster; `config.settings.ConnectionSettings` is one."""
+
+    @property
+    def alias(self) -> str: ...  # noqa: D102 - the names say it
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def client_id(self) -> str: ...  # noqa: D102
+    @property
+    def request_timeout_seconds(self) -> float: ...  # noqa: D102
+    @property
+    def connect_timeout_seconds(self) -> float: ...  # noqa: D102
+    @property
+    def send_buffer_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def receive_buffer_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def max_idle_seconds(self) -> float | None: ...  # noqa: D102
+    @property
+    def max_request_bytes(self) -> int | None: ...  # noqa: D102
+    @property
+    def servers_key(self) -> str: ...  # noqa: D102
+    @property
+    def security(self) -> Security: ...  # noqa: D102
+
 
 _NO_ANSWER = (
     KafkaConnectionError,
@@ -83,6 +114,9 @@ def cluster_error(
     connection: Connection, doing: str, error: KafkaError, advertised: str = ""
 ) -> ClusterError:
     """The error of ours that says what a kafka-python exception means."""
+    refused = refusal(connection, error)
+    if refused is not None:
+        return refused
     if isinstance(error, _NO_ANSWER):
         return no_answer(connection, doing, str(error), advertised)
     if isinstance(error, BrokerResponseError) and error.errno is not None:
@@ -93,6 +127,51 @@ def cluster_error(
     )
     failure.retriable = bool(error.retriable)
     return failure
+
+
+def refusal(connection: Connection, error: KafkaError) -> AuthenticationError | None:
+    """What a failed TLS handshake or login means; None if it was something else."""
+    security = connection.security
+    keys = security.keys
+    address = getattr(error, "address", "") or ", ".join(connection.bootstrap_servers)
+    reason = ""
+    if isinstance(error, LoginError):
+        return error.failure.at(connection.alias)
+    if isinstance(error, SaslAuthenticationFailedError):
+        said = (_text(error) or "").removeprefix(f"{SaslAuthenticationFailedError.__name__}: ")
+        reason = f"{address} does not let us in ({said.rstrip('.')}): check {keys.login}"
+    elif isinstance(error, UnsupportedSaslMechanismError):
+        wanted = security.sasl.mechanism.value if security.sasl else ""
+        reason = f"{address} does not offer {wanted}: check {keys.mechanism}"
+        if error.args:
+            reason += f" ({_text(error)})"
+    elif isinstance(error, IllegalSaslStateError):
+        reason = (
+            f"{address} asks nobody who they are: {keys.protocol} must be "
+            f"{'SSL' if security.protocol.has_tls else 'PLAINTEXT'} for this listener"
+        )
+    else:
+        reason = _tls_reason(error, address, security)
+    if not reason:
+        return None
+    return AuthenticationError(f"Cluster '{connection.alias}': {reason}.", cluster=connection.alias)
+
+
+def _tls_reason(error: KafkaError, address: str, security: Security) -> str:
+    """kafka-python keeps what happened as the cause of its error, or inside of it."""
+    found = (tls_trouble(one, address, security) for one in (error.__cause__, *error.args))
+    return next(filter(None, found), "") if isinstance(error, KafkaConnectionError) else ""
+
+
+def mute(connection: Connection, doing: str, reason: str) -> UnreachableError:
+    """Somebody accepts connections at the addresses, and does not talk to us."""
+    addresses = ", ".join(connection.bootstrap_servers)
+    return UnreachableError(
+        f"Cluster '{connection.alias}' accepts connections at {addresses}, but does not answer "
+        f"({doing}: {reason}). {silence_hint(connection.security)} Otherwise check "
+        f"{addresses_key(connection)} and that the brokers are up.",
+        cluster=connection.alias,
+    )
 
 
 def addresses_key(connection: Connection) -> str:

@@ -19,6 +19,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.clients import Connection, open_client
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.failures import addresses_key, cluster_error
+from sparkmirror.security.settings import PLAINTEXT, Security
 
 _ALREADY_EXISTS = 36
 
@@ -66,6 +67,7 @@ class _Reach:
     max_idle_seconds: float | None = None
     max_request_bytes: int | None = None
     servers_key: str = ""
+    security: Security = PLAINTEXT
 
 
 class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
@@ -88,6 +90,7 @@ class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has n
 
 def probe_cluster(connection: Connection, timeout_seconds: float = 5.0) -> ClusterProbe:
     """Reach the cluster through its bootstrap addresses, then each broker where it says it is."""
+    security = connection.security.protocol.value
     silent = {}
     for address in connection.bootstrap_servers:
         reason = _refusal(address, timeout_seconds)
@@ -98,6 +101,7 @@ def probe_cluster(connection: Connection, timeout_seconds: float = 5.0) -> Clust
         reasons = "; ".join(f"{address}: {reason}" for address, reason in silent.items())
         return ClusterProbe(
             connection.alias,
+            security,
             error=f"no bootstrap address answers ({reasons}); check "
             f"{addresses_key(connection)} and that the brokers are up",
         )
@@ -105,15 +109,13 @@ def probe_cluster(connection: Connection, timeout_seconds: float = 5.0) -> Clust
     try:
         with open_client(_ProbeClient, reach) as client:
             advertised = client.advertised()
-    except ClusterError:
-        return ClusterProbe(connection.alias, error=_mute(", ".join(answering)))
+    except ClusterError as error:
+        return ClusterProbe(connection.alias, security, error=_why(error))
     brokers = tuple(_probe_broker(reach, node_id, address) for node_id, address in advertised)
     topics: tuple[str, ...] = ()
     if any(broker.version for broker in brokers):
         topics = _topics(reach, tuple(b.address for b in brokers if b.version))
-    return ClusterProbe(
-        connection.alias, brokers=brokers, topics=topics, silent_bootstrap=tuple(silent)
-    )
+    return ClusterProbe(connection.alias, security, brokers, topics, tuple(silent))
 
 
 def missing_permissions(
@@ -175,8 +177,8 @@ def _probe_broker(reach: _Reach, node_id: int, address: str) -> BrokerProbe:
             _ProbeClient, _reach(reach, (address,), reach.connect_timeout_seconds)
         ) as client:
             return BrokerProbe(node_id, address, version=client.speaks())
-    except ClusterError:
-        return BrokerProbe(node_id, address, error=_mute(address))
+    except ClusterError as error:
+        return BrokerProbe(node_id, address, error=_why(error))
 
 
 def _topics(reach: _Reach, addresses: tuple[str, ...]) -> tuple[str, ...]:
@@ -192,6 +194,7 @@ def _reach(connection: Connection, addresses: tuple[str, ...], timeout_seconds: 
         timeout_seconds,
         timeout_seconds,
         servers_key=connection.servers_key,
+        security=connection.security,
     )
 
 
@@ -205,8 +208,5 @@ def _refusal(address: str, timeout_seconds: float) -> str:
     return ""
 
 
-def _mute(address: str) -> str:
-    return (
-        f"{address} accepts connections but does not answer Kafka's protocol in plain text; "
-        "perhaps it is a TLS or SASL listener, or no Kafka broker"
-    )
+def _why(error: ClusterError) -> str:
+    return str(error).rstrip(".")

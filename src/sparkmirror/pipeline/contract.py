@@ -246,9 +246,7 @@ def task_settings_to_json(settings: TaskSettings) -> dict[str, Any]:
         side: None if fields[side] is None else _connection_to_json(fields[side])
         for side in _CONNECTIONS
     }
-    parts = {
-        name: dataclasses.asdict(fields[name]) for name in ("fetch", "produce", "policies")
-    }
+    parts = {name: dataclasses.asdict(fields[name]) for name in ("fetch", "produce", "policies")}
     return fields | connections | parts
 
 

@@ -137,6 +137,7 @@ def _after_comment(text: str, at: int) -> int:
     if text.startswith("/*", at):
         end = text.find("*/", at + 2)
         return len(text) if end < 0 else end + 2
+    at += 2  # whatever the second character is, Java does not look whether it ends the line
     while at < len(text) and text[at] not in _LINE_ENDS:
         at += 1
     return at

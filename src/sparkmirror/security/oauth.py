@@ -160,24 +160,27 @@ class _Endpoint:
             if self._parts.query:
                 target += f"?{self._parts.query}"
             connection.request("POST", target, body=self._body(), headers=self._headers())
-            response = connection.getresponse()
-            body = bytearray()
-            while chunk := response.read1(_CHUNK_BYTES):
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    raise AuthenticationError(
-                        f"The token endpoint {self.shown} sends more than {MOST_BYTES:,} bytes. Is "
-                        "it the address of a token endpoint (OAuth 2)?"
-                    )
-            if response.length:  # read1 takes an early end for the end
-                raise http.client.IncompleteRead(b"", response.length)
+            with connection.getresponse() as response:
+                return response.status, self._whole(response)
         except (OSError, http.client.HTTPException) as error:
             if is_late.is_set():
                 raise TimeoutError from error
             raise
         finally:
             timer.cancel()
-        return response.status, bytes(body)
+
+    def _whole(self, response: http.client.HTTPResponse) -> bytes:
+        body = bytearray()
+        while chunk := response.read1(_CHUNK_BYTES):
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise AuthenticationError(
+                    f"The token endpoint {self.shown} sends more than {MOST_BYTES:,} bytes. Is it "
+                    "the address of a token endpoint (OAuth 2)?"
+                )
+        if response.length:  # read1 takes an early end for the end
+            raise http.client.IncompleteRead(b"", response.length)
+        return bytes(body)
 
     def _body(self) -> str:
         fields = {"grant_type": "client_credentials"}

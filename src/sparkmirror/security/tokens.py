@@ -122,11 +122,8 @@ def _refusal(
     words = ": ".join(word for word in given if isinstance(word, str) and word)
     reason = f", {clean(words, settings)}" if words else ""
     is_temporary = status >= _SERVER_FAULT or status in _TRY_LATER
-    advice = (
-        ""
-        if is_temporary
-        else f" Check the id ({clean(settings.client_id, settings)}) and the secret of the client, and its scope."
-    )
+    name = clean(settings.client_id, settings)
+    advice = f" Check id ({name}), secret and scope of the client." if not is_temporary else ""
     return AuthenticationError(
         f"The token endpoint {endpoint} gave no token: HTTP {status}{reason}.{advice}",
         retriable=is_temporary,

@@ -303,13 +303,6 @@ def test_client_keys_without_a_meaning_are_listed_with_the_reason() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["SSL", "sasl_ssl", "SASL_PLAINTEXT"])
-def test_secured_listeners_are_for_later(name: str) -> None:
-    """A valid value, but one that this version cannot serve."""
-    (sentence,) = errors(f"b.security.protocol={name}")
-    assert sentence.startswith(f"line 5: b.security.protocol={name.upper()}: this version connects")
-
-
 def test_the_security_protocol_is_checked_first() -> None:
     """Any case of the four names, at both levels."""
     assert settings("security.protocol=plaintext", "b.security.protocol=Plaintext").enabled

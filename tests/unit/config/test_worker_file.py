@@ -210,7 +210,7 @@ def test_membership_and_signing_have_their_keys() -> None:
         "inter.worker.signature.algorithm=HmacSHA512",
         "inter.worker.verification.algorithms=HmacSHA256,HmacSHA512",
     )
-    assert found.group == GroupSettings("mirror", 20000, 1000, 30000, 0, 1, 2, "compatible")
+    assert found.group == GroupSettings("mirror", 20000, 1000, 30000, 0, 1, 2)
     assert found.signing == SigningSettings(
         0, 512, "HmacSHA512", "HmacSHA512", ("HmacSHA256", "HmacSHA512")
     )
@@ -235,7 +235,8 @@ def test_membership_and_signing_have_their_keys() -> None:
         ("metrics.port=0", "must be between 1 and 65535"),
         ("topic.tracking.enable=yes", "must be true or false"),
         ("bootstrap.servers=t1", "must list host:port pairs"),
-        ("security.protocol=SSL", "without TLS and SASL only"),
+        ("security.protocol=TLS", "must be one of PLAINTEXT, SSL"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "sasl.jaas.config is missing"),
         ("producer.acks=0", "producer.acks must be all or 1"),
         ("producer.max.request.size=big", "must be a whole number"),
         ("config.providers=x", "names no known provider"),

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets kafka-python's connections use our SASL: the same steps as on the data path.
+
+kafka-python looks a mechanism up by name and hands it its settings, of which one may be any object.
+Connections that come without our object, such as those of a user's own program, get kafka-python's
+mechanisms as ever.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kafka.errors import KafkaError
+from kafka.net.sasl import SASL_MECHANISMS, register_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.security.sasl import SaslClient, authenticate_steps
+from sparkmirror.security.settings import Mechanism, SaslSettings
+from sparkmirror.security.token_sources import token_source
+from sparkmirror.security.tokens import Token
+
+
+class LoginError(KafkaError):  # type: ignore[misc] # kafka-python has no types
+    """Carries our error through kafka-python."""
+
+    def __init__(self, failure: AuthenticationError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.retriable = failure.retriable
+
+
+class Login(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
+    """Who we are; travels through kafka-python's settings in the place of a token provider."""
+
+    def __init__(self, settings: SaslSettings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def token(self) -> Token | None:
+        """A token that is good now, where the mechanism needs one; AuthenticationError if not."""
+        oauth = self.settings.oauth
+        return None if oauth is None else token_source(oauth).token()
+
+
+class _Steps:
+    """Looks like one of kafka-python's mechanisms."""
+
+    def __init__(self, login: Login, host: str) -> None:
+        self._login = login
+        self._host = host
+        self._client: SaslClient | None = None
+        self._message = b""
+        self._is_over = False
+
+    def auth_bytes(self) -> bytes:
+        if self._client is None:
+            try:
+                settings, token = self._login.settings, self._login.token()
+                self._client = authenticate_steps(settings, self._host, token)
+                self._message = self._client.first()
+            except AuthenticationError as error:
+                raise LoginError(error) from error
+        return self._message
+
+    def receive(self, auth_bytes: bytes) -> None:
+        if self._client is None:
+            raise AssertionError("a broker answers what it was sent")
+        try:
+            message = self._client.next(bytes(auth_bytes))
+        except AuthenticationError as error:
+            raise LoginError(error) from error
+        self._message = message or b""
+        self._is_over = message is None
+
+    def is_done(self) -> bool:
+        return self._is_over
+
+    def is_authenticated(self) -> bool:
+        return self._is_over
+
+    def auth_details(self) -> str:
+        return f"Authenticated via SASL / {self._login.settings.mechanism.value}"
+
+
+def _mechanism(original: Any, **config: Any) -> Any:
+    login = config.get("sasl_oauth_token_provider")
+    return _Steps(login, config["host"]) if isinstance(login, Login) else original(**config)
+
+
+for _name in (one.value for one in Mechanism):
+    register_sasl_mechanism(_name, partial(_mechanism, SASL_MECHANISMS[_name]), overwrite=True)

@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Security keys become the security of each client, and what is wrong with them a sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from sparkmirror.config.connector_config import read_connector
+from sparkmirror.config.mirror_client import read_properties_client
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.notices import Level
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.errors import ConfigError
+from sparkmirror.model import Flow, Secret
+from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
+
+BASE = (
+    "clusters=a,b",
+    "a.bootstrap.servers=a1:9092",
+    "b.bootstrap.servers=b1:9092",
+    "a->b.enabled=true",
+)
+FLOW = Flow("a", "b")
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+HUSH = "hush-hush-hush"
+WITH_PLAIN = (
+    "a.security.protocol=SASL_PLAINTEXT",
+    "a.sasl.mechanism=PLAIN",
+    f'a.sasl.jaas.config={PLAIN} required username="me" password="{HUSH}";',
+)
+
+
+def settings(*lines: str) -> FlowSettings:
+    """The settings of the flow in an ordinary file with these further lines."""
+    return MirrorConfig.parse("\n".join((*BASE, *lines))).flow_settings(FLOW)
+
+
+def said(level: Level, *lines: str) -> list[str]:
+    """The sentences about such a file."""
+    found = MirrorConfig.parse("\n".join((*BASE, *lines))).problems()
+    return [str(notice) for notice in found if notice.level is level]
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A certificate that vouches for itself: as PEM, with its key, and as PKCS12 files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "here")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("stores")
+    encryption = serialization.BestAvailableEncryption(HUSH.encode())
+    store = folder / "store.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"x", key, certificate, None, encryption)
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    (folder / "trust.pem").write_text(pem)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+    return {
+        "store": str(store),
+        "pem_file": str(folder / "trust.pem"),
+        "certificate": pem,
+        "key": private,
+    }
+
+
+def inline(pem: str) -> str:
+    """PEM as one writes it into a properties file."""
+    return pem.replace("\n", "\\n")
+
+
+def test_without_security_keys_nothing_is_secured() -> None:
+    """As ever."""
+    found = settings()
+    clients = (found.consumer, found.producer, found.source_admin, found.target_admin)
+    assert [one.security for one in clients] == [Security()] * 4
+
+
+def test_a_cluster_has_its_own_security() -> None:
+    """Every client of one side, none of the other."""
+    found = settings(*WITH_PLAIN)
+    expected = Security(
+        Protocol.SASL_PLAINTEXT, None, SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    )
+    assert found.consumer.security == found.source_admin.security == expected
+    assert found.producer.security == found.target_admin.security == Security()
+    assert found.consumer.security.keys.login == "a.sasl.jaas.config"
+
+
+def test_a_client_may_differ_from_its_cluster() -> None:
+    """The layers are MM2's: flow and role win."""
+    other = f'{SCRAM} required username="you" password="p";'
+    found = settings(
+        *WITH_PLAIN,
+        "a->b.source.consumer.sasl.mechanism=SCRAM-SHA-512",
+        f"a->b.source.consumer.sasl.jaas.config={other}",
+        "b.producer.security.protocol=SSL",
+        "a->b.producer.override.ssl.endpoint.identification.algorithm=",
+    )
+    assert found.consumer.security.sasl == SaslSettings(Mechanism.SCRAM_SHA_512, "you", Secret("p"))
+    assert found.consumer.security.keys.login == "a->b.source.consumer.sasl.jaas.config"
+    assert found.source_admin.security.sasl == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    assert found.producer.security.protocol is Protocol.SSL
+    assert found.producer.security.tls is not None
+    assert not found.producer.security.tls.checks_host
+    assert found.target_admin.security.protocol is Protocol.PLAINTEXT
+
+
+def test_lines_for_all_clusters_reach_all_clients() -> None:
+    """As MM2 spreads them."""
+    lines = [line.removeprefix("a.") for line in WITH_PLAIN]
+    found = settings(*lines)
+    assert found.producer.security == found.consumer.security
+    assert found.producer.security.sasl is not None
+
+
+def test_connect_has_its_own_places() -> None:
+    """Source and target in the connector, the worker's own client and producer in its file."""
+    worker = WorkerFile.parse(
+        "bootstrap.servers=b1:9092\ngroup.id=g\nconfig.storage.topic=c\noffset.storage.topic=o\n"
+        "status.storage.topic=s\nsecurity.protocol=SSL\nproducer.security.protocol=SSL\n"
+        "listeners=http://127.0.0.1:8083\n"
+    )
+    assert worker.settings.connection.security.protocol is Protocol.SSL
+    connector = {
+        "name": "m",
+        "connector.class": "MirrorSourceConnector",
+        "source.cluster.alias": "a",
+        "target.cluster.alias": "b",
+        "source.cluster.bootstrap.servers": "a1:9092",
+        "target.cluster.bootstrap.servers": "b1:9092",
+        "source.cluster.security.protocol": "SASL_PLAINTEXT",
+        "source.cluster.sasl.mechanism": "PLAIN",
+        "source.cluster.sasl.jaas.config": f'{PLAIN} required username="me" password="p";',
+        "producer.override.ssl.enabled.protocols": "TLSv1.3",
+    }
+    found = read_connector(connector, worker).unchecked
+    assert found.consumer.security.protocol is Protocol.SASL_PLAINTEXT
+    assert found.target_admin.security.protocol is Protocol.PLAINTEXT
+    assert found.producer.security.tls is not None
+    assert found.producer.security.tls.protocols == ("TLSv1.3",)
+
+
+def test_a_mirror_client_has_security() -> None:
+    """A program's own properties."""
+    properties = {"bootstrap.servers": "a1:9092"} | dict(
+        line.removeprefix("a.").split("=", 1) for line in WITH_PLAIN
+    )
+    found = read_properties_client(properties)
+    assert found.admin.security.sasl == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    assert found.consumer.security == found.admin.security
+
+
+def test_stores_are_read_into_settings(identity: dict[str, str]) -> None:
+    """PKCS12 under the name of JKS, as keytool makes them; nothing needs a file any more."""
+    found = settings(
+        "a.security.protocol=SSL",
+        f"a.ssl.truststore.location={identity['store']}",
+        f"a.ssl.truststore.password={HUSH}",
+        f"a.ssl.keystore.location={identity['store']}",
+        f"a.ssl.keystore.password={HUSH}",
+        f"a.ssl.key.password={HUSH}",
+        "b.security.protocol=SSL",
+        "b.ssl.truststore.type=PEM",
+        f"b.ssl.truststore.location={identity['pem_file']}",
+        "b.ssl.keystore.type=pem",
+        f"b.ssl.keystore.key={inline(identity['key'])}",
+        f"b.ssl.keystore.certificate.chain={inline(identity['certificate'])}",
+    )
+    source, target = found.consumer.security.tls, found.producer.security.tls
+    assert source is not None
+    assert source == target
+    assert source.trusted == source.chain == identity["certificate"]
+    assert source.key == Secret(identity["key"])
+
+
+def test_certificates_may_stand_in_the_file(identity: dict[str, str]) -> None:
+    """With blanks in the place of line ends, as Kubernetes tools write them."""
+    pem = identity["certificate"].replace("\n", " ")
+    found = settings(
+        "a.security.protocol=SSL",
+        "a.ssl.truststore.type=PEM",
+        f"a.ssl.truststore.certificates={pem}",
+    )
+    assert found.consumer.security.tls is not None
+    assert found.consumer.security.tls.trusted == identity["certificate"]
+    assert found.consumer.security.keys.trust == "a.ssl.truststore.certificates"
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("truststore.location=/not/there.jks", "names /not/there.jks, which cannot be read (No su"),
+        ("truststore.location=${env:SPARKMIRROR_STORE}", "names [hidden], which cannot be read"),
+        ("truststore.location={store}", "cannot be used: the PKCS12 store needs a password"),
+        ("truststore.password=x", "has no file to open: "),
+        ("truststore.type=JCEKS", "must be one of JKS, PKCS12, PEM"),
+        ("truststore.certificates=x", "cannot be used: the store is not PEM"),
+        ("keystore.location={store}", "needs a password: write a.ssl.keystore.password"),
+        ("keystore.password=x", "has no file to open: "),
+        ("keystore.key=x", "needs ssl.keystore.certificate.chain beside it"),
+        ("keystore.certificate.chain=x", "needs ssl.keystore.key beside it"),
+        ("enabled.protocols=TLSv1.1", "must list one or both of TLSv1.2 and TLSv1.3"),
+        ("enabled.protocols=TLSv9", "must list one or both of TLSv1.2 and TLSv1.3"),
+        ("cipher.suites=TLS_NONE_SUCH", "cipher suite"),
+        ("endpoint.identification.algorithm=LDAPS", "must be one of https"),
+        ("engine.factory.class=com.acme.Engine", "names com.acme.Engine, a Java class"),
+    ],
+)
+def test_a_wrong_tls_line_is_one_sentence(
+    line: str, part: str, identity: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the line and the key, whichever of the flow's clients found it."""
+    monkeypatch.setenv("SPARKMIRROR_STORE", "/not/there/either.jks")
+    key = f"a.ssl.{line.partition('=')[0]}"
+    (sentence,) = said(
+        Level.ERROR,
+        "a.security.protocol=SSL",
+        f"a.ssl.{line.replace('{store}', identity['store'])}",
+    )
+    assert sentence.startswith(f"line 6: {key}")
+    assert part in sentence
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("extra", "part"),
+    [
+        ("a.ssl.truststore.password=wrong", "does not open with this password"),
+        ("a.ssl.truststore.certificates=x", "stands beside a.ssl.truststore.location"),
+        ("a.ssl.truststore.type=PEM", "does not go with PEM"),
+    ],
+)
+def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str, str]) -> None:
+    """As Java's clients insist."""
+    lines = {
+        "a.ssl.truststore.location": f"a.ssl.truststore.location={identity['store']}",
+        "a.ssl.truststore.password": f"a.ssl.truststore.password={HUSH}",
+        extra.partition("=")[0]: extra,
+    }
+    (sentence,) = said(Level.ERROR, "a.security.protocol=SSL", *lines.values())
+    assert part in sentence
+    assert HUSH not in sentence
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        (("sasl.mechanism=PLAIN",), "a.sasl.jaas.config is missing: write org.apache.kafka"),
+        (("sasl.mechanism=plain",), "must be one of PLAIN, SCRAM-SHA-256"),
+        (("sasl.mechanism=PLAIN", "sasl.jaas.config=x"), "is no JAAS line: "),
+        (
+            ("sasl.mechanism=PLAIN", f'sasl.jaas.config={PLAIN} required username="{HUSH}"'),
+            "is no JAAS line: it does not end with a semicolon",
+        ),
+        (
+            ("sasl.mechanism=PLAIN", f'sasl.jaas.config={SCRAM} required username="{HUSH}";'),
+            (
+                f"names {SCRAM}, which does not go with a.sasl.mechanism=PLAIN: write a.sasl.mechanism="
+                "SCRAM-SHA-256"
+            ),
+        ),
+        (
+            (f'sasl.jaas.config={PLAIN} required username="{HUSH}";',),
+            "does not go with a.sasl.mechanism=GSSAPI: write a.sasl.mechanism=PLAIN",
+        ),
+        (
+            ("sasl.mechanism=PLAIN", f'sasl.jaas.config={PLAIN} required username="{HUSH}";'),
+            'must have the option password="..."',
+        ),
+        (
+            ("sasl.mechanism=OAUTHBEARER", f'sasl.jaas.config={OAUTH} required clientId="x";'),
+            "sasl.oauthbearer.token.endpoint.url is missing",
+        ),
+        (
+            (
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url=https://here/token",
+                f'sasl.jaas.config={OAUTH} required clientId="{HUSH}";',
+            ),
+            "must name clientId and clientSecret",
+        ),
+        (
+            (
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url=file:///etc/token",
+                f'sasl.jaas.config={OAUTH} required clientId="x" clientSecret="{HUSH}";',
+            ),
+            "must be an address such as https://host/path",
+        ),
+        (
+            (
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.login.callback.handler.class=com.acme.Handler",
+                f'sasl.jaas.config={OAUTH} required oauth.access.token="{HUSH}";',
+            ),
+            "names com.acme.Handler, a Java class that cannot be run here",
+        ),
+        (
+            (
+                "sasl.mechanism=OAUTHBEARER",
+                f'sasl.jaas.config={OAUTH} required oauth.access.token="{HUSH}";',
+            ),
+            "its option oauth.access.token is not used here",
+        ),
+        (
+            (
+                "sasl.mechanism=OAUTHBEARER",
+                (
+                    f'sasl.jaas.config={OAUTH} required oauth.client.id="x" oauth.client.secret="s" '
+                    'oauth.token.endpoint.uri="https://h/" oauth.ssl.truststore.location="/no/where";'
+                ),
+            ),
+            "its option oauth.ssl.truststore.location names /no/where, which cannot be read",
+        ),
+        (("sasl.mechanism=AWS_MSK_IAM",), "a.security.protocol must be SASL_SSL"),
+    ],
+)
+def test_a_wrong_login_is_one_sentence(lines: tuple[str, ...], part: str) -> None:
+    """It never repeats what stands on the line."""
+    (sentence,) = said(
+        Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", *(f"a.{line}" for line in lines)
+    )
+    assert part in sentence
+    assert HUSH not in sentence
+
+
+@pytest.mark.parametrize(
+    "place", ["kafka keys", "kafka options", "strimzi options", "strimzi keys"]
+)
+def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, str]) -> None:
+    """Kafka's keys, Kafka's options, Strimzi's options and Strimzi's names as keys."""
+    url, scope, trust = "https://login.example.com/token", "kafka", identity["pem_file"]
+    lines = {
+        "kafka keys": (
+            f"a.sasl.oauthbearer.token.endpoint.url={url}",
+            "a.sasl.oauthbearer.client.credentials.client.id=me",
+            f"a.sasl.oauthbearer.client.credentials.client.secret={HUSH}",
+            f"a.sasl.oauthbearer.scope={scope}",
+            (
+                f"a.sasl.jaas.config={OAUTH} required ssl.truststore.type=PEM "
+                f'ssl.truststore.location="{trust}";'
+            ),
+        ),
+        "kafka options": (
+            (
+                "a.sasl.login.callback.handler.class="
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+            ),
+            f"a.sasl.oauthbearer.token.endpoint.url={url}",
+            (
+                f'a.sasl.jaas.config={OAUTH} required clientId=me clientSecret="{HUSH}" scope={scope} '
+                f'ssl.truststore.type=PEM ssl.truststore.location="{trust}";'
+            ),
+        ),
+        "strimzi options": (
+            (
+                "a.sasl.login.callback.handler.class="
+                "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+            ),
+            (
+                f'a.sasl.jaas.config={OAUTH} required oauth.client.id=me oauth.client.secret="{HUSH}" '
+                f'oauth.token.endpoint.uri="{url}" oauth.scope={scope} '
+                f'oauth.ssl.truststore.type=PEM oauth.ssl.truststore.location="{trust}";'
+            ),
+        ),
+        "strimzi keys": (
+            f"a.oauth.token.endpoint.uri={url}",
+            "a.oauth.client.id=me",
+            f"a.oauth.client.secret={HUSH}",
+            f"a.oauth.scope={scope}",
+            "a.oauth.ssl.truststore.type=PEM",
+            f"a.oauth.ssl.truststore.location={trust}",
+        ),
+    }[place]
+    found = settings("a.security.protocol=SASL_SSL", "a.sasl.mechanism=OAUTHBEARER", *lines)
+    for client in (found.consumer, found.source_admin):
+        sasl = client.security.sasl
+        assert sasl is not None
+        assert sasl.oauth is not None
+        assert (sasl.oauth.endpoint, sasl.oauth.client_id, sasl.oauth.scope) == (url, "me", scope)
+        assert sasl.oauth.client_secret == Secret(HUSH)
+        assert sasl.oauth.tls.trusted == identity["certificate"]
+        assert sasl.oauth.refresh_window_factor == 0.8
+        assert client.security.tls is not None
+        assert client.security.tls.trusted is None  # the brokers' trust is another one
+
+
+def test_further_token_settings_are_read() -> None:
+    """Times, extensions and the audience."""
+    found = settings(
+        "a.security.protocol=SASL_PLAINTEXT",
+        "a.sasl.mechanism=OAUTHBEARER",
+        "a.sasl.oauthbearer.token.endpoint.url=http://127.0.0.1:1/token",
+        f'a.sasl.jaas.config={OAUTH} required clientId=me clientSecret="{HUSH}" oauth.audience=k '
+        'extension_logicalCluster="lkc" oauth.read.timeout.seconds=7;',
+        "a.sasl.login.connect.timeout.ms=2500",
+        "a.sasl.login.refresh.window.factor=0.5",
+        "a.sasl.login.refresh.min.period.seconds=1",
+        "a.sasl.login.refresh.buffer.seconds=2",
+        "a.sasl.oauthbearer.header.urlencode=true",
+    )
+    sasl = found.consumer.security.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert sasl.oauth.extensions == {"logicalCluster": "lkc"}
+    assert sasl.oauth.audience == "k"
+    assert sasl.oauth.connect_timeout_seconds == 2.5
+    assert sasl.oauth.read_timeout_seconds == 7
+    assert sasl.oauth.refresh_window_factor == 0.5
+    assert (sasl.oauth.refresh_min_seconds, sasl.oauth.refresh_buffer_seconds) == (1, 2)
+    assert sasl.oauth.urlencodes_header
+
+
+def test_keys_without_use_are_told() -> None:
+    """Whoever wrote them thinks that the connection is safe."""
+    (first, second) = said(Level.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN")
+    assert (
+        first == "line 5: a.ssl.truststore.location does nothing: security.protocol is PLAINTEXT."
+    )
+    assert second == "line 6: a.sasl.mechanism does nothing: security.protocol is PLAINTEXT."
+    (note,) = said(Level.INFO, *WITH_PLAIN[:2], f"{WITH_PLAIN[2][:-1]} debug=true;")
+    assert note == "line 7: a.sasl.jaas.config: its option debug has no effect."
+
+
+def test_defaults_of_what_is_not_used_are_not_shown() -> None:
+    """`check` would be hundreds of lines longer."""
+    config = MirrorConfig.parse("\n".join((*BASE, *WITH_PLAIN)))
+    shown = {(one.section, one.key) for one in config.reading(FLOW).report.effective}
+    assert ("source consumer", "sasl.mechanism") in shown
+    assert ("source consumer", "security.protocol") in shown
+    assert ("target producer", "sasl.mechanism") not in shown
+    assert not any(key.startswith("ssl.") for _, key in shown)
+
+
+def test_no_secret_is_shown_anywhere() -> None:
+    """Not in settings, notices or values; and nothing with a secret in it can be pickled."""
+    config = MirrorConfig.parse("\n".join((*BASE, *WITH_PLAIN)))
+    found = config.flow_settings(FLOW)
+    assert HUSH not in repr((found, config.problems(), config.reading(FLOW).report))
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(found.consumer)
+
+
+def test_a_reference_in_a_jaas_line_is_resolved(tmp_path: Path) -> None:
+    """Kubernetes mounts the password as a file."""
+    (tmp_path / "password").write_text(HUSH)
+    lines = (*WITH_PLAIN[:2], WITH_PLAIN[2].replace(HUSH, f"${{directory:{tmp_path}:password}}"))
+    sasl = settings(*lines).consumer.security.sasl
+    assert sasl is not None
+    assert sasl.password == Secret(HUSH)
+
+
+def test_a_store_that_is_missing_stops_the_flow() -> None:
+    """With a sentence about the line."""
+    with pytest.raises(ConfigError, match=r"a\.ssl\.truststore\.location names /gone\.jks"):
+        settings("a.security.protocol=SSL", "a.ssl.truststore.location=/gone.jks")

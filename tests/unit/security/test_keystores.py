@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores as keytool and openssl make them open, and what does not open says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkmirror.model import Secret
+from sparkmirror.security.keystores import MOST_BYTES, KeyPair, read_keystore, read_truststore
+
+GOLDEN = Path(__file__).parent / "golden"
+STORE, KEY, OTHER = Secret("store-secret"), Secret("key-secret"), Secret("other-secret")
+WRONG = Secret("wrong-secret")
+STORES = ("trust.jks", "trust.p12", "trust-open.p12", "trust-legacy.p12", "key.jks", "key.p12")
+
+
+def stored(name: str) -> bytes:
+    """One of the stores that keytool made."""
+    return (GOLDEN / name).read_bytes()
+
+
+def subjects(pem: str) -> list[str]:
+    """Whom a PEM text is about, in order."""
+    if not pem:
+        return []
+    found = x509.load_pem_x509_certificates(pem.encode())
+    return [certificate.subject.rfc4514_string() for certificate in found]
+
+
+def matches(pair: KeyPair) -> bool:
+    """Whether key and first certificate belong together."""
+    key = serialization.load_pem_private_key(pair.key.reveal().encode(), None)
+    return x509.load_pem_x509_certificate(pair.chain.encode()).public_key() == key.public_key()
+
+
+def own_pair() -> KeyPair:
+    """A key with a chain of two."""
+    return read_keystore(stored("key.jks"), "JKS", STORE, KEY)
+
+
+def encrypted_key(pair: KeyPair, password: str) -> str:
+    """The key as `openssl pkcs8 -topk8` writes it."""
+    key = serialization.load_pem_private_key(pair.key.reveal().encode(), None)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password.encode()),
+    ).decode()
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "jks"])
+@pytest.mark.parametrize(
+    ("name", "password", "expected"),
+    [
+        ("trust.jks", STORE, ["CN=authority"]),
+        ("trust.jks", None, ["CN=authority"]),  # Java then does not check the seal
+        ("trust.p12", STORE, ["CN=authority", "CN=second"]),
+        ("trust-open.p12", None, ["CN=authority"]),
+        ("trust-open.p12", STORE, ["CN=authority"]),
+        ("trust-legacy.p12", STORE, ["CN=authority"]),
+        ("key.jks", STORE, ["CN=authority", "CN=own", "CN=second"]),
+    ],
+)
+def test_a_truststore_opens_whatever_it_is_called(
+    name: str, password: Secret | None, expected: list[str], kind: str
+) -> None:
+    """Java looks into the file, and so do we."""
+    assert expected == sorted(subjects(read_truststore(stored(name), kind, password)))
+
+
+@pytest.mark.parametrize(
+    ("name", "key_password", "expected"),
+    [
+        ("key.jks", KEY, ["CN=own", "CN=authority"]),
+        ("key.jks", OTHER, ["CN=second"]),
+        ("key.p12", None, ["CN=own", "CN=authority"]),
+        ("key.p12", STORE, ["CN=own", "CN=authority"]),
+    ],
+)
+def test_a_keystore_gives_key_and_chain(
+    name: str, key_password: Secret | None, expected: list[str]
+) -> None:
+    """The own certificate first; with several keys the one that the password opens."""
+    pair = read_keystore(stored(name), "JKS", STORE, key_password)
+
+    assert expected == subjects(pair.chain)
+    assert matches(pair)
+    assert ("of 2 private keys" in pair.note) == (name == "key.jks")
+
+
+@pytest.mark.parametrize("separator", ["\n", " ", "\r\n", "\n  "])
+def test_pem_is_read_however_its_lines_end(separator: str) -> None:
+    """Inline values are often on one line; comments may stand between the blocks."""
+    pair = own_pair()
+    text = f"a comment: yes\n{pair.key.reveal()}\nBag Attributes\n{pair.chain}\n".replace(
+        "\n", separator
+    )
+
+    assert read_keystore(text.encode(), "PEM", None, None) == KeyPair(pair.chain, pair.key)
+    assert read_truststore(text.encode(), "PEM", None) == pair.chain
+
+
+def test_the_chain_is_put_in_order() -> None:
+    """Servers refuse a chain whose first certificate is not the client's own."""
+    pair = own_pair()
+    own, authority = pair.chain.split("-----END CERTIFICATE-----\n", 1)
+    shuffled = authority + own + "-----END CERTIFICATE-----\n" + pair.key.reveal()
+
+    assert read_keystore(shuffled.encode(), "PEM", None, None).chain == pair.chain
+
+
+def test_an_encrypted_pem_key_opens_with_its_password() -> None:
+    """As `ssl.key.password` of a PEM keystore."""
+    pair = own_pair()
+    data = (encrypted_key(pair, "key-secret") + pair.chain).encode()
+
+    assert read_keystore(data, "PEM", None, KEY).key == pair.key
+    with pytest.raises(ValueError, match="does not open the private key"):
+        read_keystore(data, "PEM", None, WRONG)
+    with pytest.raises(ValueError, match="needs a key password"):
+        read_keystore(data, "PEM", None, None)
+
+
+def test_an_old_pem_key_opens() -> None:
+    """`BEGIN EC PRIVATE KEY`, which Java does not take."""
+    pair = own_pair()
+    key = serialization.load_pem_private_key(pair.key.reveal().encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    old = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+    assert read_keystore(old + pair.chain.encode(), "PEM", None, None).key == pair.key
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: read_truststore(stored("trust.jks"), "JKS", WRONG), "password of the store is"),
+        (lambda: read_truststore(stored("trust.p12"), "JKS", WRONG), "does not open with this"),
+        (lambda: read_truststore(stored("trust.p12"), "JKS", None), "needs a password"),
+        (lambda: read_truststore(stored("key.jceks"), "JKS", STORE), "JCEKS.*keytool"),
+        (lambda: read_truststore(b"", "JKS", STORE), "empty"),
+        (lambda: read_truststore(b"nothing", "JKS", STORE), "not JKS, or it is damaged"),
+        (lambda: read_truststore(b"-----BEGIN X-----", "JKS", STORE), "has to be PEM"),
+        (lambda: read_truststore(stored("trust.jks"), "PEM", None), "not PEM"),
+        (lambda: read_truststore(stored("trust.jks"), "BKS", STORE), "not one of JKS, PKCS12"),
+        (lambda: read_truststore(bytes(MOST_BYTES + 1), "JKS", STORE), "was not read"),
+        (lambda: read_truststore(stored("trust.jks")[:-30], "JKS", None), "ends too early"),
+        (
+            lambda: read_truststore(own_pair().key.reveal().encode(), "PEM", None),
+            "no trusted certificate",
+        ),
+        (lambda: read_keystore(stored("trust.jks"), "JKS", STORE, None), "no private key"),
+        (lambda: read_keystore(stored("trust.p12"), "JKS", STORE, None), "no private key"),
+        (lambda: read_keystore(stored("key.jks"), "JKS", STORE, None), "key password does not"),
+        (lambda: read_keystore(stored("key.jks"), "JKS", None, None), "needs a password"),
+        (lambda: read_keystore(stored("key.p12"), "JKS", WRONG, KEY), "of its own"),
+        (
+            lambda: read_keystore(own_pair().chain.encode(), "PEM", None, None),
+            "no private key; it takes exactly one",
+        ),
+        (
+            lambda: read_keystore(own_pair().key.reveal().encode(), "PEM", None, None),
+            "no certificate for its private key",
+        ),
+        (
+            lambda: read_keystore(
+                (
+                    own_pair().key.reveal() + read_truststore(stored("trust.jks"), "JKS", None)
+                ).encode(),
+                "PEM",
+                None,
+                None,
+            ),
+            "does not belong to any certificate",
+        ),
+        (
+            lambda: read_keystore(
+                b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n"
+                b"-----END RSA PRIVATE KEY-----",
+                "PEM",
+                None,
+                KEY,
+            ),
+            "openssl pkcs8",
+        ),
+    ],
+)
+def test_what_does_not_open_says_why(call: Callable[[], object], sentence: str) -> None:
+    """A sentence that a person can act on, without any password."""
+    with pytest.raises(ValueError, match=sentence) as caught:
+        call()
+    assert "-secret" not in str(caught.value)
+
+
+def test_a_key_is_not_in_the_repr() -> None:
+    """A KeyPair can be logged."""
+    assert "PRIVATE" not in repr(own_pair())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(STORES),
+    at=st.integers(0, 2000),
+    new=st.binary(max_size=6),
+    cut=st.integers(0, 12),
+    has_password=st.booleans(),
+)
+def test_damaged_stores_are_read_or_refused(
+    name: str, at: int, new: bytes, cut: int, *, has_password: bool
+) -> None:
+    """ValueError or a result, whatever the bytes; no password and no key in the sentence."""
+    data = stored(name)
+    at %= len(data)
+    damaged = data[:at] + new + data[at + cut :]
+    password = STORE if has_password else None
+    for call in (
+        lambda: read_truststore(damaged, "JKS", password),
+        lambda: read_keystore(damaged, "PKCS12", password, KEY),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            assert "-secret" not in str(error)  # noqa: PT017 - either outcome is right
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [
+                    b"-----BEGIN CERTIFICATE-----",
+                    b"-----END CERTIFICATE-----",
+                    b"-----BEGIN PRIVATE KEY-----",
+                    b"-----END PRIVATE KEY-----",
+                    b"\n",
+                    b"MIIB",
+                    b"=",
+                ]
+            ),
+            st.binary(max_size=5),
+        ),
+        max_size=12,
+    )
+)
+def test_any_pem_is_read_or_refused(pieces: list[bytes]) -> None:
+    """ValueError or a result, whatever the text."""
+    data = b"".join(pieces)
+    for call in (
+        lambda: read_truststore(data, "PEM", None),
+        lambda: read_keystore(data, "PEM", None, KEY),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            assert str(error)  # noqa: PT017 - either outcome is right
+
+
+def test_many_beginnings_take_no_time() -> None:
+    """A megabyte of blocks that never end is looked at once."""
+    with pytest.raises(ValueError, match="not PEM"):
+        read_truststore(b"-----BEGIN CERTIFICATE-----\n" * 40_000, "PEM", None)

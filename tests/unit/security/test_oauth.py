@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens come in time from a real HTTP server; what is wrong with it is a sentence."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
+from sparkmirror.security import oauth
+from sparkmirror.security.keystores import read_keystore, read_truststore
+from sparkmirror.security.oauth import TokenSource
+from sparkmirror.security.settings import OAuthSettings, TlsSettings
+from sparkmirror.security.tls import server_context
+from sparkmirror.security.tokens import Token, read_answer, refresh_at
+
+SECRET = "hunter2-hunter2"
+WANTED = OAuthSettings("http://localhost/token", "me", Secret(SECRET), "a b", "kafka")
+NOW = 1_000_000.0
+
+
+@dataclass
+class Endpoint:
+    """A token endpoint whose next answers are given; the last one is given for ever."""
+
+    url: str = ""
+    answers: list[tuple[int, bytes]] = field(default_factory=list)
+    asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
+    delay: float = 0.0
+
+    def settings(self, **changes: Any) -> OAuthSettings:
+        """What a file that names this endpoint comes to."""
+        return replace(WANTED, endpoint=f"{self.url}/token", read_timeout_seconds=2.0, **changes)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """An HTTP server on a free port of this machine."""
+    with serving(None) as state:
+        yield state
+
+
+@contextmanager
+def serving(context: ssl.SSLContext | None) -> Iterator[Endpoint]:
+    """A token endpoint, with TLS if there is a context."""
+    state = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            state.asked.append((self.headers["Authorization"], parse_qs(body)))
+            time.sleep(state.delay)
+            status, answer = state.answers[min(len(state.asked), len(state.answers)) - 1]
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "http://elsewhere.invalid/")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    scheme, host = "http", "127.0.0.1"
+    if context is not None:
+        scheme, host = "https", "localhost"
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    state.url = f"{scheme}://{host}:{server.server_port}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def jwt(**claims: object) -> str:
+    """A token that says this about itself."""
+    parts = ({"alg": "none"}, claims)
+    encoded = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts
+    ]
+    return ".".join((*encoded, "c2ln"))
+
+
+def answer(token: str = "opaque-1", **more: object) -> tuple[int, bytes]:
+    """What an endpoint says that has no objections."""
+    return 200, json.dumps({"access_token": token, "token_type": "Bearer", **more}).encode()
+
+
+def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
+    """Client credentials in the header, scope and audience in the body; many threads, one ask."""
+    endpoint.answers = [answer(expires_in=3600)]
+    endpoint.delay = 0.1
+    source = TokenSource(endpoint.settings())
+    given_out: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: given_out.append(source.token().text.reveal()))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert given_out == ["opaque-1"] * 8
+    basic = base64.b64encode(f"me:{SECRET}".encode()).decode()
+    fields = {"grant_type": ["client_credentials"], "scope": ["a b"], "audience": ["kafka"]}
+    assert endpoint.asked == [(f"Basic {basic}", fields)]
+
+
+def test_a_token_is_replaced_before_it_expires(endpoint: Endpoint) -> None:
+    """At the window factor of its life."""
+    endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
+    source = TokenSource(endpoint.settings(refresh_window_factor=0.0002, refresh_min_seconds=0))
+
+    assert source.token().text.reveal() == "one"
+    time.sleep(0.25)
+    assert source.token().text.reveal() == "two"
+
+
+def test_the_old_token_is_used_while_the_endpoint_is_down(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it is valid, with one line in the log and a pause between the questions."""
+    endpoint.answers = [answer("one", expires_in=1000), (503, b"")]
+    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+
+    assert [source.token().text.reveal() for _ in range(4)] == ["one"] * 4
+    assert len(endpoint.asked) == 2
+    monkeypatch.setattr(oauth, "RETRY_SECONDS", 0.0)
+    source._ask_at = 0.0
+    assert [source.token().text.reveal() for _ in range(3)] == ["one"] * 3
+    assert len(endpoint.asked) > 3
+    assert caplog.text.count("is used until it expires") == 1
+
+
+def test_nobody_waits_long_for_a_successor(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow endpoint holds up nobody who has a valid token."""
+    monkeypatch.setattr(oauth, "PATIENCE_SECONDS", 0.05)
+    endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
+    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+    source.token()
+    endpoint.delay = 0.5
+    began = time.monotonic()
+
+    assert [source.token().text.reveal() for _ in range(2)] == ["one"] * 2
+    assert time.monotonic() - began < 0.4
+
+
+def test_an_endpoint_with_tls_has_to_be_trusted() -> None:
+    """The truststore is that of the endpoint, not of the cluster."""
+    golden, password = Path(__file__).parent / "golden", Secret("store-secret")
+    authority = read_truststore((golden / "trust.p12").read_bytes(), "PKCS12", password)
+    own = read_keystore((golden / "key.p12").read_bytes(), "PKCS12", password, None)
+    context = server_context(TlsSettings(chain=own.chain, key=own.key), "none")
+    with serving(context) as endpoint:
+        endpoint.answers = [answer("one", expires_in=1000)]
+        trusting = TokenSource(endpoint.settings(tls=TlsSettings(trusted=authority)))
+        assert trusting.token().text.reveal() == "one"
+        with pytest.raises(AuthenticationError, match="certificate is not trusted") as caught:
+            TokenSource(endpoint.settings()).token()
+    assert caught.value.retriable
+
+
+def silent_port() -> tuple[socket.socket, str]:
+    """A port where somebody listens and never answers."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}/token"
+
+
+def test_an_endpoint_that_never_answers_is_given_up() -> None:
+    """In the time that the file gives it."""
+    listener, url = silent_port()
+    with listener, pytest.raises(AuthenticationError, match="in time") as caught:
+        TokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.2)).token()
+    assert caught.value.retriable
+
+
+def test_an_endpoint_that_answers_drop_by_drop_is_given_up() -> None:
+    """Each byte comes in time, the whole does not."""
+    listener, url = silent_port()
+    is_over = threading.Event()
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not is_over.wait(0.05):
+                try:
+                    connection.sendall(b"H")
+                except OSError:
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    began = time.monotonic()
+    with listener, pytest.raises(AuthenticationError, match="in time"):
+        TokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.4)).token()
+    is_over.set()
+    thread.join()
+    assert time.monotonic() - began < 5
+
+
+def test_nobody_listens() -> None:
+    """The endpoint is named, and it is worth another try."""
+    listener, url = silent_port()
+    listener.close()
+    with pytest.raises(AuthenticationError, match="nobody listens there") as caught:
+        TokenSource(replace(WANTED, endpoint=url)).token()
+    assert caught.value.retriable
+    assert url in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given_answer", "sentence", "retriable"),
+    [
+        (
+            (401, b'{"error":"invalid_client","error_description":"no"}'),
+            "invalid_client: no",
+            False,
+        ),
+        ((400, json.dumps({"error": f"bad {SECRET}"}).encode()), r"bad \[hidden\]", False),
+        ((503, b"<html>"), "HTTP 503", True),
+        ((429, b""), "HTTP 429", True),
+        ((302, b""), "redirects", False),
+        ((200, b"no json"), "without an access_token", False),
+        ((200, b'{"access_token":"two words"}'), "without an access_token", False),
+        (answer(expires_in=-5), "expired already", True),
+        ((200, b"x" * (oauth.MOST_BYTES + 1)), "more than", False),
+    ],
+)
+def test_an_answer_without_a_token_is_a_sentence(
+    endpoint: Endpoint, given_answer: tuple[int, bytes], sentence: str, *, retriable: bool
+) -> None:
+    """It names the endpoint, never the secret, and says whether to try again."""
+    endpoint.answers = [given_answer]
+    with pytest.raises(AuthenticationError, match=sentence) as caught:
+        TokenSource(endpoint.settings()).token()
+    assert caught.value.retriable == retriable
+    assert f"{endpoint.url}/token" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "token", "ftp://host/", f"https://me:{SECRET}@host/", "http://host:x/", "http://h/ü"],
+)
+def test_an_odd_address_is_refused(address: str) -> None:
+    """Without repeating it: people put passwords there."""
+    with pytest.raises(AuthenticationError, match="token endpoint") as caught:
+        TokenSource(replace(WANTED, endpoint=address))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given_answer", "expected"),
+    [
+        (answer(jwt(exp=NOW + 500), expires_in=900), NOW + 500),
+        (answer(jwt(exp=NOW + 500.5)), NOW + 500.5),
+        (answer(jwt(sub="x"), expires_in=900), NOW + 900),
+        (answer(expires_in="900"), NOW + 900),
+        (answer("a.b.c", expires_in=900), NOW + 900),
+        (answer(expires_in="soon"), NOW + 60),
+        (answer(), NOW + 60),
+        ((200, b'{"id_token":"x","expires_in":5}'), NOW + 5),
+    ],
+)
+def test_a_token_says_how_long_it_lasts(given_answer: tuple[int, bytes], expected: float) -> None:
+    """Its own claim counts more than the endpoint's word."""
+    assert read_answer(*given_answer, "url", WANTED, NOW).expires_at == expected
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "expected"),
+    [
+        (10_000.0, 8_000.0),  # the window
+        (1_000.0, 700.0),  # the buffer at the end
+        (365.0, 65.0),  # the buffer again
+        (361.0, 61.0),
+        (300.0, 240.0),  # both do not fit: the window alone
+        (10.0, 8.0),
+    ],
+)
+def test_the_next_token_is_due_when_kafka_would_ask(lifetime: float, expected: float) -> None:
+    """Window, least pause and buffer as in Kafka's own refreshing login."""
+    token = Token(Secret("x"), NOW + lifetime)
+
+    assert refresh_at(token, NOW, WANTED) == pytest.approx(NOW + expected)
+
+
+def test_the_least_pause_counts_more_than_the_window() -> None:
+    """`sasl.login.refresh.min.period.seconds`."""
+    wanted = replace(WANTED, refresh_min_seconds=900.0, refresh_buffer_seconds=0.0)
+
+    assert refresh_at(Token(Secret("x"), NOW + 1000), NOW, wanted) == NOW + 900
+
+
+def test_a_token_is_not_in_the_repr() -> None:
+    """A Token can be logged."""
+    assert repr(Token(Secret("opaque-1"), 1.0)) == "Token(text=[hidden], expires_at=1.0)"
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150)
+@given(
+    status=st.sampled_from([200, 302, 400, 503]),
+    body=st.one_of(
+        st.binary(max_size=40),
+        st.just(b"[" * 100_000),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "access_token": st.one_of(
+                    JSON, st.just(jwt(exp=10**400)), st.builds(jwt, exp=JSON), st.just("a.%%.c")
+                ),
+                "expires_in": st.one_of(JSON, st.just(10**400)),
+                "error": st.one_of(JSON, st.just(f"x {SECRET} y")),
+                "error_description": JSON,
+            },
+        ).map(lambda content: json.dumps(content).encode()),
+    ),
+)
+def test_any_answer_is_a_token_or_a_sentence(status: int, body: bytes) -> None:
+    """AuthenticationError or a token that lasts; never the secret."""
+    call: Callable[[], Token] = lambda: read_answer(status, body, "url", WANTED, NOW)  # noqa: E731
+    try:
+        assert call().expires_at > NOW
+    except AuthenticationError as error:
+        assert SECRET not in str(error)  # noqa: PT017 - either outcome is right
