@@ -78,7 +78,7 @@ class RestSettings:
     admin_listeners: tuple[Listener, ...] | None = None  # None: with all else; empty: nowhere
     advertised_host: str = ""  # empty: the listener's, else the machine's name
     advertised_port: int | None = None  # None: the listener's
-    advertised_scheme: str = ""  # empty: the first listener's
+    advertised_scheme: str = ""  # empty: http, if that is served
     allow_origin: str = ""
     allow_methods: str = ""
     response_headers: str = ""

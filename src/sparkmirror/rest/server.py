@@ -213,8 +213,9 @@ def _server_context(rest: RestSettings) -> ssl.SSLContext | None:
 
 
 def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
-    """Connect's rule: what the file says, else the first listener of that scheme."""
-    scheme = rest.advertised_scheme or rest.listeners[0].scheme
+    """Connect's rule: what the file says, else http if that is served; its first listener."""
+    schemes = {one.scheme for one in rest.listeners}
+    scheme = rest.advertised_scheme or ("http" if "http" in schemes else "https")
     pairs = list(zip(rest.listeners, ports, strict=True))
     listener, port = next((pair for pair in pairs if pair[0].scheme == scheme), pairs[0])
     host = rest.advertised_host or listener.host
