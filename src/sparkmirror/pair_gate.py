@@ -14,8 +14,7 @@ import threading
 
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
-from sparkmirror.errors import BrokerError, ClusterError
-from sparkmirror.kafka.group_line import INCONSISTENT_GROUP_PROTOCOL
+from sparkmirror.errors import ClusterError
 from sparkmirror.pairs import GateCalls, PairPlan, Standing
 from sparkmirror.pipeline.status import FlowState
 from sparkmirror.state.pair_orders import PairOrders, Wishes
@@ -62,7 +61,7 @@ class PairGate:
         """Why the pair does not run here."""
         member = self._membership
         if member.trouble is not None:
-            return Standing(_state(member.error), member.trouble)
+            return Standing(_state(member), member.trouble)
         if self._is_ours and self.orders.trouble:
             return Standing(FlowState.RETRYING, self.orders.trouble)
         if not member.is_member or self._name in member.assignment:
@@ -100,10 +99,11 @@ class PairGate:
             self._calls.opened(self._wishes)
 
 
-def _state(error: Exception | None) -> FlowState:
+def _state(member: Membership) -> FlowState:
     """A group that is used by others keeps us waiting; what a person must mend is no waiting."""
-    if isinstance(error, BrokerError) and error.code == INCONSISTENT_GROUP_PROTOCOL:
+    if member.stands_by:
         return FlowState.STANDBY
+    error = member.error
     is_fatal = isinstance(error, ClusterError) and not error.retriable
     return FlowState.FAILED if is_fatal else FlowState.RETRYING
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 
 from sparkmirror.local.cache import cache_directory
 from sparkmirror.local.cluster import LocalCluster
+from support.names import unique_name
 from support.waiting import eventually
 
 README = Path(__file__).parents[2] / "README.md"
@@ -130,6 +133,60 @@ def test_the_commands_for_ones_own_clusters_work(
         finally:
             process.kill()
             process.wait()
+
+
+def test_the_commands_for_a_connect_cluster_work(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """The worker runs with the README's own file, on another port; the others ask it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    text = text.replace("backup-1:9092", target_cluster.bootstrap_servers)
+    for word in ("connect-cluster", "connect-configs", "connect-offsets", "connect-status"):
+        text = text.replace(word, unique_name(word))
+    file = tmp_path / "connect-distributed.properties"
+    file.write_text(f"{text}\nlisteners = http://127.0.0.1:{port}\n")
+    (tmp_path / "mm2").mkdir()
+    heartbeats = {
+        "name": "heartbeats",
+        "connector.class": "MirrorHeartbeatConnector",
+        "source.cluster.alias": unique_name("primary"),
+        "source.cluster.bootstrap.servers": source_cluster.bootstrap_servers,
+        "target.cluster.alias": "backup",
+        "target.cluster.bootstrap.servers": target_cluster.bootstrap_servers,
+    }
+    (tmp_path / "mm2" / "heartbeats.json").write_text(json.dumps(heartbeats))
+    first, *others = commands("Connectors in a Connect cluster")
+    names = {**environment, "SPARKMIRROR_URL": f"http://127.0.0.1:{port}"}
+    log = tmp_path / "worker.log"
+    with log.open("wb") as output:
+        worker = subprocess.Popen(
+            shlex.split(first), cwd=tmp_path, env=names, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        eventually(lambda: "leads its group" in log.read_text(), SECONDS, "the worker is there")
+        outputs = [
+            subprocess.run(
+                shlex.split(line),
+                cwd=tmp_path,
+                env=names,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=SECONDS,
+            ).stdout
+            for line in others
+        ]
+        assert "heartbeats\tsource\tRUNNING\t1/1" in outputs[-1]
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(SECONDS) == 0, log.read_text()
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_the_demo_ends_by_itself_with_equal_counts(

@@ -31,7 +31,8 @@ from support.witness import await_copy, compare_topics, create_topics, end_offse
 
 START_SECONDS = 60.0
 SESSION_SECONDS = 6.0  # the least that brokers allow by default
-TAKE_OVER_SECONDS = 30.0
+BEGIN_SECONDS = 15.0  # on a machine that has much else to do; 2 s on one that has not
+TAKE_OVER_SECONDS = 60.0
 ORDER_SECONDS = 2.0  # what the API promises
 PER_SECOND = 500
 PORT = re.compile(r"advertised as (http://127\.0\.0\.1:\d+)/")
@@ -161,11 +162,11 @@ def test_one_runs_the_other_stands_by_takes_orders_and_takes_over(twins: Twins) 
         still = twins.copied
         assert active.ask(f"/connectors/{copies}/offsets")[1]["offsets"]
 
+        began = time.monotonic()
         code, _ = first.terminate()
         assert code == 0
-        began = time.monotonic()
         eventually(lambda: standby.state(beats) == "RUNNING", TAKE_OVER_SECONDS, "taken over")
-        measured(f"taken over {time.monotonic() - began:.1f} s after an orderly end")
+        measured(f"taken over {time.monotonic() - began:.1f} s after SIGTERM")
         assert standby.state(copies) == "PAUSED"
         assert twins.copied == still
         assert standby.ask(f"/connectors/{copies}/resume", "PUT")[0] == 202
@@ -185,7 +186,7 @@ def test_a_process_that_is_killed_is_replaced_within_its_session(twins: Twins) -
         eventually(lambda: twins.copied > before, TAKE_OVER_SECONDS, "the other one copies")
         took = time.monotonic() - began
         measured(f"first record {took:.1f} s after kill -9, session {SESSION_SECONDS:.0f} s")
-        assert took < SESSION_SECONDS + 6
+        assert took < SESSION_SECONDS + BEGIN_SECONDS
         twins.await_more()
         assert second.is_running
     twins.compare()

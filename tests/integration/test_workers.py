@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two workers of one group: they share connectors, either answers everything, one is killed.
 
-All tests share a group; each begins with two workers in good health and deletes what it creates.
-The long versions are in tests/thorough.
+All tests share a group and two mirrors, for Spark takes its time to start; the last one kills. The
+long versions are in tests/thorough.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -50,6 +49,20 @@ def group(
         yield made
 
 
+@pytest.fixture(scope="module")
+def mirrors(
+    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> list[Mirror]:
+    """One on each worker; they may still be starting."""
+    made = [Mirror.made(source_cluster, target_cluster) for _ in range(2)]
+    asked = group.of(2)[0]
+    for mirror in made:
+        asked.create(mirror.name, mirror.config)
+    for worker in group.running:  # further connectors are shared by their number, of any class
+        worker.process.await_log(" 1 connectors here", PATIENCE_SECONDS)
+    return made
+
+
 def test_two_that_start_at_the_same_instant_have_one_leader(group: WorkerGroup) -> None:
     """The group says so in each of its generations, and one of them writes."""
     one, other = group.of(2)
@@ -60,18 +73,18 @@ def test_two_that_start_at_the_same_instant_have_one_leader(group: WorkerGroup) 
     assert group.session_keys() == 1
 
 
-def test_either_worker_answers_every_request(group: WorkerGroup) -> None:
+def test_either_worker_answers_every_request(group: WorkerGroup, mirrors: list[Mirror]) -> None:
     """Asked is the one that does not run the connector, and once it does not lead either."""
-    group.of(2)
     leader = group.leader()
     follower = group.other_than(leader)
     names = [unique_name("beat") for _ in range(4)]
     for asked, name in zip((leader, follower) * 2, names, strict=True):
         asked.create(name, group.beat(), "PAUSED" if name == names[0] else None)
     leader.do("PUT", f"/connectors/{names[0]}/resume")
-    shares = group.await_shares(follower, 2, 2)
-    assert group.shares(leader) == shares
-    assert follower.get("/connectors") == leader.get("/connectors") == sorted(names)
+    shares = group.await_shares(follower, 2, 2, names=names)
+    assert group.shares(leader, names) == shares
+    everything = sorted([*names, *(one.name for one in mirrors)])
+    assert follower.get("/connectors") == leader.get("/connectors") == everything
     for asked, owner in ((follower, leader), (leader, follower)):
         ask_everything(asked, owner, min(shares[owner.worker_id]))
     for asked, name in zip((leader, follower) * 2, names, strict=True):
@@ -114,15 +127,33 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
     owner.await_states(name, "RUNNING", "RUNNING")
 
 
+def test_nobody_sees_what_a_deleted_connector_did(group: WorkerGroup) -> None:
+    """Though it ran where the leader, who deletes it, has not heard of it before."""
+    group.of(2)
+    follower = group.other_than(group.leader())
+    names = [unique_name("again") for _ in range(2)]
+    for name in names:
+        follower.create(name, group.beat())
+        follower.await_states(name, "RUNNING", "RUNNING")
+        if group.owner(name, follower) is follower:
+            break
+    follower.do("DELETE", f"/connectors/{name}")
+    follower.create(name, group.beat(), "STOPPED")
+    seen = [worker.ask("GET", f"/connectors/{name}/status") for worker in group.running]
+    assert "RUNNING" not in [found["connector"]["state"] for code, found in seen if code == 200]
+    follower.await_states(name, "STOPPED")
+    for one in names[: names.index(name) + 1]:
+        follower.do("DELETE", f"/connectors/{one}")
+
+
 def test_a_connector_that_is_made_again_begins_where_it_ended(
-    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+    group: WorkerGroup, mirrors: list[Mirror]
 ) -> None:
     """Nobody ever sees what the deleted one did, and no record comes twice."""
-    one, other = group.of(2)
-    mirror = Mirror.made(source_cluster, target_cluster)
+    one, other = group.running
+    mirror = mirrors[0]
     status = f"/connectors/{mirror.name}/status"
-    produce(source_cluster, mirror.topic, numbered(500, PARTITIONS))
-    one.create(mirror.name, mirror.config)
+    produce(mirror.source, mirror.topic, numbered(500, PARTITIONS))
     eventually(lambda: mirror.copied() == 500, PATIENCE_SECONDS, "records arrive")
     other.await_states(mirror.name, "RUNNING", "RUNNING")
     other.do("DELETE", f"/connectors/{mirror.name}")
@@ -139,37 +170,33 @@ def test_a_connector_that_is_made_again_begins_where_it_ended(
 
     eventually(stopped, PATIENCE_SECONDS, "it is stopped")
     assert seen == {"STOPPED"}
-    produce(source_cluster, mirror.topic, numbered(100, PARTITIONS, first=500))
+    produce(mirror.source, mirror.topic, numbered(100, PARTITIONS, first=500))
     other.do("PUT", f"/connectors/{mirror.name}/resume")
     eventually(lambda: mirror.copied() >= 600, PATIENCE_SECONDS, "more records arrive")
     assert mirror.check() == 600
-    one.do("DELETE", f"/connectors/{mirror.name}")
 
 
 def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
-    group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
+    group: WorkerGroup, mirrors: list[Mirror]
 ) -> None:
     """Its connector goes on elsewhere, the other one just goes on; nothing is lost or twice."""
-    group.of(2)
-    mirrors = [Mirror.made(source_cluster, target_cluster) for _ in range(2)]
-    with ExitStack() as loads:
-        for mirror in mirrors:
-            group.running[0].create(mirror.name, mirror.config)
-            loads.enter_context(mirror.load(200))
-        leader = group.leader()
-        survivor = group.other_than(leader)
-        group.await_shares(survivor, 1, 1)
+    leader = group.leader()
+    survivor = group.other_than(leader)
+    names = sorted(one.name for one in mirrors)
+    group.await_shares(survivor, 1, 1)
+    orphan, other = sorted(mirrors, key=lambda one: group.owner(one.name, survivor) is survivor)
+    with orphan.load(200), other.load(200):
         for mirror in mirrors:
             mirror.await_more()
-        orphan, other = sorted(mirrors, key=lambda one: group.owner(one.name, survivor) is survivor)
         epoch = group.epoch(survivor, other)
-
-        with observed(target_cluster, other.remote) as gaps:
+        with observed(other.target, other.remote) as gaps:
             began = time.monotonic()
             leader.kill()
-            assert survivor.get("/connectors") == sorted(one.name for one in mirrors)
+            assert survivor.get("/connectors") == names
             write_seconds = seconds_until(
-                lambda: has_taken(survivor, orphan.name, orphan.config), "a change is carried out"
+                began,
+                lambda: has_taken(survivor, orphan.name, orphan.config),
+                "a change is carried out",
             )
             group.await_shares(survivor, 2)
             orphan.await_more()
@@ -182,16 +209,15 @@ def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
         assert group.epoch(survivor, other) == epoch
         assert gaps.records > 0
         assert gaps.longest_seconds < GAP_SECONDS
-
-        epochs = {one.name: group.epoch(survivor, one) for one in mirrors}
-        group.of(2)
-        newcomer = group.other_than(survivor)
-        group.await_shares(newcomer, 1, 1)
-        [stayed] = [one for one in mirrors if group.owner(one.name, newcomer) is survivor]
-        for mirror in mirrors:
-            mirror.await_more()
-        assert group.epoch(survivor, stayed) == epochs[stayed.name]
-        assert group.leader() is survivor
     assert all(mirror.check() > 0 for mirror in mirrors)
-    for mirror in mirrors:
-        newcomer.do("DELETE", f"/connectors/{mirror.name}")
+
+    epochs = {one.name: group.epoch(survivor, one) for one in mirrors}
+    group.of(2)
+    newcomer = group.other_than(survivor)
+    newcomer.process.await_log(" 1 connectors here", PATIENCE_SECONDS)
+    [stayed] = eventually(
+        lambda: group.shares(newcomer).get(survivor.worker_id), PATIENCE_SECONDS, "one stayed"
+    )
+    [mirror] = [one for one in mirrors if one.name == stayed]
+    assert group.epoch(survivor, mirror) == epochs[stayed]
+    assert group.leader() is survivor

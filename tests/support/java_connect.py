@@ -131,6 +131,12 @@ class JavaConnect(ConnectDriver):
         self._process.terminate()
         self._process.wait(_STOP_SECONDS)
 
+    def kill(self) -> None:
+        """SIGKILL: the machine is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(_STOP_SECONDS)
+
     def _is_up(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:

@@ -12,7 +12,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.connection import Address, Dialer
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
 from sparkmirror.wire.record_batch import build, stamp

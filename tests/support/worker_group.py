@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,20 +181,24 @@ class WorkerGroup:
 
     # --- who runs what
 
-    def shares(self, asked: WorkerProcess) -> dict[str, set[str]]:
-        """The connectors that run, by worker."""
+    def shares(
+        self, asked: WorkerProcess, names: Collection[str] | None = None
+    ) -> dict[str, set[str]]:
+        """The connectors that run, by worker; all of them, or those with some names."""
         found: dict[str, set[str]] = {}
         for name, one in asked.get("/connectors?expand=status").items():
             state = one["status"]["connector"]
-            if state["state"] == "RUNNING":
+            if state["state"] == "RUNNING" and (names is None or name in names):
                 found.setdefault(state["worker_id"], set()).add(name)
         return found
 
-    def await_shares(self, asked: WorkerProcess, *sizes: int) -> dict[str, set[str]]:
+    def await_shares(
+        self, asked: WorkerProcess, *sizes: int, names: Collection[str] | None = None
+    ) -> dict[str, set[str]]:
         """Wait until the workers that run have so many connectors each."""
 
         def reached() -> dict[str, set[str]]:
-            found = self.shares(asked)
+            found = self.shares(asked, names)
             assert sorted(map(len, found.values())) == sorted(sizes), found
             assert found.keys() <= {one.worker_id for one in self.running}, found
             return found
@@ -236,10 +240,9 @@ class WorkerGroup:
         }
 
 
-def seconds_until(check: Callable[[], Any], what: str, *not_yet: type[Exception]) -> float:
-    """How long something takes to become true."""
-    began = time.monotonic()
-    eventually(check, PATIENCE_SECONDS, what, not_yet=(AssertionError, *not_yet))
+def seconds_until(began: float, check: Callable[[], Any], what: str) -> float:
+    """How long something takes to become true, from a moment on."""
+    eventually(check, PATIENCE_SECONDS, what)
     return time.monotonic() - began
 
 

@@ -3,28 +3,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.kafka.groups import GroupAdmin
 from support.connect_driver import ConnectDriver
 from support.groups import commit, committed
 from support.java_connect import ConnectTopics, JavaConnect
 from support.load import Load
 from support.names import unique_name
 from support.waiting import eventually
-from support.witness import Cluster, compare_topics, create_topics, read_topic
+from support.witness import (
+    PATIENCE_SECONDS,
+    Cluster,
+    compare_topics,
+    create_topics,
+    read_topic,
+)
 from support.worker_process import WorkerProcess
 
 PARTITIONS = 4
 TASKS = 2
 COPY_SECONDS = 60.0
 SOURCE, CHECKPOINT, HEARTBEAT = "source", "checkpoint", "heartbeat"
-RUNNING = {SOURCE: ("RUNNING",) * (1 + TASKS), CHECKPOINT: ("RUNNING",) * 2} | {
-    HEARTBEAT: ("RUNNING",) * 2
-}
+TASKS_OF = {SOURCE: TASKS, CHECKPOINT: 1, HEARTBEAT: 1}
+RUNNING = {name: ("RUNNING",) * (1 + tasks) for name, tasks in TASKS_OF.items()}
 _RATE = 400
 _ENOUGH = 100  # records that make a part of the copy
 _CLASSES = "org.apache.kafka.connect.mirror.Mirror"
@@ -134,16 +142,41 @@ class WorkerRelay:
         self.await_running(worker)
 
     def await_running(self, worker: ConnectDriver) -> None:
-        """Wait until all three run, and nobody tells of another worker."""
+        """Wait until all three run, each of their parts on this worker."""
         for name, states in RUNNING.items():
             worker.await_states(name, *states)
-            assert self.workers(worker, name) == {worker.worker_id}
+            eventually(
+                lambda n=name: self._workers(worker, n) == {worker.worker_id},
+                COPY_SECONDS,
+                f"{name} runs on {worker.worker_id} and nowhere else",
+            )
 
     @staticmethod
-    def workers(worker: ConnectDriver, name: str) -> set[str]:
-        """Who runs a connector and its tasks, as its status says."""
+    def _workers(worker: ConnectDriver, name: str) -> set[str]:
         status = worker.get(f"/connectors/{name}/status")
         return {one["worker_id"] for one in [status["connector"], *status["tasks"]]}
+
+    def fenced(self) -> dict[str, int]:
+        """How many tasks each connector had when earlier writers were fenced for the last time."""
+        prefix = b"tasks-fencing-"
+        return {
+            record.key.removeprefix(prefix).decode(): json.loads(record.value)["task-count"]
+            for record in read_topic(self.target, self.topics.configs)[0]
+            if record.key is not None and record.key.startswith(prefix) and record.value
+        }
+
+    def await_empty(self) -> None:
+        """Wait until the group has no members: those of a worker that was killed stay a while."""
+        servers = (self.target.bootstrap_servers,)
+        connection = ConnectionSettings("target", servers, "witness")
+        with GroupAdmin(connection) as groups:  # librdkafka knows no other than consumer groups
+
+            def is_empty() -> bool:
+                found = groups.states([self.topics.group]).found.get(self.topics.group)
+                assert found is None or found.state in {"Empty", "Dead"}, found
+                return True
+
+            eventually(is_empty, PATIENCE_SECONDS, f"group {self.topics.group} is empty")
 
     def stored(self, worker: ConnectDriver) -> dict[int, int]:
         """Where the source connector stands in each partition, as a worker tells it."""

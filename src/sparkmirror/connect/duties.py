@@ -163,18 +163,15 @@ class Duties:
         if membership is None or leading is None:
             return
         self._read()
-        for event in self._board.take_events():
-            match event:
-                case RestartRequest():
-                    self._restart(event)
-                case LoggerLevel(logger, level):
-                    self._set_level(logger, level)
+        self._hear()
         configs = self._board.configs
         names = frozenset(configs.connectors)
         if names != self._agreed:
             self._agreed = names
             membership.rejoin()
         self._readings.update(configs.configs)
+        if self._readings.has_source:
+            self._runner.expect()
         if membership.is_member:
             self._announce()
         self._bring_about(membership)
@@ -188,6 +185,15 @@ class Duties:
             raise
         if membership.is_member:
             self._publish_all(membership, leading)
+
+    def _hear(self) -> None:
+        """What was asked for once, and is nobody's lasting wish."""
+        for event in self._board.take_events():
+            match event:
+                case RestartRequest():
+                    self._restart(event)
+                case LoggerLevel(logger, level):
+                    self._set_level(logger, level)
 
     def _read(self) -> None:
         """News is told, but a message may be lost; of statuses nobody tells."""

@@ -227,6 +227,12 @@ class Membership:
         """What the last try to join ended with, if nothing came of it."""
         return self._error
 
+    @property
+    def stands_by(self) -> bool:
+        """Whether workers of another kind have the group."""
+        error = self._error
+        return isinstance(error, BrokerError) and error.code == INCONSISTENT_GROUP_PROTOCOL
+
     def owner_url(self, connector: str) -> str | None:
         """Where a connector runs, by the last decision; only the leader knows."""
         if not self.is_leader:

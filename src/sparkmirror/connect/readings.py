@@ -39,6 +39,7 @@ class Readings:
         self._known: dict[str, Readable] = {}
         self._forgotten: set[str] = set()
         self._warnings: dict[str, str] = {}
+        self._has_source = False
 
     def update(self, configs: Mapping[str, Config]) -> None:
         """Read what is new; say what is remarkable about it."""
@@ -62,6 +63,11 @@ class Readings:
     def names(self) -> KeysView[str]:
         """The connectors that `update` was told of."""
         return self._known.keys()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether one of them copies, here or elsewhere."""
+        return self._has_source
 
     def forget(self, name: str) -> None:
         """Have `update` read a connector again: what its references name may have changed."""
@@ -88,6 +94,9 @@ class Readings:
             for name, one in self._known.items()
             if one.reading is not None and not one.reading.errors
         }
+        self._has_source = any(
+            one.kind is ConnectorClass.SOURCE and one.unchecked.enabled for one in usable.values()
+        )
         sources = [one for one in usable.values() if one.kind is ConnectorClass.SOURCE]
         found: dict[str, str] = {}
         for name, one in usable.items():

@@ -495,7 +495,8 @@ class Requests:
             url = self._membership.leader_url
             if url is not None and self._membership.is_member and not self._membership.is_leader:
                 raise self._to_leader(url)
-            if time.monotonic() > deadline or self._life.stopping.is_set():
+            is_theirs = self._membership.stands_by  # and Java's worker leads
+            if is_theirs or time.monotonic() > deadline or self._life.stopping.is_set():
                 raise refusals.no_leader()
             self._life.stopping.wait(_PAUSE_SECONDS)
 

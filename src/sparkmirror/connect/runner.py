@@ -97,6 +97,7 @@ class ConnectorRunner:
         self._slots: dict[str, _Slot] = {}
         self._changed = threading.Condition()  # and the lock of all that is above
         self._is_closing = False
+        self._is_awaited = False  # Spark, by connectors that may come
         self._is_clean = True
         self._close_at = 0.0
         self._thread = threading.Thread(target=self._run, name="connect/runner", daemon=True)
@@ -120,6 +121,13 @@ class ConnectorRunner:
                 slot.waits_as = State.RESTARTING
                 slot.end()
             self._want(slot, wanted)
+
+    def expect(self) -> None:
+        """Have Spark started though nothing needs it yet: a take-over should not wait for it."""
+        with self._changed:
+            if not self._is_awaited:
+                self._is_awaited = True
+                self._changed.notify_all()
 
     def stop(self, name: str) -> None:
         """End a connector and forget it; nothing happens if there is none."""
@@ -240,7 +248,8 @@ class ConnectorRunner:
                 is_over = self._is_closing and (
                     not self._slots or time.monotonic() > self._close_at
                 )
-                if not begin and not is_over:
+                is_cold = self._is_awaited and not self._spark.is_prepared and not is_over
+                if not begin and not is_over and not is_cold:
                     is_ending = any(one.life is not None for one in self._ending())
                     self._changed.wait(_LOOK_SECONDS if is_ending else None)
                     continue
@@ -250,6 +259,8 @@ class ConnectorRunner:
                 return
             for slot in begin:
                 self._begin(slot)
+            if is_cold:
+                self._start_spark({})
 
     def _ending(self) -> list[_Slot]:
         return [slot for slot in self._slots.values() if slot.ending_since is not None]
@@ -314,9 +325,7 @@ class ConnectorRunner:
             wanted = {slot.name: slot.reading.tasks_max for slot in copying}
         if not wanted:
             return
-        if not self._spark.is_prepared:
-            self._spark.prepare(self._options, wanted, room=_ROOM)
-            self._spark.start()
+        self._start_spark(wanted)
         shrunk = self._spark.share(wanted)
         with self._changed:
             for slot in copying:
@@ -324,3 +333,9 @@ class ConnectorRunner:
                 if slot.name in shrunk and source is not None:
                     _log.info(f"{slot.status.name}: planned anew with fewer splits")
                     source.replan()
+
+    def _start_spark(self, wanted: Mapping[str, int]) -> None:
+        """Unless it runs already, with room for these and for others that will come."""
+        if not self._spark.is_prepared:
+            self._spark.prepare(self._options, wanted or {"": 1}, room=_ROOM)
+            self._spark.start()

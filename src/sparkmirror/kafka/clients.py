@@ -19,7 +19,7 @@ from kafka.net.selector import NetworkSelector
 
 from sparkmirror.errors import AuthenticationError, ClusterError
 from sparkmirror.kafka.connecting import TellingManager
-from sparkmirror.kafka.failures import Connection, cluster_error, mute, no_answer
+from sparkmirror.kafka.failures import Connection, cluster_error, login_failure, mute, no_answer
 from sparkmirror.kafka.logins import Login
 from sparkmirror.security.tls import client_context
 
@@ -74,9 +74,9 @@ def open_client(kind: type[T], connection: Connection, **options: object) -> T:
 def _failure(
     connection: Connection, error: KafkaError, managers: list[TellingManager]
 ) -> ClusterError:
-    last = managers[0].last_failure if managers else None
-    if isinstance(error, KafkaTimeoutError) and last is not None:
-        return mute(connection, "connecting", str(last))
+    if isinstance(error, KafkaTimeoutError):
+        last = managers[0].last_failure if managers else None
+        return mute(connection, "connecting", str(last or error))
     return cluster_error(connection, "connecting", error)
 
 
@@ -91,7 +91,7 @@ def _security_options(connection: Connection) -> dict[str, Any]:
         try:
             login.token()  # asked for here, so that no thread of kafka-python has to wait for it
         except AuthenticationError as error:
-            raise error.at(connection.alias) from error
+            raise login_failure(connection, error) from error
         options["sasl_mechanism"] = security.sasl.mechanism.value
         options["sasl_oauth_token_provider"] = login
     return options

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """kafka-python's way to connect, with TLS that has a time limit and failures that are told.
 
-kafka-python waits for a TLS handshake without limit, forgets its socket when it fails, and tries
-again until the time is up whatever the reason; a wrong password would be sent dozens of times.
-Here a refusal ends the attempt at once, and is told to whoever asks next.
+kafka-python waits for a TLS handshake without limit, forgets its socket when it fails, drops what a
+broker says in the moment in which it hangs up, and tries again until the time is up whatever the
+reason; a wrong password would be sent dozens of times. Here a refusal ends the attempt at once, and
+is told to whoever asks next.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from sparkmirror.kafka.failures import Connection, refusal
 
 
+class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
+    def _sock_recv(self) -> tuple[bytes, KafkaError | None]:
+        return _last_words(super()._sock_recv())
+
+
 class _TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has no types
+    def _sock_recv(self) -> tuple[bytes, KafkaError | None]:
+        return _last_words(super()._sock_recv())
+
     async def shake_hands(self, timeout_at: float | None) -> None:
         while True:
             try:
@@ -30,6 +39,12 @@ class _TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has
                 await self._net.wait_write(self._sock, timeout_at=timeout_at)
             else:
                 return
+
+
+def _last_words(received: tuple[bytes, KafkaError | None]) -> tuple[bytes, KafkaError | None]:
+    """What came before the end counts; the end is found again by the next look."""
+    data, error = received
+    return data, None if data else error
 
 
 class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-python has no types
@@ -50,7 +65,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
             timeout_at=timeout_at,
         )
         if not self.ssl_enabled:
-            return KafkaTCPTransport(self._net, sock, host=node.host)
+            return _Transport(self._net, sock, host=node.host)
         try:
             transport = _TlsTransport(
                 self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]

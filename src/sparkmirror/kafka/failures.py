@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 from kafka.errors import (
     BrokerResponseError,
     IllegalSaslStateError,
+    InvalidReceiveError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -62,6 +64,7 @@ _NO_ANSWER = (
     UnknownBrokerIdError,
 )
 _UNKNOWN_TOPIC = 3
+_TLS_ALERT = 0x1503
 _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission.") | {
     23: " Another kind of client uses this group: choose another group.id.",
     25: " The group has live members, and only they may commit: stop them first.",
@@ -136,7 +139,7 @@ def refusal(connection: Connection, error: KafkaError) -> AuthenticationError | 
     address = getattr(error, "address", "") or ", ".join(connection.bootstrap_servers)
     reason = ""
     if isinstance(error, LoginError):
-        return error.failure.at(connection.alias)
+        return login_failure(connection, error.failure)
     if isinstance(error, SaslAuthenticationFailedError):
         said = (_text(error) or "").removeprefix(f"{SaslAuthenticationFailedError.__name__}: ")
         reason = f"{address} does not let us in ({said.rstrip('.')}): check {keys.login}"
@@ -150,11 +153,30 @@ def refusal(connection: Connection, error: KafkaError) -> AuthenticationError | 
             f"{address} asks nobody who they are: {keys.protocol} must be "
             f"{'SSL' if security.protocol.has_tls else 'PLAINTEXT'} for this listener"
         )
+    elif isinstance(error, InvalidReceiveError) and _is_tls(error):
+        reason = f"{address} speaks TLS: {keys.protocol} must be SSL or SASL_SSL for this listener"
     else:
         reason = _tls_reason(error, address, security)
     if not reason:
         return None
     return AuthenticationError(f"Cluster '{connection.alias}': {reason}.", cluster=connection.alias)
+
+
+def login_failure(connection: Connection, failure: AuthenticationError) -> AuthenticationError:
+    """What a login of ours could not do, with the cluster's name and the key to look at."""
+    keys = connection.security.keys
+    key = keys.endpoint if failure.retriable else keys.login
+    return AuthenticationError(
+        f"Cluster '{connection.alias}': {failure} Check {key}.",
+        cluster=connection.alias,
+        retriable=failure.retriable,
+    )
+
+
+def _is_tls(error: KafkaError) -> bool:
+    """What was taken for a length is the beginning of a TLS alert: 21, then version 3."""
+    found = re.search(r"[0-9]+$", str(error))
+    return found is not None and int(found[0]) >> 16 == _TLS_ALERT
 
 
 def _tls_reason(error: KafkaError, address: str, security: Security) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from sparkmirror.errors import SetupError
@@ -17,7 +18,7 @@ from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.local.probe import Membership, membership
 from sparkmirror.local.readiness import await_ready
-from sparkmirror.local.server_properties import Detour
+from sparkmirror.local.server_properties import Listener
 
 _STOP_SECONDS = 20.0
 _KILL_SECONDS = 10.0
@@ -39,6 +40,7 @@ class LocalBroker:
         directory: Path,
         port: int = 0,
         detour_port: int = 0,
+        listeners: Mapping[str, str] | None = None,
         detached: bool = False,
     ) -> None:
         self.cluster = cluster
@@ -54,6 +56,8 @@ class LocalBroker:
         self._controller_port = HeldPort()
         self._detour_port = HeldPort()
         self._advertised_detour = detour_port
+        self._protocols = dict(listeners or {})
+        self._further_ports = {name: HeldPort() for name in self._protocols}
         self._jvm: KafkaJvm | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
@@ -75,15 +79,24 @@ class LocalBroker:
         return self._controller_port.number
 
     @property
-    def detour(self) -> Detour | None:
+    def detour(self) -> Listener | None:
         """The listener behind a proxy, if the cluster was asked for one."""
         if not self._advertised_detour:
             return None
-        return Detour(self._detour_port.number, self._advertised_detour)
+        return Listener("DETOUR", "PLAINTEXT", self._detour_port.number, self._advertised_detour)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """All listeners but the plain one and the controllers'."""
+        further = [
+            Listener(name, self._protocols[name], port.number, port.number)
+            for name, port in self._further_ports.items()
+        ]
+        return further if self.detour is None else [self.detour, *further]
 
     @property
     def _ports(self) -> list[HeldPort]:
-        ports = [self._port, self._controller_port]
+        ports = [self._port, self._controller_port, *self._further_ports.values()]
         return [*ports, self._detour_port] if self._advertised_detour else ports
 
     @property

@@ -8,6 +8,7 @@
 A cluster belongs to one thread at a time; different clusters may start in different threads.
 With `detour_ports` every broker has a second listener that tells clients to come by those ports: a
 proxy listens there, forwards to `broker.detour.port`, and may cut or slow the line.
+With `listeners` (name to security protocol) it has these, too; what they need is in `config`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class LocalCluster:
         version: str = DEFAULT_KAFKA,
         ports: Sequence[int] | None = None,
         detour_ports: Sequence[int] | None = None,
+        listeners: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
@@ -79,6 +81,7 @@ class LocalCluster:
                 directory=self.directory,
                 port=ports[index] if ports is not None else 0,
                 detour_port=detour_ports[index] if detour_ports is not None else 0,
+                listeners=listeners,
                 detached=detached,
             )
             for index in range(brokers)
@@ -95,6 +98,13 @@ class LocalCluster:
         """What clients bootstrap from that take the detour; empty without `detour_ports`."""
         detours = [broker.detour for broker in self.brokers]
         return ",".join(f"{HOST}:{one.advertised}" for one in detours if one is not None)
+
+    def servers(self, listener: str) -> str:
+        """What clients of a further listener bootstrap from."""
+        ports = [
+            one.port for broker in self.brokers for one in broker.listeners if one.name == listener
+        ]
+        return ",".join(f"{HOST}:{port}" for port in ports)
 
     @property
     def cluster_id(self) -> str:
@@ -186,7 +196,7 @@ class LocalCluster:
                     controllers=controllers,
                     data=broker.data,
                     extra=self._config,
-                    detour=broker.detour,
+                    listeners=broker.listeners,
                 ),
                 encoding="utf-8",
             )

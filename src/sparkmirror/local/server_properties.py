@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,14 @@ _MOST_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Detour:
-    """A second listener whose clients are sent to another port, where a proxy forwards to it."""
+class Listener:
+    """A further listener, what it speaks, and the port to which its clients are sent.
 
+    Another port than its own is one where a proxy forwards to it.
+    """
+
+    name: str
+    protocol: str
     port: int
     advertised: int
 
@@ -27,26 +32,24 @@ def server_properties(
     controllers: Mapping[int, int],
     data: Path,
     extra: Mapping[str, str],
-    detour: Detour | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> str:
     """A combined broker and controller; `controllers` maps node ids to ports, `extra` overrides."""
     replicas = str(min(_MOST_REPLICAS, len(controllers)))
-    names = ["PLAINTEXT", "CONTROLLER"]
-    listeners = [f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controllers[node_id]}"]
-    advertised = [f"PLAINTEXT://{HOST}:{port}"]
-    if detour is not None:
-        names.append("DETOUR")
-        listeners.append(f"DETOUR://{HOST}:{detour.port}")
-        advertised.append(f"DETOUR://{HOST}:{detour.advertised}")
+    clients = [Listener("PLAINTEXT", "PLAINTEXT", port, port), *listeners]
+    protocols = [f"{one.name}:{one.protocol}" for one in clients]
+    places = [f"{one.name}://{HOST}:{one.port}" for one in clients]
     voters = ",".join(f"{node}@{HOST}:{number}" for node, number in controllers.items())
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
-        "listeners": ",".join(listeners),
-        "advertised.listeners": ",".join(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "listeners": ",".join([*places, f"CONTROLLER://{HOST}:{controllers[node_id]}"]),
+        "advertised.listeners": ",".join(
+            f"{one.name}://{HOST}:{one.advertised}" for one in clients
+        ),
+        "listener.security.protocol.map": ",".join([*protocols, "CONTROLLER:PLAINTEXT"]),
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",

@@ -28,7 +28,7 @@ from sparkmirror.wire.allocator import return_freed_memory
 from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_named
-from sparkmirror.wire.connection import Address, Dialer
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
@@ -515,6 +515,7 @@ def _cluster(loop: Loop, settings: ConnectionSettings) -> Cluster:
         send_buffer_bytes=settings.send_buffer_bytes,
         receive_buffer_bytes=settings.receive_buffer_bytes,
         max_idle_seconds=settings.max_idle_seconds,
+        security=settings.security,
     )
     return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
 

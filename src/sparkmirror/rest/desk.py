@@ -21,6 +21,7 @@ import anyio
 from anyio.to_thread import run_sync
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
 from sparkmirror.connect.forwarding import Answer, Forwarded, forward
@@ -61,8 +62,7 @@ class Desk:
         """What the worker answers, or the one that it sends us to."""
         started = time.monotonic()
         if request.method != "GET" and await _has_hung_up(request):
-            log.warning(f"{request.method} {request.url.path} is left: whoever asked has hung up.")
-            raise ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
+            raise _hung_up(request)
 
         def blocking() -> Response:
             try:
@@ -124,10 +124,13 @@ class Desk:
         if declared.isdecimal() and int(declared) > most:
             raise _too_large(most)
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise _too_large(most)
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise _too_large(most)
+        except ClientDisconnect as error:
+            raise _hung_up(request) from error
         return bytes(body)
 
 
@@ -150,6 +153,11 @@ def nothing(status: int) -> Response:
 async def _has_hung_up(request: Request) -> bool:
     await anyio.sleep(_HANG_UP_SECONDS)
     return await request.is_disconnected()
+
+
+def _hung_up(request: Request) -> ApiError:
+    log.warning(f"{request.method} {request.url.path} is left undone: whoever asked has hung up.")
+    return ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
 
 
 def _forwarded(request: Request, body: bytes) -> Forwarded:

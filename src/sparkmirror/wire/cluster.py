@@ -2,7 +2,8 @@
 """What a task knows of one cluster: its brokers, who leads what, and a connection to each.
 
 Metadata is asked for when somebody needs it (`refresh`), never more than once at a time, with a
-growing pause while nobody answers. Owned by the loop's thread.
+growing pause while nobody answers; a broker that refuses us is left alone for longer. Owned by the
+loop's thread.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from kafka.protocol.metadata import MetadataRequest
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.connection import Address, Connection, Dialer
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop, Timer
+from sparkmirror.wire.refusals import Refusals
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
@@ -45,6 +48,7 @@ class Cluster:
         self._addresses: dict[int, Address] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._seed: Connection | None = None
+        self._refusals = Refusals()
         self._topics: set[str] = set()
         self._asking = False
         self._wanted = False
@@ -112,7 +116,7 @@ class Cluster:
             choices = [*self._bootstrap, *self._addresses.values()]
             address = choices[self._next_bootstrap % len(choices)]
             self._next_bootstrap += 1
-            self._seed = Connection(self._loop, self._dialer, address)
+            self._seed = self._open(address)
         return self._seed
 
     def _failed(self, error: UnreachableError) -> None:
@@ -176,9 +180,17 @@ class Cluster:
                     f"cluster {self.alias!r}: broker {node} is not in the metadata",
                     cluster=self.alias,
                 )
-            connection = Connection(self._loop, self._dialer, self._addresses[node])
+            connection = self._open(self._addresses[node])
             self._connections[node, lane] = connection
         return connection
+
+    def _open(self, address: Address) -> Connection:
+        self._refusals.check(address, time.monotonic())
+
+        def refused(error: UnreachableError) -> None:
+            self._refusals.note(address, error, time.monotonic())
+
+        return Connection(self._loop, self._dialer, address, refused)
 
     def any_node(self) -> int | None:
         """A broker that may be asked anything; another one each time."""

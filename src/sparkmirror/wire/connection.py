@@ -3,7 +3,8 @@
 
 kafka-python's own network layer copies payload several times (290 MB per CPU-second against 990);
 this class keeps its request and response codecs and replaces the rest: gathered writes without
-joining, reads straight into the buffer where the payload stays.
+joining, reads straight into the buffer where the payload stays. TLS stands in for the socket
+(`tls_socket`), and who must say who it is does so before anything else (`sasl_login`).
 Owned by the loop's thread.
 """
 
@@ -20,37 +21,19 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from sparkmirror.errors import UnreachableError, WireError
+from sparkmirror.errors import AuthenticationError, UnreachableError, WireError
+from sparkmirror.security.troubles import silence_hint, tls_trouble
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.sasl_login import Login
+from sparkmirror.wire.tls_socket import TlsSocket
 
 _MAX_GATHERED = 256
 _FAR_SECONDS = 0.005  # a round trip that makes waiting for an answer before the next request dear
 _CORRELATION = struct.Struct(">i")
 Reply = Callable[[memoryview], None]
 Failure = Callable[[UnreachableError], None]
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class Dialer(NamedTuple):
-    """What every connection to one cluster has in common."""
-
-    cluster: str
-    client_id: str
-    connect_timeout_seconds: float
-    request_timeout_seconds: float
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    max_idle_seconds: float | None = None  # None: an unused connection stays
 
 
 class _Waiting(NamedTuple):
@@ -61,27 +44,35 @@ class _Waiting(NamedTuple):
 
 
 class Connection:
-    """Opens by itself, asks for API versions, then carries whatever was queued meanwhile."""
+    """Opens by itself, logs in if need be, then carries whatever was queued meanwhile.
 
-    def __init__(self, loop: Loop, dialer: Dialer, address: Address) -> None:
+    `on_refused` hears of a broker that does not let us in, or is not whom we expect.
+    """
+
+    def __init__(
+        self, loop: Loop, dialer: Dialer, address: Address, on_refused: Failure | None = None
+    ) -> None:
         self._loop = loop
         self._dialer = dialer
         self.address = address
+        self._on_refused = on_refused
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.closed = False
         self.is_far = False
         self._is_open = False
+        self._began_at = self._used_at = time.monotonic()
         self._asked_at = 0.0
         self._heard_at = 0.0
-        self._used_at = time.monotonic()
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._waiting: deque[_Waiting] = deque()
+        self._held: deque[tuple[_Waiting, Sequence[Any]]] = deque()  # until we have logged in again
         self._before_ready: list[tuple[Callable[[], None], Failure]] = []
         self._reader = FrameReader()
+        self._login: Login | None = None
         self._watched_events = 0
         self._addresses = self._resolve()
-        self._socket = self._dial()
+        self._socket: socket.socket | TlsSocket = self._dial()
         self._deadline_timer = loop.call_later(dialer.connect_timeout_seconds, self._check_open)
         self._ask_versions()
 
@@ -106,40 +97,55 @@ class Connection:
             self.close(str(error))
 
     def _dial(self) -> socket.socket:
-        family, kind, protocol, _name, where = self._addresses.pop(0)
         try:
-            sock = socket.socket(family, kind, protocol)
-        except OSError as error:  # an address family that this machine lacks
-            if self._addresses:
-                return self._dial()
+            sock = self._dialer.dial(self._addresses)
+        except OSError as error:
             raise self._unreachable(str(error)) from error
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._dialer.send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._dialer.send_buffer_bytes)
-        if self._dialer.receive_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._dialer.receive_buffer_bytes)
-        code = sock.connect_ex(where)
-        if code not in (0, errno.EINPROGRESS):
-            sock.close()
-            if self._addresses:
-                return self._dial()
-            raise self._unreachable(errno.errorcode.get(code, str(code)))
-        self._loop.watch(sock, selectors.EVENT_WRITE, self)
         self._watched_events = selectors.EVENT_WRITE
+        self._loop.watch(sock, self._watched_events, self)
         return sock
+
+    def _open(self) -> None:
+        """Go on with opening: TCP has connected or failed, or the TLS handshake goes on."""
+        if isinstance(self._socket, socket.socket):
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self._next_address(errno.errorcode.get(code, str(code)))
+                return
+            tls = self._dialer.security.tls
+            if tls is not None:
+                self._loop.unwatch(self._socket)
+                self._watched_events = 0
+                try:
+                    self._socket = TlsSocket(self._socket, tls, self.address.host)
+                except ValueError as error:
+                    self.close(f"TLS cannot be set up: {error}", is_refusal=True)
+                    return
+        if isinstance(self._socket, TlsSocket):
+            events = self._socket.shake_hands()
+            if events:
+                self._watched_events = events
+                self._loop.watch(self._socket, events, self)
+                return
+        self._is_open = True
+        self._asked_at = time.monotonic()
+        self._write()
 
     def _check_open(self) -> None:
         if self.closed or self.api_versions:
             return
+        longest = self._dialer.connect_timeout_seconds
         if not self._is_open and self._addresses:
-            self._deadline_timer = self._loop.call_later(
-                self._dialer.connect_timeout_seconds, self._check_open
-            )
+            self._deadline_timer = self._loop.call_later(longest, self._check_open)
             self._next_address("no answer")
+        elif self._login is not None and self._login.is_thinking:  # not the broker's fault
+            longest = self._dialer.request_timeout_seconds
+            if time.monotonic() - self._began_at > longest:
+                self.close(f"there was nothing to log in with within {longest:g} s")
+            else:
+                self._deadline_timer = self._loop.call_later(1.0, self._check_open)
         else:
-            self.close(f"no answer within {self._dialer.connect_timeout_seconds:g} s")
+            self._give_up(f"no answer within {longest:g} s")
 
     def _ask_versions(self) -> None:
         request = ApiVersionsRequest(version=0)  # every broker knows it; no flexible header
@@ -149,28 +155,54 @@ class Connection:
             if answer.error_code:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
-            self.api_versions = {
-                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
-            }
-            if time.monotonic() - self._asked_at > _FAR_SECONDS:
-                self._ask_again(request)
-            pending, self._before_ready = self._before_ready, []
-            for send, failure in pending:
-                try:
-                    send()
-                except WireError as error:  # one request that cannot be made fails alone
-                    failure(self._unreachable(str(error)))
+            is_late = time.monotonic() - self._asked_at > _FAR_SECONDS
+            known = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+            if self._dialer.security.sasl is None:
+                self._become_ready(known, is_late=is_late)
+            else:
+                self._log_in(known, is_late=is_late)
 
         self._transmit_message(request, versions, lambda _error: None)
 
-    def _ask_again(self, request: Any) -> None:
+    def _log_in(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
+        def done() -> None:
+            if not self.api_versions:
+                self._become_ready(versions, is_late=is_late)
+            while self._held and not self.closed:
+                self._push(*self._held.popleft())
+
+        self._login = Login(
+            self._loop,
+            self._dialer.security,
+            self.address,
+            self._send_login,
+            done=done,
+            failed=self._not_let_in,
+        )
+        self._login.begin(versions)
+
+    def _not_let_in(self, error: AuthenticationError) -> None:
+        self.close(str(error), is_refusal=not error.retriable)
+
+    def _become_ready(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
+        self.api_versions = versions
+        if is_late:
+            self._ask_again()
+        pending, self._before_ready = self._before_ready, []
+        for send, failure in pending:
+            try:
+                send()
+            except WireError as error:  # one request that cannot be made fails alone
+                failure(self._unreachable(str(error)))
+
+    def _ask_again(self) -> None:
         """A first answer may be late because the broker has just begun; a second one tells."""
         self._asked_at = time.monotonic()
 
         def measure(_frame: memoryview) -> None:
             self.is_far = time.monotonic() - self._asked_at > _FAR_SECONDS
 
-        self._transmit_message(request, measure, lambda _error: None)
+        self._transmit_message(ApiVersionsRequest(version=0), measure, lambda _error: None)
 
     # --- sending
 
@@ -197,14 +229,7 @@ class Connection:
         self, message: Any, reply: Callable[[Any], None], failure: Failure, *, newest: int
     ) -> None:
         """Send a kafka-python message and hand over its decoded answer."""
-
-        def decoded(frame: memoryview) -> None:
-            version = message.API_VERSION
-            response_class = message.header.get_response_class()
-            flexible = response_class.flexible_version_q(version)
-            reply(response_class.decode(frame[5 if flexible else 4 :], version=version))
-
-        self.exchange(message, decoded, failure, newest=newest)
+        self.exchange(message, _decoder(message, reply), failure, newest=newest)
 
     def exchange(self, message: Any, reply: Reply, failure: Failure, *, newest: int) -> None:
         """Send a kafka-python message and hand over the raw frame of the answer."""
@@ -223,13 +248,33 @@ class Connection:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         self._transmit([header(self._correlation), *body], reply, failure)
 
+    def _send_login(self, message: Any, reply: Callable[[Any], None]) -> None:
+        """A message of the login itself, which does not wait for its own end."""
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        message.with_header(correlation_id=self._correlation, client_id=self._dialer.client_id)
+        deadline = time.monotonic() + self._dialer.request_timeout_seconds
+        waiting = _Waiting(
+            self._correlation, _decoder(message, reply), lambda _error: None, deadline
+        )
+        self._push(waiting, [message.encode(framed=True, header=True)])
+
     def _transmit(self, buffers: Sequence[Any], reply: Reply, failure: Failure) -> None:
         if self.closed:
             failure(self._unreachable("the connection is closed"))
             return
         self._used_at = time.monotonic()
         deadline = self._used_at + self._dialer.request_timeout_seconds
-        self._waiting.append(_Waiting(self._correlation, reply, failure, deadline))
+        waiting = _Waiting(self._correlation, reply, failure, deadline)
+        login = self._login
+        if login is not None and (login.is_under_way or login.is_due(self._used_at)):
+            self._held.append((waiting, buffers))
+            if not login.is_under_way:
+                login.begin(self.api_versions)
+            return
+        self._push(waiting, buffers)
+
+    def _push(self, waiting: _Waiting, buffers: Sequence[Any]) -> None:
+        self._waiting.append(waiting)
         self._outgoing.extend(buffers)
         if self._is_open:
             self._write()
@@ -237,7 +282,7 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """Requests that have no reply yet."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
 
     def check_deadlines(self, now: float) -> None:
         """Close when the oldest request has waited too long; the owner calls this at times.
@@ -245,8 +290,14 @@ class Connection:
         While its answer is arriving it has not: a large one takes long on a slow line.
         """
         patience = self._dialer.request_timeout_seconds
-        if self._waiting and now > max(self._waiting[0].deadline, self._heard_at + patience):
-            self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
+        if self._waiting:
+            oldest = self._waiting[0].deadline
+        elif self._held:
+            oldest = self._held[0][0].deadline
+        else:
+            return
+        if now > max(oldest, self._heard_at + patience):
+            self.close(f"a request got no reply in {patience:g} s")
 
     def check_idle(self, now: float) -> None:
         """Close when nobody has used it for long; the owner calls this at times.
@@ -255,7 +306,7 @@ class Connection:
         for its whole time-out.
         """
         longest = self._dialer.max_idle_seconds
-        is_busy = self._waiting or self._before_ready
+        is_busy = self._waiting or self._held or self._before_ready
         if longest is None or is_busy or now - max(self._used_at, self._heard_at) < longest:
             return
         self.close(f"nobody has used it for {longest:g} s")
@@ -268,21 +319,32 @@ class Connection:
             return  # by another callback of the same turn
         try:
             if not self._is_open:
-                code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if code:
-                    self._next_address(errno.errorcode.get(code, str(code)))
-                    return
-                self._is_open = True
-                self._asked_at = time.monotonic()
-                self._watch()
+                self._open()
+                return
             if events & selectors.EVENT_WRITE:
                 self._write()
             if events & selectors.EVENT_READ and not self.closed:
                 self._read()
         except OSError as error:
-            self.close(str(error))
+            self._break(error)
         except WireError as error:
             self.close(str(error))
+
+    def _break(self, error: OSError) -> None:
+        """The socket or TLS is no good any more."""
+        words = tls_trouble(error, str(self.address), self._dialer.security)
+        if words:
+            self.close(words, is_refusal=True)
+        else:
+            self._give_up(str(error))
+
+    def _give_up(self, reason: str) -> None:
+        """Close; a peer that has said next to nothing may expect another security."""
+        is_connected = self._is_open or isinstance(self._socket, TlsSocket)
+        answered = self._correlation - self.in_flight
+        if is_connected and answered <= 1:  # the API versions, which anybody may ask for
+            reason = f"{reason}. {silence_hint(self._dialer.security)}"
+        self.close(reason)
 
     def _watch(self) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
@@ -306,7 +368,7 @@ class Connection:
         except BlockingIOError:
             pass  # the selector says when there is room again
         except OSError as error:
-            self.close(str(error))
+            self._break(error)
             return
         self._watch()
 
@@ -319,7 +381,7 @@ class Connection:
             except BlockingIOError:
                 return
             if not size:
-                self.close("the broker closed the connection")
+                self._give_up("the broker closed the connection")
                 return
             self._heard_at = time.monotonic()
             for frame in self._reader.received(size):
@@ -333,19 +395,26 @@ class Connection:
             raise WireError(f"an unexpected reply (correlation id {correlation_id}) arrived")
         self._waiting.popleft().reply(frame)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, is_refusal: bool = False) -> None:
         """Close and fail every request that waits."""
         if self.closed:
             return
         self.closed = True
         self._deadline_timer.cancel()
+        if self._login is not None:
+            self._login.end()
         self._loop.unwatch(self._socket)
         self._socket.close()
         self._outgoing.clear()
         error = self._unreachable(reason)
         waiting, self._waiting = self._waiting, deque()
+        held, self._held = self._held, deque()
         pending, self._before_ready = self._before_ready, []
+        if is_refusal and self._on_refused is not None:
+            self._on_refused(error)
         for request in waiting:
+            request.failure(error)
+        for request, _buffers in held:
             request.failure(error)
         for _send, failure in pending:
             failure(error)
@@ -355,3 +424,15 @@ class Connection:
             f"cluster {self._dialer.cluster!r}: broker {self.address}: {reason}",
             cluster=self._dialer.cluster,
         )
+
+
+def _decoder(message: Any, reply: Callable[[Any], None]) -> Reply:
+    """Makes of an answer's frame the message that it holds."""
+
+    def decoded(frame: memoryview) -> None:
+        version = message.API_VERSION
+        response_class = message.header.get_response_class()
+        flexible = response_class.flexible_version_q(version)
+        reply(response_class.decode(frame[5 if flexible else 4 :], version=version))
+
+    return decoded

@@ -11,6 +11,7 @@ import itertools
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -39,26 +40,35 @@ class Watcher(Protocol):
         """Handle selectors.EVENT_READ and EVENT_WRITE."""
 
 
+class Watched(Protocol):
+    """A socket, or what stands for one."""
+
+    def fileno(self) -> int:
+        """Its descriptor; negative once it is closed."""
+        ...
+
+
 class Loop:
-    """Owned by the thread that calls `turn`; only `wake` may be called from another one."""
+    """Owned by the thread that calls `turn`; `wake` and `call` are for any other one, too."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
+        self._calls: deque[Callback] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
-    def watch(self, sock: socket.socket, events: int, watcher: Watcher) -> None:
+    def watch(self, sock: Watched, events: int, watcher: Watcher) -> None:
         """Begin or change what is waited for on a socket."""
         if sock.fileno() in self._selector.get_map():
             self._selector.modify(sock, events, watcher)
         else:
             self._selector.register(sock, events, watcher)
 
-    def unwatch(self, sock: socket.socket) -> None:
+    def unwatch(self, sock: Watched) -> None:
         """Stop waiting for a socket."""
         if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
             self._selector.unregister(sock)
@@ -68,6 +78,11 @@ class Loop:
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self._timers, (timer.due, next(self._order), timer))
         return timer
+
+    def call(self, callback: Callback) -> None:
+        """Run the callback on the loop's thread, soon; safe from any thread."""
+        self._calls.append(callback)
+        self.wake()
 
     def wake(self) -> None:
         """Make a waiting `turn` return; safe from any thread."""
@@ -89,6 +104,8 @@ class Loop:
                 self._wake_receiver.recv(4096)
             else:
                 watcher.ready(events)
+        while self._calls:
+            self._calls.popleft()()
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]

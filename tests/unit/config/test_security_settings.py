@@ -277,8 +277,8 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
         (
             ("sasl.mechanism=PLAIN", f'sasl.jaas.config={SCRAM} required username="{HUSH}";'),
             (
-                f"names {SCRAM}, which does not go with a.sasl.mechanism=PLAIN: write a.sasl.mechanism="
-                "SCRAM-SHA-256"
+                f"names {SCRAM}, which does not go with a.sasl.mechanism=PLAIN: write "
+                "a.sasl.mechanism=SCRAM-SHA-256"
             ),
         ),
         (
@@ -328,8 +328,9 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
             (
                 "sasl.mechanism=OAUTHBEARER",
                 (
-                    f'sasl.jaas.config={OAUTH} required oauth.client.id="x" oauth.client.secret="s" '
-                    'oauth.token.endpoint.uri="https://h/" oauth.ssl.truststore.location="/no/where";'
+                    f"sasl.jaas.config={OAUTH} required oauth.client.id=x oauth.client.secret=s "
+                    'oauth.token.endpoint.uri="https://h/" '
+                    'oauth.ssl.truststore.location="/no/where";'
                 ),
             ),
             "its option oauth.ssl.truststore.location names /no/where, which cannot be read",
@@ -370,8 +371,8 @@ def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, 
             ),
             f"a.sasl.oauthbearer.token.endpoint.url={url}",
             (
-                f'a.sasl.jaas.config={OAUTH} required clientId=me clientSecret="{HUSH}" scope={scope} '
-                f'ssl.truststore.type=PEM ssl.truststore.location="{trust}";'
+                f'a.sasl.jaas.config={OAUTH} required clientId=me clientSecret="{HUSH}" '
+                f'scope={scope} ssl.truststore.type=PEM ssl.truststore.location="{trust}";'
             ),
         ),
         "strimzi options": (
@@ -380,9 +381,10 @@ def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, 
                 "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
             ),
             (
-                f'a.sasl.jaas.config={OAUTH} required oauth.client.id=me oauth.client.secret="{HUSH}" '
-                f'oauth.token.endpoint.uri="{url}" oauth.scope={scope} '
-                f'oauth.ssl.truststore.type=PEM oauth.ssl.truststore.location="{trust}";'
+                f"a.sasl.jaas.config={OAUTH} required oauth.client.id=me "
+                f'oauth.client.secret="{HUSH}" oauth.token.endpoint.uri="{url}" '
+                f"oauth.scope={scope} oauth.ssl.truststore.type=PEM "
+                f'oauth.ssl.truststore.location="{trust}";'
             ),
         ),
         "strimzi keys": (
@@ -437,9 +439,9 @@ def test_keys_without_use_are_told() -> None:
     """Whoever wrote them thinks that the connection is safe."""
     (first, second) = said(Level.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN")
     assert (
-        first == "line 5: a.ssl.truststore.location does nothing: security.protocol is PLAINTEXT."
+        first == "line 5: a.ssl.truststore.location does nothing: a.security.protocol is PLAINTEXT."
     )
-    assert second == "line 6: a.sasl.mechanism does nothing: security.protocol is PLAINTEXT."
+    assert second == "line 6: a.sasl.mechanism does nothing: a.security.protocol is PLAINTEXT."
     (note,) = said(Level.INFO, *WITH_PLAIN[:2], f"{WITH_PLAIN[2][:-1]} debug=true;")
     assert note == "line 7: a.sasl.jaas.config: its option debug has no effect."
 

@@ -130,6 +130,12 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
         await Desk(MemoryWorker(), Limits()).answer(Request(scope, hung_up), call)
 
+    async def read() -> None:
+        scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
+        await Desk(MemoryWorker(), Limits()).body(Request(scope, hung_up))
+
+    with pytest.raises(ApiError):
+        anyio.run(read)
     if is_done:
         anyio.run(ask)
     else:

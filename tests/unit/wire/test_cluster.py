@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.connection import Address, Dialer
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
 
 LOOPBACK = "127.0.0.1"

@@ -16,7 +16,8 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sparkmirror.errors import UnreachableError
-from sparkmirror.wire.connection import Address, Connection, Dialer
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
 
 LOOPBACK = "127.0.0.1"

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says to one broker who we are, and again before it forgets (KIP-368).
+
+SaslHandshake names the mechanism, then SaslAuthenticate carries its messages to and fro. A broker
+that lets us in for a limited time says so in its last answer; the first request that comes after
+85 to 95 % of that time waits until we have logged in again. While a login is under way the broker
+takes no other request, so the connection holds them back; answers to earlier ones come in before
+those of the login, as everything on a connection is in order.
+
+Owned by the loop's thread. A token, a ticket or a key that is derived from a password may take
+long, so a thread of its own does each step.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.security.sasl import SaslClient, authenticate_steps
+from sparkmirror.security.settings import SaslSettings, Security
+from sparkmirror.security.token_sources import token_source
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.loop import Loop
+
+T = TypeVar("T")
+Send = Callable[[Any, Callable[[Any], None]], None]
+
+_HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
+_AUTHENTICATE_VERSION = 2
+_SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
+_MOST_WORDS = 300
+
+
+class Login:
+    """The logins of one connection; `send` sends a message at once and hands over its answer."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        security: Security,
+        address: Address,
+        send: Send,
+        *,
+        done: Callable[[], None],
+        failed: Callable[[AuthenticationError], None],
+    ) -> None:
+        if security.sasl is None:
+            raise AssertionError("made only where there is somebody to log in")
+        self._loop = loop
+        self._security = security
+        self._sasl = security.sasl
+        self._address = address
+        self._send = send
+        self._done = done
+        self._failed = failed
+        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._steps: SaslClient | None = None
+        self._first = b""
+        self._due_at = math.inf
+        self._is_ended = False
+        self.is_under_way = False
+        self.is_thinking = False  # we are the ones who take long, not the broker
+
+    def is_due(self, now: float) -> bool:
+        """Whether the broker will soon forget us."""
+        return now >= self._due_at
+
+    def begin(self, versions: Mapping[int, tuple[int, int]]) -> None:
+        """Log in; then either `done` or `failed` is called, unless `end` was."""
+        self._versions = versions
+        self.is_under_way = True
+        self._due_at = math.inf
+        self._think(partial(_begin, self._sasl, self._address.host), self._introduce)
+
+    def end(self) -> None:
+        """The connection is closed: nothing is of interest any more."""
+        self._is_ended = True
+
+    # --- what may take long
+
+    def _think(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        self.is_thinking = True
+
+        def run() -> None:
+            try:
+                outcome = partial(then, work())
+            except AuthenticationError as error:
+                outcome = partial(self._fail, error)
+            except Exception as error:  # noqa: BLE001 - the root of a thread: reported upwards
+                name = type(error).__name__  # its words might hold a secret
+                unforeseen = AuthenticationError(f"The login failed ({name}).", retriable=True)
+                outcome = partial(self._fail, unforeseen)
+            self._loop.call(partial(self._thought, outcome))
+
+        threading.Thread(target=run, name="sasl-login", daemon=True).start()
+
+    def _thought(self, outcome: Callable[[], None]) -> None:
+        self.is_thinking = False
+        if not self._is_ended:
+            outcome()
+
+    # --- the exchange
+
+    def _introduce(self, beginning: tuple[SaslClient, bytes]) -> None:
+        self._steps, self._first = beginning
+        message = SaslHandshakeRequest(mechanism=self._sasl.mechanism.value)
+        self._ask(message, _HANDSHAKE_VERSION, self._introduced)
+
+    def _introduced(self, answer: Any) -> None:
+        if answer.error_code:
+            offered = ", ".join(str(name) for name in answer.mechanisms)
+            self._fail(_refused(self._security, self._address, answer.error_code, offered))
+        else:
+            first, self._first = self._first, b""
+            self._prove(first)
+
+    def _prove(self, proof: bytes) -> None:
+        message = SaslAuthenticateRequest(auth_bytes=proof)
+        self._ask(message, _AUTHENTICATE_VERSION, self._proven)
+
+    def _proven(self, answer: Any) -> None:
+        if answer.error_code:
+            words = answer.error_message or ""
+            self._fail(_refused(self._security, self._address, answer.error_code, words))
+            return
+        steps = self._steps
+        if steps is None:
+            raise AssertionError("there is one as long as a login is under way")
+        lifetime_ms = getattr(answer, "session_lifetime_ms", None) or 0
+        self._think(
+            partial(steps.next, bytes(answer.auth_bytes)), partial(self._go_on, lifetime_ms)
+        )
+
+    def _go_on(self, lifetime_ms: int, proof: bytes | None) -> None:
+        if proof is not None:
+            self._prove(proof)
+            return
+        self._steps = None
+        self.is_under_way = False
+        if lifetime_ms > 0:
+            part = _SESSION_PART + _SESSION_JITTER * random.random()  # noqa: S311 - spreads load
+            self._due_at = time.monotonic() + lifetime_ms / 1000 * part
+        self._done()
+
+    def _ask(self, message: Any, newest: int, then: Callable[[Any], None]) -> None:
+        low, high = self._versions.get(message.API_KEY, (0, -1))
+        if high < low or newest < low:
+            self._fail(_refused(self._security, self._address, error_codes.ILLEGAL_SASL_STATE, ""))
+            return
+        message.API_VERSION = min(high, newest)
+        self._send(message, then)
+
+    def _fail(self, error: AuthenticationError) -> None:
+        self._steps = None
+        self._first = b""
+        self._failed(error)
+
+
+def _begin(sasl: SaslSettings, host: str) -> tuple[SaslClient, bytes]:
+    token = None if sasl.oauth is None else token_source(sasl.oauth).token()
+    steps = authenticate_steps(sasl, host, token)
+    return steps, steps.first()
+
+
+def _refused(security: Security, address: Address, code: int, words: str) -> AuthenticationError:
+    """What a broker's refusal means, and what to look at."""
+    keys, said = security.keys, _clean(words, security)
+    mechanism = "" if security.sasl is None else security.sasl.mechanism.value
+    match code:
+        case error_codes.SASL_AUTHENTICATION_FAILED:
+            reason = f"{address} does not let us in ({said or mechanism}): check {keys.login}"
+        case error_codes.UNSUPPORTED_SASL_MECHANISM:
+            reason = f"{address} does not offer {mechanism}: check {keys.mechanism}"
+            reason += f" ({said} would do)" if said else ""
+        case error_codes.ILLEGAL_SASL_STATE:
+            reason = (
+                f"{address} asks nobody who they are: {keys.protocol} must be "
+                f"{'SSL' if security.protocol.has_tls else 'PLAINTEXT'} for this listener"
+            )
+        case _:
+            name = error_codes.name(code)
+            reason = f"{address} answered the login with {name}{f' ({said})' if said else ''}"
+            return AuthenticationError(f"{reason}.", retriable=True)
+    return AuthenticationError(f"{reason}.")
+
+
+def _clean(words: str, security: Security) -> str:
+    """What a broker said, fit to be shown: one line, not long, without our password."""
+    password = None if security.sasl is None else security.sasl.password
+    if password is not None and password.reveal():
+        words = words.replace(password.reveal(), "[hidden]")
+    words = "".join(char if char.isprintable() else " " for char in words)
+    return words[:_MOST_WORDS].strip().rstrip(".")
