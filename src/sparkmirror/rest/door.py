@@ -15,6 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -131,6 +132,7 @@ class Door:
                 continue
             visitor = _Visitor(str(address[0]), loop.time())
             visitor.task = asyncio.create_task(self._greet(visitor, connection, listening.tls))
+            visitor.task.add_done_callback(partial(_close_unless_in, visitor, connection))
             self._visitors.add(visitor)
 
     async def _greet(
@@ -142,16 +144,14 @@ class Door:
             _, visitor.protocol = await loop.connect_accepted_socket(
                 self._protocol, connection, ssl=tls, ssl_handshake_timeout=wait
             )
+        except ConnectionResetError:
+            pass  # hung up without a word, as those do who only look whether a port is open
         except OSError as error:  # ssl.SSLError and time-outs are such, too
-            connection.close()
-            reason = getattr(error, "reason", None) or error.strerror or str(error)
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             self._failed.note(
                 f"A REST connection from {visitor.address} has failed before its first request: "
                 f"{shown(str(reason))}."
             )
-        except BaseException:
-            connection.close()
-            raise
 
     def _has_room(self) -> bool:
         """Make room if there is none; False if everybody is busy."""
@@ -198,3 +198,11 @@ class Door:
     def _end(self, visitor: _Visitor) -> None:
         visitor.show_out()
         self._visitors.discard(visitor)
+
+
+def _close_unless_in(
+    visitor: _Visitor, connection: socket.socket, _greeted: asyncio.Task[None]
+) -> None:
+    """Also where the greeting was called off before it began."""
+    if visitor.protocol is None:
+        connection.close()

@@ -37,7 +37,7 @@ class Slow(MemoryWorker):
 
     def connectors(self) -> list[str]:
         """A moment later."""
-        time.sleep(1.2)
+        time.sleep(0.9)
         return super().connectors()
 
 
@@ -124,14 +124,14 @@ def test_a_body_that_does_not_end_ends(served: Any) -> None:
 
 def test_slow_answers_are_waited_for(served: Any) -> None:
     """Whoever has asked is not idle; nor is one that asks again and again on one connection."""
-    plain, _ = served(DoorLimits(idle_seconds=1.0), Slow())
+    plain, _ = served(DoorLimits(idle_seconds=0.7), Slow())
     connection = http.client.HTTPConnection("127.0.0.1", plain, timeout=10)
     for _ in range(2):
         connection.request("GET", "/connectors")
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (200, b"[]")
     began = time.monotonic()
-    while time.monotonic() - began < 2.5:
+    while time.monotonic() - began < 1.6:
         connection.request("GET", "/health")
         answer = connection.getresponse()
         assert (answer.status, bool(answer.read())) == (200, True)
