@@ -52,7 +52,7 @@ class _Visitor:
     since: float  # when it was last seen busy, or came in
     began: float = 0.0  # its request
     protocol: H11Protocol | None = None  # None: still in its handshake
-    task: asyncio.Task[None] | None = None  # of that handshake
+    task: asyncio.Task[None] | None = None  # of that handshake, while it lasts
     cycle: RequestResponseCycle | None = None  # its last request
 
     @property
@@ -64,7 +64,7 @@ class _Visitor:
     def has_left(self) -> bool:
         """Whether the connection is over."""
         if self.protocol is None:
-            return self.task is not None and self.task.done()
+            return self.task is None
         return self.protocol not in self.protocol.connections
 
     def look(self, now: float) -> None:
@@ -132,7 +132,7 @@ class Door:
                 continue
             visitor = _Visitor(str(address[0]), loop.time())
             visitor.task = asyncio.create_task(self._greet(visitor, connection, listening.tls))
-            visitor.task.add_done_callback(partial(_close_unless_in, visitor, connection))
+            visitor.task.add_done_callback(partial(_greeted, visitor, connection))
             self._visitors.add(visitor)
 
     async def _greet(
@@ -141,6 +141,8 @@ class Door:
         loop = asyncio.get_running_loop()
         wait = None if tls is None else self._limits.idle_seconds
         try:
+            if not await _says_something(connection):
+                return
             _, visitor.protocol = await loop.connect_accepted_socket(
                 self._protocol, connection, ssl=tls, ssl_handshake_timeout=wait
             )
@@ -200,9 +202,24 @@ class Door:
         self._visitors.discard(visitor)
 
 
-def _close_unless_in(
-    visitor: _Visitor, connection: socket.socket, _greeted: asyncio.Task[None]
-) -> None:
-    """Also where the greeting was called off before it began."""
+async def _says_something(connection: socket.socket) -> bool:
+    """Wait for the first byte: the 256 KiB of a TLS connection are not for the silent."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(connection, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection)
+    return bool(connection.recv(1, socket.MSG_PEEK))
+
+
+def _greeted(visitor: _Visitor, connection: socket.socket, _task: asyncio.Task[None]) -> None:
+    """The greeting is over, or was called off before it began.
+
+    A visitor and the task of its greeting would keep each other alive, and with them a TLS
+    connection, until Python looks for such pairs.
+    """
+    visitor.task = None
     if visitor.protocol is None:
         connection.close()
