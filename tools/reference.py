@@ -132,10 +132,13 @@ listeners = http://127.0.0.1:8083
 ```
 
 Without `listeners` a worker listens on port 8083 of every interface, as Connect does, and whoever
-reaches it may create connectors. They can name classes of your own only if
-`connector.python.allowlist` lists them: a module (`acme.policies`), a package with all below it
-(`acme`) or a single class (`acme.policies.SuffixPolicy`). Of a module, only classes that are
-defined there count. The list should be the same in the files of all workers of a group.
+reaches it may create connectors, unless it [asks for more](rest.md#who-may-ask). How https is
+served stands behind `listeners.https.` with the `ssl.*` keys above.
+
+Connectors can name classes of your own only if `connector.python.allowlist` lists them: a module
+(`acme.policies`), a package with all below it (`acme`) or a single class
+(`acme.policies.SuffixPolicy`). Of a module, only classes that are defined there count. The list
+should be the same in the files of all workers of a group.
 
 How the worker's cluster is reached, such as `security.protocol`, and `producer.<key>` for all
 connectors' writing are as in the tables above. `sparkmirror check` reads such a file, too.

@@ -184,7 +184,3 @@ def _driver_value(entry: Entry) -> Iterator[Notice]:
         declared.parse(entry.text)
     except Rejected as error:
         yield notice(Level.ERROR, entry.key, entry.line, f"{entry.key} {error}.")
-        return
-    if entry.key == "listeners" and "https:" in entry.text.lower():
-        message = "listeners names https, which this version does not serve; only http is used."
-        yield notice(Level.WARNING, entry.key, entry.line, message)

@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 
 from sparkmirror.config.key import Importance, Key
+from sparkmirror.config.keys_security import SSL_KEYS
 from sparkmirror.config.value_types import Rejected, Type, between, one_of
 
 _LAST_PORT = 65_535
+HTTPS_PREFIX = "listeners.https."
 LISTENER = re.compile(
     r"(?P<scheme>[a-zA-Z]+)://(?P<host>\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]*):(?P<port>[0-9]+)/?"
 )
@@ -23,11 +25,11 @@ def addresses(value: object) -> None:
 
 
 def listeners(value: object) -> None:
-    """The same, and nothing but http."""
+    """The same, and nothing but http and https."""
     addresses(value)
     for item in value if isinstance(value, tuple) else ():
-        if not item.lower().startswith("http:"):
-            raise Rejected("may name http only, this version serves no other", item)
+        if not item.lower().startswith(("http:", "https:")):
+            raise Rejected("may name http and https only", item)
 
 
 def not_without(value: object) -> None:
@@ -35,6 +37,19 @@ def not_without(value: object) -> None:
     if value == ():
         raise Rejected("must name at least one address, such as http://:8083")
 
+
+# Below `listeners.https.` or, if nothing stands there, as it is.
+CLIENT_AUTH_KEY = Key(
+    name="ssl.client.auth",
+    type=Type.STRING,
+    default="none",
+    doc="Whether https asks clients for a certificate (requested), refuses those without one "
+    "(required), or does not ask (none).",
+    importance=Importance.LOW,
+    checks=(one_of("none", "requested", "required", ignore_case=True),),
+)
+
+HTTPS_KEYS = (*SSL_KEYS, CLIENT_AUTH_KEY)
 
 REST_KEYS = (
     Key(
@@ -88,6 +103,23 @@ REST_KEYS = (
         default="",
         doc="Headers of every REST answer.",
         importance=Importance.LOW,
+    ),
+    CLIENT_AUTH_KEY,
+    Key(
+        name="rest.extension.classes",
+        type=Type.LIST,
+        default="",
+        doc="Connect's BasicAuthSecurityRestExtension, if the REST API is to ask for a name and "
+        "password; other Java classes are not run.",
+        importance=Importance.MEDIUM,
+    ),
+    Key(
+        name="rest.basic.auth.login.config",
+        type=Type.STRING,
+        default=None,
+        doc="JAAS file of that extension; if not set, what KAFKA_OPTS of the environment says "
+        "with -Djava.security.auth.login.config.",
+        importance=Importance.MEDIUM,
     ),
 )
 

@@ -79,7 +79,7 @@ def _store_keys(prefix: str) -> tuple[Key, ...]:
 
 _STORE = one_of("JKS", "PKCS12", "PEM", ignore_case=True)
 
-_SSL_KEYS = (
+SSL_KEYS = (
     *_store_keys("ssl."),
     _key(
         "ssl.keystore.location",
@@ -320,7 +320,7 @@ SECURITY_KEYS = (
         one_of(*(one.value for one in Protocol), ignore_case=True),
         importance=Importance.HIGH,
     ),
-    *_SSL_KEYS,
+    *SSL_KEYS,
     *_SASL_KEYS,
 )
 

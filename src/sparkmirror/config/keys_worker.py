@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparkmirror.config.key import Importance, Key
 from sparkmirror.config.keys_group import PLACE_KEYS
-from sparkmirror.config.keys_rest import REST_KEYS, addresses
+from sparkmirror.config.keys_rest import REST_KEYS, listeners
 from sparkmirror.config.value_types import (
     Rejected,
     Type,
@@ -21,7 +21,6 @@ from sparkmirror.config.value_types import (
 _HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 _NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
 _NO_REQUESTS = "processes send each other no requests"
-_NO_TLS = "this version serves REST without TLS"
 _LAST_PORT = 65_535
 
 # Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
@@ -170,11 +169,13 @@ def _of_a_run(key: Key) -> Key:
         default="http://127.0.0.1:8083",
         doc="Where the REST API is served; empty: nowhere. By default on this machine only, and "
         "on any free port if 8083 is taken.",
-        checks=(addresses,),
+        checks=(listeners,),
         mm2_default="http://:8083",
         reason="MM2 serves nothing for people there, and an API without passwords stays at home",
     )
 
+
+RUN_REST_KEYS = tuple(map(_of_a_run, REST_KEYS))
 
 DRIVER_KEYS = (
     Key(
@@ -195,15 +196,7 @@ DRIVER_KEYS = (
         importance=Importance.LOW,
         no_effect="processes with the same file find each other through Kafka",
     ),
-    *map(_of_a_run, REST_KEYS),
-    Key(
-        name="ssl.client.auth",
-        type=Type.STRING,
-        default="none",
-        doc="Whether REST clients need a certificate.",
-        importance=Importance.LOW,
-        no_effect=_NO_TLS,
-    ),
+    *RUN_REST_KEYS,
     Key(
         name="plugin.path",
         type=Type.LIST,

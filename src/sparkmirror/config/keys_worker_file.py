@@ -199,8 +199,6 @@ IGNORED_WORKER_FILE = {
     "internal.topics.automatic.creation.enable": "internal topics are created when missing",
     "plugin.path": _NO_JVM,
     "plugin.discovery": _NO_JVM,
-    "rest.extension.classes": _NO_JVM,
-    "ssl.client.auth": "this version serves REST without TLS",
     "internal.key.converter": "Kafka has removed it: internal records are JSON without a schema",
     "internal.value.converter": "Kafka has removed it: internal records are JSON without a schema",
     "offset.storage.file.filename": "positions are kept in Kafka; this is a standalone worker's",
@@ -216,7 +214,6 @@ IGNORED_PREFIXES = {
     "key.converter.": _RAW,
     "value.converter.": _RAW,
     "header.converter.": _RAW,
-    "listeners.https.": "this version serves REST without TLS",
     "consumer.": "in Connect it reaches sink connectors only; for reading a source write "
     "source.consumer. in the connector's configuration",
     "admin.": "in Connect it reaches the worker's creation of topics only; write source.admin. or "

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,15 +17,17 @@ from sparkmirror.config.file_rules import (
 )
 from sparkmirror.config.flow_settings import FlowReading, read_flow
 from sparkmirror.config.keys import DRIVER
-from sparkmirror.config.keys_rest import LISTENER
-from sparkmirror.config.layering import connector_config, pairs
+from sparkmirror.config.keys_worker import RUN_REST_KEYS
+from sparkmirror.config.layering import connector_config, pairs, with_prefix
 from sparkmirror.config.mirror_client import read_cluster_client
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
 from sparkmirror.config.providers import make_resolver
+from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
 from sparkmirror.config.value_types import Rejected
-from sparkmirror.config.worker_settings import Listener, RestSettings, RunRest
+from sparkmirror.config.worker_settings import RunRest
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 
@@ -80,6 +83,8 @@ class MirrorConfig:
             flows = []
             if not any(n.level is Level.ERROR for n in self._cluster_notices):
                 found.append(Notice(Level.ERROR, error.key or "", "", str(error)))
+        known = {one.key for one in found if one.level is Level.ERROR}
+        found.extend(one for one in self._rest[1] if one.key not in known)
         for flow in flows:
             found.extend(self.reading(flow).report.notices)
         settings = [self.reading(flow).settings for flow in flows]
@@ -150,26 +155,21 @@ class MirrorConfig:
     @property
     def rest(self) -> RunRest | None:
         """Where the REST API is served; None: nowhere. ConfigError if a value is wrong."""
-        listed = self._driver_value("listeners")
-        found = [LISTENER.fullmatch(one) for one in listed] if isinstance(listed, tuple) else []
-        listeners = tuple(
-            Listener("http", one["host"].strip("[]"), int(one["port"]))
-            for one in found
-            if one is not None and one["scheme"].lower() == "http"
-        )
+        found, notices = self._rest
+        raise_errors(notices, self.name)
+        return found
+
+    @cached_property
+    def _rest(self) -> tuple[RunRest | None, list[Notice]]:
+        report = Report()
+        values = with_prefix(self._raw, "")
+        reader = Reader("rest", values, self._resolver, report)
+        reader.read_all(RUN_REST_KEYS)
+        listeners = read_listeners(reader, "listeners")
         if not listeners:
-            return None
-        port = self._driver_value("rest.advertised.port")
-        settings = RestSettings(
-            listeners,
-            advertised_host=str(self._driver_value("rest.advertised.host.name") or ""),
-            advertised_port=port if isinstance(port, int) else None,
-            advertised_scheme=str(self._driver_value("rest.advertised.listener") or "").lower(),
-            allow_origin=str(self._driver_value("access.control.allow.origin")),
-            allow_methods=str(self._driver_value("access.control.allow.methods")),
-            response_headers=str(self._driver_value("response.http.headers.config")),
-        )
-        return RunRest(settings, may_move="listeners" not in self._raw)
+            return None, report.notices
+        settings = read_rest(values, reader, self._resolver, report, listeners)
+        return RunRest(settings, may_move="listeners" not in self._raw), report.notices
 
     def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
         """A connector's flat configuration as MM2 writes it down, references not resolved."""

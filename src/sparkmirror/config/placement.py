@@ -24,6 +24,7 @@ from sparkmirror.config.keys import (
     WORKER,
     nearest,
 )
+from sparkmirror.config.keys_rest import HTTPS_KEYS, HTTPS_PREFIX
 from sparkmirror.config.keys_worker import STORAGES
 from sparkmirror.config.notices import Level
 from sparkmirror.model import Flow
@@ -146,6 +147,8 @@ def global_key(key: str, aliases: Collection[str]) -> Remark | None:  # noqa: PL
     if key in DRIVER:
         reason = DRIVER[key].no_effect
         return Remark(Level.INFO, f"{key} has no effect: {reason}.") if reason else None
+    if key.startswith(HTTPS_PREFIX):
+        return unknown_https_key(key)
     if (outdated := _outdated(key, key)) is not None:
         return outdated
     if key in GLOBAL_CONNECTOR_NAMES or key in SECURITY or key.startswith("config.providers."):
@@ -223,6 +226,13 @@ def _unknown(key: str, rest: str, prefix: str, known: Iterable[str]) -> Remark:
     return Remark(
         Level.WARNING, f"{key} is unknown and does nothing; did you mean {prefix}{meant}?"
     )
+
+
+def unknown_https_key(key: str) -> Remark | None:
+    """What becomes of a key below `listeners.https.`."""
+    name = key.removeprefix(HTTPS_PREFIX)
+    known = {one.name: one for one in HTTPS_KEYS}
+    return None if name in known else _unknown(key, name, HTTPS_PREFIX, known)
 
 
 def unknown_client_key(key: str, name: str, role: str) -> Remark:

@@ -41,7 +41,7 @@ def read_security(reader: Reader, report: Report) -> Security:
     protocol = Protocol(reader.string(PROTOCOL).upper())
     security = PLAINTEXT
     try:
-        tls = _tls(reader, report) if protocol.has_tls else None
+        tls = read_tls(reader, report) if protocol.has_tls else None
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
         security = Security(protocol, tls, sasl, _names(reader))
     except Misfit as error:
@@ -94,7 +94,8 @@ def _names(reader: Reader) -> KeyNames:
 # --- TLS
 
 
-def _tls(reader: Reader, report: Report) -> TlsSettings:
+def read_tls(reader: Reader, report: Report) -> TlsSettings:
+    """What the `ssl.*` keys say, whoever they are for; Misfit if they do not fit together."""
     texts = KeyTexts(reader)
     _check_class(texts, reader, "ssl.engine.factory.class")
     trusted = read_trust(texts, "ssl.")

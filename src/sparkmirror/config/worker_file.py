@@ -9,7 +9,6 @@ from pathlib import Path
 from sparkmirror.config.client_settings import check_producer, read_connection
 from sparkmirror.config.flow_settings import read_internal_topics
 from sparkmirror.config.keys import CLIENT, IGNORED
-from sparkmirror.config.keys_rest import LISTENER
 from sparkmirror.config.keys_worker_file import REQUIRED, WORKER_FILE_KEYS, policy_name
 from sparkmirror.config.layering import (
     Layered,
@@ -21,6 +20,7 @@ from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
 from sparkmirror.config.providers import Resolver, make_resolver
 from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.rest_settings import read_listeners, read_rest, tls_values, unquoted
 from sparkmirror.config.settings import ExactlyOnce, MetricsSettings
 from sparkmirror.config.worker_file_rules import check_worker, line_notices
 from sparkmirror.config.worker_settings import (
@@ -91,10 +91,11 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
             message = f"{name} is missing: {_REMEDIES[name]}."
             report.notices.append(notice(Level.ERROR, name, 0, message))
     group = _group(reader)
+    rest = _rest(values, reader, resolver, report)
     connection = read_connection(
         "admin",
         ALIAS,
-        _own_client(values),
+        _own_client(values, rest),
         resolver,
         report,
         client_id=f"connect-{group.group_id}",
@@ -106,7 +107,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         connection=connection,
         group=group,
         signing=_signing(reader),
-        rest=_rest(reader, report),
+        rest=rest,
         internal_topics=read_internal_topics(reader),
         offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
         exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
@@ -130,9 +131,15 @@ _REMEDIES = {
 }
 
 
-def _own_client(values: Layered) -> Layered:
-    """The worker's own client reads its keys from the top of the file."""
+def _own_client(values: Layered, rest: RestSettings) -> Layered:
+    """The worker's own client reads its keys from the top of the file.
+
+    Keys of TLS may stand there for https alone.
+    """
     known = CLIENT["admin"].keys() | IGNORED["admin"].keys()
+    protocol = values.get("security.protocol")
+    if rest.tls.chain and (protocol is None or "SSL" not in protocol.text.upper()):
+        known -= tls_values(values).keys()
     return Layered((name, values[name]) for name in values if name in known)
 
 
@@ -164,10 +171,10 @@ def _signing(reader: Reader) -> SigningSettings:
     )
 
 
-def _rest(reader: Reader, report: Report) -> RestSettings:
-    listeners = _listeners(reader, "listeners")
+def _rest(values: Layered, reader: Reader, resolver: Resolver, report: Report) -> RestSettings:
+    listeners = read_listeners(reader, "listeners")
     port = reader.optional_integer("rest.port")
-    host = _unquoted(reader.string("rest.host.name"))
+    host = unquoted(reader.string("rest.host.name"))
     if not reader.is_set("listeners") and (port is not None or host):
         first = listeners[0]
         listeners = (Listener(first.scheme, host, first.port if port is None else port),)
@@ -176,32 +183,15 @@ def _rest(reader: Reader, report: Report) -> RestSettings:
             replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
             for one in report.effective
         ]
-    return RestSettings(
-        listeners=listeners,
-        admin_listeners=(
-            _listeners(reader, "admin.listeners") if reader.is_set("admin.listeners") else None
-        ),
-        advertised_host=_unquoted(reader.string("rest.advertised.host.name")),
-        advertised_port=reader.optional_integer("rest.advertised.port"),
-        advertised_scheme=reader.string("rest.advertised.listener").lower(),
-        allow_origin=reader.string("access.control.allow.origin"),
-        allow_methods=reader.string("access.control.allow.methods"),
-        response_headers=reader.string("response.http.headers.config"),
+    admin = reader.is_set("admin.listeners")
+    return read_rest(
+        values,
+        reader,
+        resolver,
+        report,
+        listeners,
+        read_listeners(reader, "admin.listeners") if admin else None,
     )
-
-
-def _listeners(reader: Reader, name: str) -> tuple[Listener, ...]:
-    found = (LISTENER.fullmatch(item) for item in reader.strings(name))
-    return tuple(
-        Listener(one["scheme"].lower(), one["host"].strip("[]"), int(one["port"]))
-        for one in found
-        if one is not None
-    )
-
-
-def _unquoted(text: str) -> str:
-    """No host name has quotes; images that make files of environment variables leave them in."""
-    return text.strip("\"'")
 
 
 def _overrides(reader: Reader) -> Overrides:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sparkmirror.config.flow_rules import check_times
 from sparkmirror.config.keys import CLIENT, CONNECTOR, DEPRECATED, IGNORED, nearest
+from sparkmirror.config.keys_rest import HTTPS_PREFIX
 from sparkmirror.config.keys_worker import STORAGES
 from sparkmirror.config.keys_worker_file import (
     BYTE_ARRAY_CONVERTER,
@@ -16,7 +17,7 @@ from sparkmirror.config.keys_worker_file import (
 )
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.notices import Level, Notice, notice
-from sparkmirror.config.placement import Remark
+from sparkmirror.config.placement import Remark, unknown_https_key
 from sparkmirror.config.properties import PropertyFile
 from sparkmirror.config.providers import undeclared_provider
 from sparkmirror.config.reading import Reader, Report
@@ -47,6 +48,8 @@ def _key(file: PropertyFile, key: str) -> Remark | None:  # noqa: PLR0911 - a li
         or key.startswith(("spark.", "producer.", *STORAGES))
     ):
         return None
+    if key.startswith(HTTPS_PREFIX):
+        return unknown_https_key(key)
     if key in IGNORED["admin"]:
         return None  # the worker's own client reports these
     if key in IGNORED_WORKER_FILE:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import ip_address
 
 from sparkmirror.config.settings import (
     ConnectionSettings,
@@ -13,7 +14,9 @@ from sparkmirror.config.settings import (
     InternalTopics,
     MetricsSettings,
 )
+from sparkmirror.model import Secret
 from sparkmirror.policy.named_classes import Allowlist
+from sparkmirror.security.settings import TlsSettings
 
 # Who a client is, as Connect's Principal policy counts it.
 _PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
@@ -56,6 +59,16 @@ class Listener:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
@@ -65,10 +78,13 @@ class RestSettings:
     admin_listeners: tuple[Listener, ...] | None = None  # None: with all else; empty: nowhere
     advertised_host: str = ""  # empty: the listener's, else the machine's name
     advertised_port: int | None = None  # None: the listener's
-    advertised_scheme: str = ""  # empty: the first listener's
+    advertised_scheme: str = ""  # empty: http, if that is served
     allow_origin: str = ""
     allow_methods: str = ""
     response_headers: str = ""
+    tls: TlsSettings = field(default_factory=TlsSettings)  # of https listeners, and other workers'
+    client_auth: str = "none"  # whether https asks for certificates: none, requested, required
+    users: Mapping[str, Secret] | None = None  # who may use it; None: nobody is asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class Duties:
         self, file: WorkerFile, board: Board, runner: ConnectorRunner, worker_id: str
     ) -> None:
         self._signing = file.settings.signing
+        self._peers = file.settings.rest.tls
         self._tracks_topics = file.settings.topic_tracking
         self._board = board
         self._runner = runner
@@ -403,6 +404,7 @@ class Duties:
             url,
             _PUBLISH_SECONDS,
             lambda: self._membership is not None and self._membership.leader_url == url,
+            self._peers,
         )
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own
             text = answer.body[:500].decode(errors="replace")

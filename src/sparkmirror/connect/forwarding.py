@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import http.client
 import select
+import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from sparkmirror.connect.api import ApiError
+from sparkmirror.security.settings import TlsSettings
+from sparkmirror.security.tls import client_context
 
 # Headers that go with a request and come with an answer. The two of a signature: the leader checks
 # what another worker has sent.
 _SENT = ("authorization", "x-connect-authorization", "x-connect-request-signature-algorithm")
 _RETURNED = ("content-type", "location")
-_SCHEMES = ("http",)
+_SCHEMES = ("http", "https")
 _MOST_BYTES = 64 << 20
 _LOOK_SECONDS = 0.5  # how often to ask whether it is worth waiting
 
@@ -63,8 +67,12 @@ def forward(
     url: str,
     timeout_seconds: float,
     still: Callable[[], bool] = lambda: True,
+    tls: TlsSettings | None = None,
 ) -> Answer:
-    """Repeat a request at another worker's address; ApiError if it is not `still` the right one."""
+    """Repeat a request at another worker's address; ApiError if it is not `still` the right one.
+
+    `tls` says whom to trust where that address is https. A redirect is an answer like any other.
+    """
     deadline = time.monotonic() + timeout_seconds
     query = next_query(request.query)
     place = urlsplit(url)
@@ -73,7 +81,7 @@ def forward(
     headers = {name: value for name, value in request.headers.items() if name.lower() in _SENT}
     if request.body:
         headers["Content-Type"] = "application/json"
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=timeout_seconds)
+    connection = _connection(place, timeout_seconds, tls or TlsSettings())
     try:
         connection.request(
             request.method,
@@ -94,14 +102,34 @@ def forward(
     return Answer(found.status, known, body)
 
 
+def _connection(
+    place: SplitResult, timeout_seconds: float, tls: TlsSettings
+) -> http.client.HTTPConnection:
+    host = place.hostname or ""
+    if place.scheme == "http":
+        return http.client.HTTPConnection(host, place.port, timeout=timeout_seconds)
+    try:
+        context = client_context(tls)
+    except ValueError as error:
+        raise _failed(f"{place.geturl()}: {error}") from error
+    return http.client.HTTPSConnection(host, place.port, timeout=timeout_seconds, context=context)
+
+
 def _await_answer(
     connection: http.client.HTTPConnection, deadline: float, still: Callable[[], bool]
 ) -> None:
-    while not select.select([connection.sock], [], [], _LOOK_SECONDS)[0]:
+    while not _has_bytes(connection.sock):
         if not still():
             raise _conflict()
         if time.monotonic() > deadline:
             raise TimeoutError("timed out")
+
+
+def _has_bytes(connection: socket.socket) -> bool:
+    """Bytes that TLS has read already do not wake select."""
+    if isinstance(connection, ssl.SSLSocket) and connection.pending():
+        return True
+    return bool(select.select([connection], [], [], _LOOK_SECONDS)[0])
 
 
 def _conflict() -> ApiError:

@@ -12,13 +12,16 @@ from sparkmirror import __version__
 from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import connectors, internal, loggers, offsets, plugins, root
+from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.desk import Desk, Limits
+from sparkmirror.rest.door import DoorLimits
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.gate import Gate
 from sparkmirror.rest.parameters import speaks_json
 from sparkmirror.rest.response_headers import HeaderRule, read_rules
 from sparkmirror.rest.tracking import Tracking
+from sparkmirror.security.settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class AppOptions:
     cross_origin: CrossOrigin | None = None
     headers: tuple[HeaderRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    door: DoorLimits = field(default_factory=DoorLimits)
+    auth: BasicAuth | None = None  # None: nobody is asked
+    peers: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
 
     @classmethod
     def of(cls, rest: RestSettings, tracking: Tracking) -> Self:
@@ -40,6 +46,8 @@ class AppOptions:
             tracking=tracking,
             cross_origin=CrossOrigin.of(rest.allow_origin, rest.allow_methods),
             headers=read_rules(rest.response_headers),
+            auth=None if rest.users is None else BasicAuth(rest.users),
+            peers=rest.tls,
         )
 
 
@@ -54,7 +62,7 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.desk = Desk(api, wanted.limits)
+    app.state.desk = Desk(api, wanted.limits, wanted.peers)
     app.state.tracking = wanted.tracking
     every = [Depends(speaks_json)]
     if wanted.has_connectors:
@@ -63,5 +71,7 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
     if wanted.has_admin:
         app.include_router(loggers.router, dependencies=every)
     add_error_handlers(app)
-    app.add_middleware(Gate, cross_origin=wanted.cross_origin, rules=wanted.headers)
+    app.add_middleware(
+        Gate, cross_origin=wanted.cross_origin, rules=wanted.headers, auth=wanted.auth
+    )
     return app

@@ -27,6 +27,7 @@ from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
 from sparkmirror.connect.forwarding import Answer, Forwarded, forward
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.rest.errors import refusal
+from sparkmirror.security.settings import TlsSettings
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,9 @@ class Limits:
 class Desk:
     """One for each application; its event loop's."""
 
-    def __init__(self, api: ConnectApi, limits: Limits) -> None:
+    def __init__(self, api: ConnectApi, limits: Limits, peers: TlsSettings | None = None) -> None:
         self._api = api
+        self._peers = peers or TlsSettings()
         self._limits = limits
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
@@ -70,7 +72,8 @@ class Desk:
             except ForwardTo as target:
                 left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
                 forwarded = _forwarded(request, body)
-                return _response(request, forward(forwarded, target.url, left, target.still))
+                answer = forward(forwarded, target.url, left, target.still, self._peers)
+                return _response(request, answer)
             except SparkmirrorError:
                 raise
             except Exception as error:

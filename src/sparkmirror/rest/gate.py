@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before any handler: which path is meant, HEAD, trailing slashes, headers of every answer.
+"""Before any handler: who asks, which path is meant, HEAD, slashes, headers of every answer.
 
 Names may hold anything, a slash included: `/connectors/a%2Fb/status`. The server hands over a path
 whose escapes are gone, so it is made anew from the raw one with slashes and percent signs of names
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.errors import refusal
 from sparkmirror.rest.response_headers import HeaderRule
@@ -23,11 +24,16 @@ class Gate:
     """Wraps the application."""
 
     def __init__(
-        self, app: ASGIApp, cross_origin: CrossOrigin | None, rules: Sequence[HeaderRule]
+        self,
+        app: ASGIApp,
+        cross_origin: CrossOrigin | None,
+        rules: Sequence[HeaderRule],
+        auth: BasicAuth | None = None,
     ) -> None:
         self._app = app
         self._cross_origin = cross_origin
         self._rules = rules
+        self._auth = auth
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -37,17 +43,25 @@ class Gate:
         has_no_body = scope["method"] == "HEAD"
         inner = dict(scope, method="GET") if has_no_body else dict(scope)
         send = self._with_headers(scope, send, has_no_body=has_no_body)
-        try:
-            inner["path"] = escaped_path(scope)
-        except UnicodeDecodeError:
-            await refusal(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
-            return
+        headers = Headers(scope=scope)
         if self._cross_origin is not None and self._cross_origin.is_preflight(
-            scope["method"], Headers(scope=scope)
+            scope["method"], headers
         ):
+            # A browser asks this before it has a password to send.
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
+        path = _path(scope)
+        if self._auth is not None:
+            client = (scope.get("client") or ("somewhere",))[0]
+            refused = self._auth.refuses(scope["method"], path, headers, client)
+            if refused is not None:
+                await refused(scope, receive, send)
+                return
+        if path is None:
+            await refusal(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
+            return
+        inner["path"] = path
         await self._app(inner, receive, send)
 
     def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:
@@ -63,6 +77,13 @@ class Gate:
             await send(message)
 
         return sending
+
+
+def _path(scope: Scope) -> str | None:
+    try:
+        return escaped_path(scope)
+    except UnicodeDecodeError:
+        return None
 
 
 def escaped_path(scope: Scope) -> str:

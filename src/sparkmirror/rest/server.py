@@ -2,13 +2,15 @@
 """The REST API on the addresses that a file names.
 
 Ports are bound before anything is started, so that a port in use is an error of the start. Each
-set of listeners (all paths; those below /admin, if they have their own) has a server in a thread.
+set of listeners (all paths; those below /admin, if they have their own) has a server in a thread;
+http and https may stand side by side in it.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -17,12 +19,16 @@ from typing import Self
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparkmirror.config.worker_settings import Listener, RestSettings, WorkerSettings
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.app import AppOptions, create_app
+from sparkmirror.rest.door import Door, DoorLimits, Listening
+from sparkmirror.rest.exposures import exposures
 from sparkmirror.rest.tracking import Tracking
+from sparkmirror.security.tls import server_context
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +37,7 @@ _START_SECONDS = 10.0
 _GRACE_SECONDS = 5
 _STOP_SECONDS = _GRACE_SECONDS + 5.0
 _PAUSE_SECONDS = 0.01
+_HEAD_BYTES = 16 << 10  # of a request; Connect's server takes 8 KiB
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
@@ -43,6 +50,7 @@ class RestServer:
         self._servers: list[_Serving] = []
         self._sockets: list[socket.socket] = []
         self._admin_sockets: list[socket.socket] = []
+        self._tls = _server_context(rest)
         try:
             self._sockets = _bind(rest.listeners, self._sockets)
             self._admin_sockets = _bind(rest.admin_listeners or (), self._admin_sockets)
@@ -74,11 +82,13 @@ class RestServer:
     def start(self, api: ConnectApi) -> None:
         """Serve; returns when every address answers."""
         main = create_app(api, self._options)
-        self._servers.append(_Serving("rest", main, self._sockets))
+        listening = self._listening(self._rest.listeners, self._sockets)
+        self._servers.append(_Serving("rest", main, listening, self._options.door))
         if self._admin_sockets:
             options = replace(self._options, has_connectors=False, has_admin=True)
             admin = create_app(api, options)
-            self._servers.append(_Serving("rest-admin", admin, self._admin_sockets))
+            listening = self._listening(self._rest.admin_listeners or (), self._admin_sockets)
+            self._servers.append(_Serving("rest-admin", admin, listening, self._options.door))
         try:
             for one in self._servers:
                 one.start()
@@ -87,6 +97,8 @@ class RestServer:
             raise
         shown = ", ".join(map(str, self._rest.listeners))
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
+        for sentence in exposures(self._rest):
+            log.warning(sentence)
 
     def stop(self) -> None:
         """Let requests end that are under way, but not for long; may be called again."""
@@ -97,27 +109,64 @@ class RestServer:
         self._servers.clear()
         self._close_sockets()
 
+    def _listening(
+        self, listeners: Iterable[Listener], sockets: Iterable[socket.socket]
+    ) -> list[Listening]:
+        return [
+            Listening(bound, self._tls if one.scheme == "https" else None)
+            for one, bound in zip(listeners, sockets, strict=True)
+        ]
+
     def _close_sockets(self) -> None:
         for one in (*self._sockets, *self._admin_sockets):
             one.close()
 
 
-class _Serving:
-    """One uvicorn in a thread."""
+class _Server(uvicorn.Server):
+    """Lets connections in through a door, and speaks TLS where an address has it."""
 
-    def __init__(self, name: str, app: FastAPI, sockets: Sequence[socket.socket]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listening: Sequence[Listening], limits: DoorLimits
+    ) -> None:
+        super().__init__(config)
+        self._door = Door(listening, self._protocol, limits)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """In place of uvicorn's own, which knows one TLS context from files, and no limits."""
+        del sockets
+        self.servers = []
+        self._door.open()
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No new connection, then as uvicorn does it."""
+        await self._door.close()
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> H11Protocol:
+        return H11Protocol(self.config, self.server_state, self.lifespan.state)
+
+
+class _Serving:
+    """One server in a thread."""
+
+    def __init__(
+        self, name: str, app: FastAPI, listening: Sequence[Listening], limits: DoorLimits
+    ) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,  # how much is said, and where, is the program's choice
-            log_level="warning",
+            log_level="error",  # what strangers send must not fill the log
             access_log=False,
             lifespan="off",
             ws="none",
+            http="h11",
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            h11_max_incomplete_event_size=_HEAD_BYTES,
         )
-        self._server = uvicorn.Server(config)
-        self._sockets = list(sockets)
+        self._server = _Server(config, listening, limits)
+        self._sockets = [one.socket for one in listening]
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -145,9 +194,28 @@ class _Serving:
             log.exception("The REST server has failed.")
 
 
+def _server_context(rest: RestSettings) -> ssl.SSLContext | None:
+    listeners = (*rest.listeners, *(rest.admin_listeners or ()))
+    if all(one.scheme != "https" for one in listeners):
+        return None
+    if not rest.tls.chain:
+        raise ConfigError(
+            "listeners names https, and there is no certificate for it: set "
+            "listeners.https.ssl.keystore.location and its password.",
+            key="listeners",
+        )
+    try:
+        return server_context(rest.tls, rest.client_auth)
+    except (ValueError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"The certificate for https in listeners cannot be used: {error}.", key="listeners"
+        ) from error
+
+
 def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
-    """Connect's rule: what the file says, else the first listener of that scheme."""
-    scheme = rest.advertised_scheme or rest.listeners[0].scheme
+    """Connect's rule: what the file says, else http if that is served; its first listener."""
+    schemes = {one.scheme for one in rest.listeners}
+    scheme = rest.advertised_scheme or ("http" if "http" in schemes else "https")
     pairs = list(zip(rest.listeners, ports, strict=True))
     listener, port = next((pair for pair in pairs if pair[0].scheme == scheme), pairs[0])
     host = rest.advertised_host or listener.host
@@ -166,12 +234,6 @@ def _own_address() -> str:
 def _bind(listeners: Iterable[Listener], bound: list[socket.socket]) -> list[socket.socket]:
     """Bind all; `bound` has those that were, should one fail."""
     for one in listeners:
-        if one.scheme != "http":
-            raise ConfigError(
-                f"listeners: {one} cannot be served, this version knows http only. "
-                f"Write http://{one.host}:{one.port}, behind a proxy that speaks https.",
-                key="listeners",
-            )
         try:
             bound.append(_listen(one))
         except OSError as error:

@@ -78,7 +78,10 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         ("primary->backup=x", "error", "there is no key behind the flow"),
         ("dedicated.mode.enable.internal.rest=maybe", "error", "must be true or false"),
         ("listeners=nowhere", "error", "must list addresses"),
-        ("listeners=https://:8443,http://:8083", "warning", "only http is used"),
+        ("listeners=ftp://:8443,http://:8083", "error", "http and https only"),
+        ("listeners=https://:8443,http://:8083", "error", "there is no certificate"),
+        ("listeners.https.ssl.keystor.type=PEM", "warning", "listeners.https.ssl.keystore.type?"),
+        ("rest.extension.classes=acme.Extension", "warning", "acme.Extension is not run"),
     ],
 )
 def test_a_line_gets_one_remark(line: str, level: str, part: str) -> None:

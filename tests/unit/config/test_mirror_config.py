@@ -74,11 +74,13 @@ def test_the_rest_api_is_served_at_home_unless_the_file_says_otherwise() -> None
         (Listener("http", "127.0.0.1", 8083),),
         True,
     )
-    written = config("clusters=a,b", "listeners=https://:1,http://[::1]:2").rest
+    written = config("clusters=a,b", "listeners=http://[::1]:2").rest
     assert written is not None
     assert (written.settings.listeners, written.may_move) == ((Listener("http", "::1", 2),), False)
     assert config("clusters=a,b", "listeners=").rest is None
-    assert config("clusters=a,b", "listeners=https://:1").rest is None
+    for wrong in ("https://:1", "ftp://:1"):
+        with pytest.raises(ConfigError, match="listeners"):
+            _ = config("clusters=a,b", f"listeners={wrong}").rest
 
 
 def test_a_central_cluster_gets_flows_from_its_locals() -> None:

@@ -151,7 +151,7 @@ def test_a_listener_reads_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8083", "http://h", "https://h:1", "http://h:99999", "ftp://:1", "http://a b:1"]
+    "text", ["", "8083", "http://h", "http://h:99999", "ftp://:1", "http://a b:1"]
 )
 def test_a_listener_that_cannot_be_served_is_an_error(text: str) -> None:
     """The key and, where there is one, the item are named."""
@@ -262,7 +262,9 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
         ("admin.retries=5", Level.INFO, "target.admin."),
         ("producer.linger.ms=5", Level.INFO, "is ignored: record batches are copied"),
         ("retry.backoff.ms=5", Level.INFO, "is ignored"),
-        ("listeners.https.ssl.keystore.type=JKS", Level.INFO, "without TLS"),
+        ("listeners.https.ssl.keystor.type=JKS", Level.WARNING, "https.ssl.keystore.type?"),
+        ("rest.extension.classes=acme.Extension", Level.WARNING, "is not run"),
+        ("rest.basic.auth.login.config=/jaas", Level.WARNING, "without rest.extension.classes"),
         ("confluent.topic=x", Level.INFO, "Confluent's own"),
         ("metrics.context.a=b", Level.INFO, "do not exist here"),
         ("exactly.once.source.support=preparing", Level.INFO, "changes nothing by itself"),

@@ -93,14 +93,6 @@ def test_a_port_in_use_is_told_before_anything_starts() -> None:
         socket.create_server(("127.0.0.1", number)).close()
 
 
-def test_https_is_refused_with_a_sentence() -> None:
-    """Until there is security."""
-    settings = MemoryWorker().file.settings
-    rest = replace(settings.rest, listeners=(Listener("https", "127.0.0.1", 0),))
-    with pytest.raises(ConfigError, match="http only"):
-        RestServer.for_worker(replace(settings, rest=rest))
-
-
 def test_headers_that_are_none_are_refused() -> None:
     """Before anything is bound."""
     worker = MemoryWorker("response.http.headers.config=nonsense")
@@ -116,6 +108,9 @@ def test_the_advertised_address_is_what_others_can_reach() -> None:
     assert advertised_url(told, (8083,)) == "http://worker-1:443/"
     six = RestSettings((Listener("http", "::1", 0),))
     assert advertised_url(six, (8083,)) == "http://[::1]:8083/"
+    both = RestSettings((Listener("https", "h", 1), Listener("http", "h", 2)))
+    assert advertised_url(both, (1, 2)) == "http://h:2/"
+    assert advertised_url(replace(both, advertised_scheme="https"), (1, 2)) == "https://h:1/"
     for host in ("", "0.0.0.0", "::"):  # noqa: S104 - never bound
         everywhere = RestSettings((Listener("http", host, 8083),))
         assert "//0.0.0.0" not in advertised_url(everywhere, (8083,))

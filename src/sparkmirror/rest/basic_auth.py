@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and passwords of the REST API, as Connect's BasicAuthSecurityRestExtension asks for them.
+
+Everything is asked, paths that do not exist included, save what workers send each other: that is
+signed with the group's key, and nobody who sends it has a password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+
+from sparkmirror.model import Secret
+from sparkmirror.rest.attempts import Attempts, shown
+from sparkmirror.rest.errors import refusal
+
+log = logging.getLogger(__name__)
+
+_SCHEME = "basic"
+_INTERNAL = {
+    "POST": re.compile(r"/connectors/[^/]+/tasks"),
+    "PUT": re.compile(r"/connectors/[^/]+/fence"),
+}
+_SIGNATURE = "x-connect-authorization"
+
+
+class Logins:
+    """Who may use the API."""
+
+    def __init__(self, users: Mapping[str, Secret]) -> None:
+        self._salt = secrets.token_bytes(32)
+        self._digests = {name: self._digest(word.reveal()) for name, word in users.items()}
+        self._nobody = secrets.token_bytes(32)
+
+    def knows(self, name: str, password: Secret) -> bool:
+        """Whether it is that user's password; takes as long for a user that does not exist."""
+        given = self._digest(password.reveal())
+        return hmac.compare_digest(given, self._digests.get(name, self._nobody))
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._salt).digest()
+
+
+class BasicAuth:
+    """Decides about requests; one for all applications of a server."""
+
+    def __init__(self, users: Mapping[str, Secret]) -> None:
+        self._logins = Logins(users)
+        self._attempts = Attempts(log)
+
+    def refuses(
+        self, method: str, path: str | None, headers: Headers, client: str
+    ) -> JSONResponse | None:
+        """The answer to a request that may not pass; `path` is None where it is none."""
+        if path is not None and is_internal(method, path, headers):
+            return None
+        sent = headers.get("authorization")
+        found = None if sent is None else read_authorization(sent)
+        if found is not None and self._logins.knows(*found):
+            return None
+        if sent is not None:  # a browser's first request has none, and is no attempt
+            who = "without a name and password" if found is None else f"as {shown(found[0])}"
+            self._attempts.note(f"A REST request from {client} {who} was refused.")
+        answer = refusal(401, "User cannot access the resource.")
+        answer.headers["WWW-Authenticate"] = 'Basic realm="connect", charset="UTF-8"'
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            answer.headers["Connection"] = "close"  # nobody reads the rest of the request
+        return answer
+
+
+def is_internal(method: str, path: str, headers: Headers) -> bool:
+    """Whether a request is between workers: the signature that it has is checked later."""
+    pattern = _INTERNAL.get(method)
+    return pattern is not None and bool(pattern.fullmatch(path)) and _SIGNATURE in headers
+
+
+def read_authorization(header: str) -> tuple[str, Secret] | None:
+    """Name and password as Connect reads them; None if the header holds none."""
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() != _SCHEME:
+        return None
+    try:
+        text = base64.b64decode(rest.encode("ascii"), validate=True).decode("utf-8", "replace")
+    except (UnicodeEncodeError, binascii.Error):
+        return None
+    name, colon, password = text.partition(":")
+    return (name, Secret(password)) if colon and name else None

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS and logins of the REST API are Connect's keys, in a worker's file and in a mirror's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.notices import Level
+from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.errors import ConfigError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import TlsSettings
+from support.authority import Authority
+
+WORKER = """\
+bootstrap.servers=t:9092
+group.id=g
+config.storage.topic=c
+offset.storage.topic=o
+status.storage.topic=s
+"""
+MIRROR = "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"
+EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
+
+
+@pytest.fixture(scope="module")
+def identity() -> TlsSettings:
+    """Of a worker."""
+    return Authority().tls()
+
+
+@pytest.fixture
+def stores(tmp_path: Path, identity: TlsSettings) -> list[str]:
+    """The lines of a file, without Connect's prefix."""
+    assert identity.key is not None
+    (tmp_path / "key.pem").write_text(identity.key.reveal() + identity.chain)
+    (tmp_path / "ca.pem").write_text(identity.trusted or "")
+    return [
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={tmp_path / 'key.pem'}",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={tmp_path / 'ca.pem'}",
+        "ssl.client.auth=required",
+    ]
+
+
+@pytest.fixture
+def jaas(tmp_path: Path) -> Path:
+    """A login file with one user."""
+    (tmp_path / "users").write_text("ann=s3cret\n")
+    file = tmp_path / "jaas.conf"
+    file.write_text(f'KafkaConnect {{ {MODULE} required file="{tmp_path / "users"}"; }};')
+    return file
+
+
+def of_worker(*lines: str) -> RestSettings:
+    """Of a worker's file that has nothing to remark on."""
+    file = WorkerFile.parse(WORKER + "\n".join(lines))
+    assert file.notices == []
+    return file.settings.rest
+
+
+def of_mirror(*lines: str) -> RestSettings:
+    """Of a mirror's."""
+    config = MirrorConfig.parse(MIRROR + "\n".join(lines))
+    assert config.problems() == []
+    assert config.rest is not None
+    return config.rest.settings
+
+
+@pytest.mark.parametrize("read", [of_worker, of_mirror])
+def test_https_has_its_own_stores(read: type, stores: list[str], identity: TlsSettings) -> None:
+    """Behind Connect's prefix; nothing is read from files later."""
+    lines = [f"listeners.https.{line}" for line in stores]
+    found: RestSettings = read("listeners=https://:8443,http://:8083", *lines)
+    assert found.listeners == (Listener("https", "", 8443), Listener("http", "", 8083))
+    assert found.tls.chain.strip() == identity.chain.strip()
+    assert found.tls.trusted
+    assert found.client_auth == "required"
+    assert "PRIVATE" not in repr(found)
+
+
+def test_without_the_prefix_kafkas_stores_serve(stores: list[str]) -> None:
+    """Though Kafka itself is reached without TLS."""
+    found = of_worker("listeners=https://:8443", *stores)
+    assert found.tls.chain
+    assert found.client_auth == "required"
+
+
+def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
+    """As in Connect: all or nothing."""
+    lines = ["listeners=https://:8443", "security.protocol=SSL", *stores]
+    file = WorkerFile.parse(WORKER + "\n".join([*lines, "listeners.https.ssl.client.auth=none"]))
+    (error,) = [str(one) for one in file.notices if one.level is Level.ERROR]
+    assert "listeners names https, and there is no certificate" in error
+    assert file.notices[0].where == "line 6"
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (["listeners=https://:1"], "listeners names https"),
+        (["admin.listeners=https://:1"], "admin.listeners names https"),
+        (
+            ["listeners=https://:1", "listeners.https.ssl.keystore.location=/nowhere"],
+            "listeners.https.ssl.keystore.location",
+        ),
+        (["listeners.https.ssl.client.auth=maybe"], "none, requested, required"),
+        (["listeners.https.ssl.client.auth=required"], "ssl.truststore.location"),
+        ([f"rest.extension.classes={EXTENSION}"], "KAFKA_OPTS"),
+        (
+            [f"rest.extension.classes={EXTENSION}", "rest.basic.auth.login.config=/nowhere"],
+            "rest.basic.auth.login.config: /nowhere",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_once(
+    lines: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is served."""
+    monkeypatch.delenv("KAFKA_OPTS", raising=False)
+    file = WorkerFile.parse(WORKER + "\n".join(lines))
+    (error,) = [str(one) for one in file.notices if one.level is Level.ERROR]
+    assert sentence in error
+    assert error.startswith("line ")
+    if not lines[0].startswith("admin."):
+        mirror = MirrorConfig.parse(MIRROR + "\n".join(lines))
+        (error,) = [str(one) for one in mirror.problems() if one.level is Level.ERROR]
+        assert sentence in error
+        with pytest.raises(ConfigError, match="line"):
+            _ = mirror.rest
+
+
+@pytest.mark.parametrize("read", [of_worker, of_mirror])
+def test_logins_come_from_the_file_that_java_people_name(
+    read: type, jaas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In KAFKA_OPTS, or in the file itself, which wins; nobody is asked unless the file says so."""
+    options = f"-Xmx1g -Djava.security.auth.login.config={jaas}"
+    monkeypatch.setenv("KAFKA_OPTS", options)
+    assert read().users is None
+    line = f"rest.extension.classes={EXTENSION}"
+    assert read(line).users == {"ann": Secret("s3cret")}
+    monkeypatch.setenv("KAFKA_OPTS", "-Djava.security.auth.login.config=/nowhere")
+    found = read(line, f"rest.basic.auth.login.config={jaas}")
+    assert found.users == {"ann": Secret("s3cret")}
+    assert "s3cret" not in repr(found)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API over https: beside http, with certificates of clients, and between workers."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.connect.api import ConnectorInfo, ForwardTo
+from sparkmirror.errors import ConfigError
+from sparkmirror.model import Secret
+from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.exposures import exposures
+from sparkmirror.rest.server import RestServer
+from sparkmirror.rest.tracking import Tracking
+from sparkmirror.rest_client.exchange import Access, Exchange
+from sparkmirror.security.settings import TlsSettings
+from sparkmirror.security.tls import client_context
+from support.authority import Authority
+from support.memory_worker import MemoryWorker
+
+HTTP = Listener("http", "127.0.0.1", 0)
+HTTPS = Listener("https", "127.0.0.1", 0)
+OK = (200, "[]")
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """Vouches for everybody here."""
+    return Authority()
+
+
+@contextmanager
+def serving(rest: RestSettings, worker: MemoryWorker | None = None) -> Iterator[RestServer]:
+    """A server of these settings."""
+    server = RestServer(rest, AppOptions.of(rest, Tracking()))
+    server.start(worker or MemoryWorker())
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def ask(
+    port: int,
+    tls: TlsSettings | None,
+    path: str = "/connectors",
+    headers: dict[str, str] | None = None,
+) -> tuple[int, str]:
+    """One request; over http if there are no settings for TLS."""
+    connection = (
+        http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        if tls is None
+        else http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=client_context(tls))
+    )
+    try:
+        connection.request("GET", path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_http_and_https_stand_side_by_side(authority: Authority) -> None:
+    """Also for the paths below /admin; the advertised address is of the scheme that is asked."""
+    rest = RestSettings(
+        (HTTP, HTTPS),
+        admin_listeners=(HTTPS,),
+        advertised_scheme="https",
+        tls=authority.tls(),
+    )
+    with serving(rest) as server:
+        plain, secure = server.ports
+        (admin,) = server.admin_ports
+        assert ask(plain, None) == OK
+        assert ask(secure, authority.stranger()) == OK
+        assert ask(secure, authority.stranger(), "/admin/loggers")[0] == 404
+        assert ask(admin, authority.stranger(), "/admin/loggers")[0] == 200
+        assert server.advertised_url == f"https://127.0.0.1:{secure}/"
+        # Who speaks http to an https port is refused, and so is the reverse.
+        for port, tls in ((secure, None), (plain, authority.stranger())):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                ask(port, tls)
+
+
+def test_a_required_certificate_is_required(authority: Authority) -> None:
+    """And one of another authority is none."""
+    rest = RestSettings((HTTPS,), tls=authority.tls(), client_auth="required")
+    with serving(rest) as server:
+        (port,) = server.ports
+        assert ask(port, authority.tls("client")) == OK
+        foreign = Authority().tls("client")
+        for stranger in (authority.stranger(), replace(foreign, trusted=authority.pem)):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                ask(port, stranger)
+        assert ask(port, authority.tls("client")) == OK
+
+
+def test_a_requested_certificate_may_be_missing(authority: Authority) -> None:
+    """One of another authority is still refused."""
+    rest = RestSettings((HTTPS,), tls=authority.tls(), client_auth="requested")
+    with serving(rest) as server:
+        (port,) = server.ports
+        assert ask(port, authority.stranger()) == OK
+        foreign = replace(Authority().tls("client"), trusted=authority.pem)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            ask(port, foreign)
+
+
+class Follower(MemoryWorker):
+    """Sends everybody elsewhere."""
+
+    url = ""
+
+    def info(self, *_: Any) -> ConnectorInfo:
+        """Not here."""
+        raise ForwardTo(self.url)
+
+
+def test_requests_are_forwarded_over_https(authority: Authority) -> None:
+    """To a leader whose certificate is trusted, with the password of who asked, and to no other."""
+    users = {"ann": Secret("s3cret")}
+    leader = RestSettings((HTTPS,), tls=authority.tls(), users=users)
+    follower = Follower()
+    basic = {"Authorization": "Basic YW5uOnMzY3JldA=="}
+    with ExitStack() as stack:
+        follower.url = stack.enter_context(serving(leader)).advertised_url
+        answers = []
+        for tls in (authority.tls(), Authority().tls(), TlsSettings()):
+            rest = RestSettings((HTTP,), tls=tls, users=users)
+            server = stack.enter_context(serving(rest, follower))
+            answers.append(ask(server.ports[0], None, "/connectors/a", basic))
+    assert answers[0] == (404, '{"error_code":404,"message":"Connector a not found"}')
+    for status, text in answers[1:]:
+        assert status == 500
+        assert "IO Error trying to forward REST request" in text
+        assert "certificate" in text.lower()
+
+
+def test_the_terminal_client_speaks_to_such_a_worker(
+    authority: Authority, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an authority of its own in SSL_CERT_FILE, a name and a password."""
+    rest = RestSettings((HTTPS,), tls=authority.tls(), users={"ann": Secret("s3cret")})
+    with serving(rest) as server:
+        url = server.advertised_url.rstrip("/")
+        file = tmp_path / "authority.pem"
+        file.write_text(authority.pem)
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        known = Exchange(Access(url, "ann", Secret("s3cret"))).ask("GET", "/connectors")
+        assert (known.status, known.json()) == (200, [])
+        assert Exchange(Access(url, "ann", Secret("other"))).ask("GET", "/").status == 401
+        assert Exchange(Access(url)).ask("GET", "/").status == 401
+
+
+def test_https_without_a_certificate_is_refused_with_a_sentence() -> None:
+    """Before anything is bound."""
+    rest = RestSettings((HTTPS,))
+    with pytest.raises(ConfigError, match=r"listeners\.https\.ssl\.keystore"):
+        RestServer(rest, AppOptions.of(rest, Tracking()))
+    broken = replace(rest, tls=TlsSettings(chain="no certificate", key=Secret("nor a key")))
+    with pytest.raises(ConfigError, match="https in listeners"):
+        RestServer(broken, AppOptions.of(broken, Tracking()))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
+def test_loopback_needs_no_warning(host: str) -> None:
+    """Whoever is on the machine is at home."""
+    assert exposures(RestSettings((Listener("http", host, 8083),))) == []
+
+
+def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
+    """Unless something is asked for; a password in the clear is remarked as well."""
+    users = {"ann": Secret("s3cret")}
+    for host in ("", "0.0.0.0", "10.0.0.1", "worker-1"):  # noqa: S104 - never bound
+        plain = RestSettings((HTTP, Listener("http", host, 8083)))
+        (sentence,) = exposures(plain)
+        assert "asks nobody for a password" in sentence
+        (sentence,) = exposures(replace(plain, users=users))
+        assert "https" in sentence
+        secure = RestSettings((Listener("https", host, 8443),), tls=authority.tls())
+        assert len(exposures(secure)) == 1
+        assert exposures(replace(secure, users=users)) == []
+        assert exposures(replace(secure, client_auth="required")) == []
+        assert len(exposures(replace(secure, client_auth="requested"))) == 1
+        admin = RestSettings((HTTP,), admin_listeners=(Listener("http", host, 1),))
+        assert len(exposures(admin)) == 1
+
+
+def test_the_key_is_in_no_text_of_the_settings(authority: Authority) -> None:
+    """Nor a password."""
+    rest = RestSettings((HTTPS,), tls=authority.tls(), users={"ann": Secret("s3cret")})
+    assert "PRIVATE" not in repr(rest)
+    assert "s3cret" not in repr(rest)
