@@ -66,6 +66,30 @@ a properties file, the content of a file and an environment variable. A `config.
 not needed; where there is one, its `param.allowed.paths` or `param.allowlist.pattern` is obeyed.
 Values that came this way are never shown. A reference that leads nowhere is an error.
 
+## Security
+
+`security.protocol`, `ssl.*` and `sasl.*` mean what they mean to Java's clients, for every layer of
+the list above:
+
+```text
+A.security.protocol = SASL_SSL
+A.ssl.truststore.location = /etc/mirror/truststore.jks
+A.ssl.truststore.password = ${file:/etc/mirror/secrets.properties:truststore}
+A.sasl.mechanism = PLAIN
+A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  username="me" password="${file:/etc/mirror/secrets.properties:password}";
+```
+
+- Stores are JKS, PKCS12 or PEM, or PEM in the file itself. They are read where the program was
+  started, when the file is read; tasks get what is in them over the encrypted control channel, in
+  memory. A store that was replaced counts from the next reading of the file (SIGHUP).
+- A JAAS line is read as Java reads it, and its login module must go with the mechanism. Modules of
+  other people's, callback handlers and `ssl.engine.factory.class` are Java and refused with a
+  sentence; Kafka's own and Strimzi's handlers for client credentials are known by name.
+- Tokens (OAUTHBEARER) are asked for with `clientId` and `clientSecret` of the JAAS line, with
+  Kafka's keys, or with Strimzi's names for them; one request serves all connections of a process.
+- What is secret is shown as `[hidden]`, and so is all that came from elsewhere.
+
 ## Classes of your own
 
 `replication.policy.class`, `topic.filter.class`, `group.filter.class` and
@@ -206,8 +230,8 @@ without it for all flows of the file.
 
 **None of this was tried on the real services**: the values come from their documentation, and the
 tests ([test_profiles.py](../tests/integration/test_profiles.py)) run against a local broker that
-refuses the same things. This version connects without TLS and SASL, which all four services ask
-for: the profiles are ready, the way in comes with a later version.
+refuses the same things. All four services ask for TLS and SASL, which are keys of the cluster
+([configuration](configuration.md#reaching-a-cluster)), not of a profile.
 """
 
 

@@ -7,19 +7,30 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
-from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.model import Flow, Secret, TopicPartition
 from sparkmirror.pipeline.contract import END, PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
 from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits
 from sparkmirror.pipeline.spark import LOOPBACK, choose_master, spark_options, start_spark
 from sparkmirror.pipeline.spark_task import copy_function
+from sparkmirror.security.settings import (
+    Mechanism,
+    OAuthSettings,
+    Protocol,
+    SaslSettings,
+    Security,
+    TlsSettings,
+)
+from support.certificates import Authority
 from support.waiting import eventually
 
 FLOW = Flow("a", "b")
@@ -28,9 +39,19 @@ GROUP = "a->b epoch 1"
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
-    """A local Spark as flows use it, for two splits and a spare slot."""
-    options = spark_options(choose_master(None, 2), {"spark.ui.enabled": "false"}, archive=None)
-    context = start_spark(options, tmp_path_factory.mktemp("spark") / "spark.log")
+    """A local Spark as flows use it, for two splits and a spare slot, that writes all down."""
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
+    wanted = {
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.local.dir": str(folder / "local"),
+    }
+    context = start_spark(
+        spark_options(choose_master(None, 2), wanted, archive=None), folder / "spark.log"
+    )
     yield context
     context.stop()
 
@@ -182,3 +203,46 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
     assert {tp.partition: one.position for tp, one in result.standings.items()} == {
         number: 100 + number for number in range(5)
     }
+
+
+def test_no_secret_is_where_spark_writes(
+    spark: SparkContext,
+    control: ControlServer,
+    settings: TaskSettings,
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Tasks had them: no event, log, file, command line or environment has, nor any report."""
+    us = Authority("of a test").identity("us")
+    key_line = us.key.splitlines()[1]
+    login = SaslSettings(Mechanism.PLAIN, "us", Secret("s3cret-of-a-login"))
+    tokens = OAuthSettings("http://127.0.0.1:1/", "us", Secret("s3cret-of-a-client"))
+    tls = TlsSettings(chain=us.chain, key=Secret(us.key))
+    secured = replace(
+        settings,
+        consumer=replace(settings.consumer, security=Security(Protocol.SASL_SSL, tls, login)),
+        producer=replace(
+            settings.producer,
+            security=Security(
+                Protocol.SASL_PLAINTEXT,
+                sasl=SaslSettings(Mechanism.OAUTHBEARER, oauth=tokens),
+            ),
+        ),
+    )
+    reports: list[Progress] = []
+    epochs = Epochs("secrets", lambda: spark, control, reports.append)
+    running = Running(epochs, secured)
+    eventually(lambda: len(reports) >= 4, 30, "reports of a running epoch")
+    processes = psutil.Process().children(recursive=True)
+    told = [f"{one.cmdline()} {one.environ()}" for one in processes]
+    epochs.end()
+    result = running.result(10)
+
+    folder = tmp_path_factory.getbasetemp()
+    files = [one for one in folder.glob("spark*/**/*") if one.is_file()]
+    written = "".join(one.read_text("utf-8", "replace") for one in files)
+    assert "secrets epoch 1" in written  # or there would be nothing to find it in
+    assert any("java" in one for one in told)
+    everything = f"{written} {told} {reports} {result} {caplog.text}"
+    for secret in ("s3cret-of-a-login", "s3cret-of-a-client", key_line):
+        assert secret not in everything

@@ -7,7 +7,7 @@ much of each, and which keys are to blame. Values are compared and never shown: 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
@@ -191,11 +191,13 @@ def _naming(policy: PolicySettings) -> object:
 
 
 def _essence(value: object) -> object:
-    """A value without what only messages need: which line gave a replication factor."""
+    """A value without what only messages need: which line gave an address or a factor."""
     if isinstance(value, TopicFactor):
         return (value.value, value.preferred)
     if is_dataclass(value):
-        return [(one.name, _essence(getattr(value, one.name))) for one in fields(value)]
+        return [
+            (one.name, _essence(getattr(value, one.name))) for one in fields(value) if one.compare
+        ]
     return value
 
 
@@ -214,7 +216,19 @@ def differing_keys(flow: Flow, old: FlowReading, new: FlowReading) -> tuple[str,
         others = {k for text in texts for k in text if not k.startswith(_SIDES)} - known
         differing = sorted(k for k in others if texts[0].get(k) != texts[1].get(k))
         names.update(dict.fromkeys(differing))
-    return tuple(names)
+    return tuple(names) or tuple(dict.fromkeys(_stores(old.settings, new.settings)))
+
+
+def _stores(old: FlowSettings, new: FlowSettings) -> Iterator[str]:
+    """The keys of stores that are called as before and hold something else."""
+    for client in ("consumer", "producer", "source_admin", "target_admin"):
+        before, after = (getattr(one, client).security for one in (old, new))
+        if before.tls is None or after.tls is None:
+            continue
+        if before.tls.trusted != after.tls.trusted:
+            yield after.keys.trust
+        if (before.tls.chain, before.tls.key) != (after.tls.chain, after.tls.key):
+            yield after.keys.identity
 
 
 def _by_place(effective: Iterable[Effective]) -> dict[tuple[str, str], Effective]:

@@ -20,7 +20,7 @@ from sparkmirror.config.layering import (
 from sparkmirror.config.placement import unknown_client_key
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
-from sparkmirror.config.security_settings import in_use, read_security
+from sparkmirror.config.security_settings import in_use, read_security, remark_unused
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.config.value_types import address
 from sparkmirror.model import Flow
@@ -65,6 +65,7 @@ class _Client:
     alias: str
     client_id: str
     servers_key: str
+    shares_tls: bool = False  # whether the keys of its TLS are those of a REST server, too
 
 
 def read_clients(
@@ -124,6 +125,7 @@ def read_connection(
     *,
     client_id: str = "",
     servers_key: str = "",
+    shares_tls: bool = False,
 ) -> ConnectionSettings:
     """Read one client that belongs to no flow; `role` is admin, consumer or producer."""
     client = _Client(
@@ -132,6 +134,7 @@ def read_connection(
         alias,
         client_id or f"sparkmirror-client|{role}",
         servers_key or f"{alias}.bootstrap.servers",
+        shares_tls,
     )
     return _connection(client, _read(client, values, resolver, report), report)
 
@@ -151,6 +154,7 @@ def _read(client: _Client, values: Layered, resolver: Resolver, report: Report) 
     reader.read_all(CLIENT[client.role].values())
     _report_others(client, values, report)
     _leave_out_unused(client, reader, report)
+    remark_unused(reader, report, has_other_tls=client.shares_tls)
     return reader
 
 

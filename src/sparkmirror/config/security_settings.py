@@ -36,7 +36,6 @@ _WITH_PASSWORD = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_
 def read_security(reader: Reader, report: Report) -> Security:
     """What the keys say; whatever is wrong with them stands in the report."""
     protocol = Protocol(reader.string(PROTOCOL).upper())
-    _remark_unused(protocol, reader, report)
     security = PLAINTEXT
     try:
         tls = _tls(reader, report) if protocol.has_tls else None
@@ -56,11 +55,17 @@ def in_use(key: Key, protocol: Protocol) -> bool:
     return protocol.has_sasl or not key.name.startswith(("sasl.", "oauth."))
 
 
-def _remark_unused(protocol: Protocol, reader: Reader, report: Report) -> None:
-    """Somebody who wrote them thinks that the connection is safe."""
+def remark_unused(reader: Reader, report: Report, *, has_other_tls: bool = False) -> None:
+    """Name keys that do nothing: somebody who wrote them thinks that the connection is safe.
+
+    In a Connect worker's file `ssl.` keys are about its REST server as well.
+    """
+    protocol = Protocol(reader.string(PROTOCOL).upper())
     for key in REACH_KEYS:
+        if has_other_tls and key.name.startswith("ssl."):
+            continue
         if reader.is_set(key.name) and not in_use(key, protocol) and not key.no_effect:
-            origin, decides = reader.origin(key.name), reader.origin(PROTOCOL).key
+            origin, decides = reader.origin(key.name), KeyTexts(reader).called(PROTOCOL)
             report.warn(origin, f"{origin.key} does nothing: {decides} is {protocol.value}.")
 
 

@@ -72,10 +72,11 @@ class KeyTexts:
         return self._reader.secret(name) if self._reader.knows(name) else None
 
     def called(self, name: str) -> str:
-        """As it is written, or would be, beside the key that asks for security."""
+        """As it is written, or would be, beside the protocol or else the addresses."""
         if self._reader.is_given(name):
             return self._reader.origin(name).key
-        return self._reader.origin(PROTOCOL).key.removesuffix(PROTOCOL) + name
+        beside = PROTOCOL if self._reader.is_given(PROTOCOL) else "bootstrap.servers"
+        return self._reader.origin(beside).key.removesuffix(beside) + name
 
     def shown(self, name: str) -> str:
         """Not what came from elsewhere."""

@@ -99,6 +99,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         report,
         client_id=f"connect-{group.group_id}",
         servers_key="bootstrap.servers",
+        shares_tls=True,
     )
     _read_producer(values, resolver, report)
     settings = WorkerSettings(

@@ -27,6 +27,7 @@ import struct
 from dataclasses import dataclass, field
 
 from sparkmirror.model import Secret
+from sparkmirror.security.der import first_value
 
 MAGIC = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC = b"\xce\xce\xce\xce"
@@ -37,9 +38,6 @@ _TRUSTED = 2
 _SUM_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
 _SUN_PROTECTION = bytes.fromhex("060a2b060104012a02110101")  # 1.3.6.1.4.1.42.2.17.1.1 in DER
-_SEQUENCE = 0x30
-_OCTETS = 0x04
-_LONG_FORM = 0x80
 _DAMAGED = "the store is damaged: it ends too early"
 
 
@@ -95,14 +93,17 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def uncover_key(hidden_key: bytes, password: Secret) -> bytes | None:
-    """The private key as PKCS #8 (DER); None if the password does not open it."""
-    outer = _der(hidden_key, _SEQUENCE)
-    algorithm, rest = _der_split(outer, _SEQUENCE)
-    if not algorithm.startswith(_SUN_PROTECTION):
-        raise ValueError("a private key of the store is protected in a way that Sun's never was")
-    protected = _der(rest, _OCTETS)
+    """The private key as PKCS #8 (DER); None if the password does not open it.
+
+    ValueError if it is not a hidden key at all.
+    """
+    outer = first_value(memoryview(hidden_key))
+    algorithm = first_value(outer.content)
+    if bytes(algorithm.content[: len(_SUN_PROTECTION)]) != _SUN_PROTECTION:
+        raise ValueError("it is not protected as Java's are")
+    protected = bytes(first_value(algorithm.rest).content)
     if len(protected) < 2 * _SUM_BYTES:
-        raise ValueError("the store is damaged: a private key is too short")
+        raise ValueError("it is too short")
     salt, covered = protected[:_SUM_BYTES], protected[_SUM_BYTES:-_SUM_BYTES]
     secret = _utf16(password)
     stream = bytearray()
@@ -117,25 +118,6 @@ def uncover_key(hidden_key: bytes, password: Secret) -> bytes | None:
 
 def _utf16(password: Secret) -> bytes:
     return password.reveal().encode("utf-16-be", "surrogatepass")
-
-
-def _der(data: bytes, tag: int) -> bytes:
-    content, rest = _der_split(data, tag)
-    if rest:
-        raise ValueError("the store is damaged: there is something after a private key")
-    return content
-
-
-def _der_split(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the first DER value, which has to have this tag, and what follows it."""
-    reader = _Reader(data)
-    if reader.take(1)[0] != tag:
-        raise ValueError("the store is damaged: a private key is no DER")
-    length = reader.take(1)[0]
-    if length >= _LONG_FORM:
-        length = int.from_bytes(reader.take(length - _LONG_FORM))
-    content = reader.take(length)
-    return content, reader.rest()
 
 
 class _Reader:
@@ -154,9 +136,6 @@ class _Reader:
             raise ValueError(_DAMAGED)
         self._at += size
         return self._data[self._at - size : self._at]
-
-    def rest(self) -> bytes:
-        return self._data[self._at :]
 
     def number(self, layout: str) -> int:
         (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))

@@ -21,6 +21,7 @@ import re
 import ssl
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -30,14 +31,17 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
 from sparkmirror.security import jks
+from sparkmirror.security.der import most_iterations
 
 MOST_BYTES = 16 << 20
+_MOST_ITERATIONS = 5_000_000  # keytool takes 10,000; these would take some seconds
 
 _KINDS = ("JKS", "PKCS12", "PEM")
 _PEM_MARK = b"-----BEGIN "
 _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
+_NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
     "-deststoretype PKCS12"
@@ -51,6 +55,13 @@ class KeyPair:
     chain: str
     key: Secret
     note: str = ""  # which one it is, where the store had a choice
+
+
+class _Names(NamedTuple):
+    """Whom a certificate is about, and who vouches for it."""
+
+    subject: x509.Name
+    issuer: x509.Name
 
 
 def read_truststore(data: bytes, kind: str, password: Secret | None) -> str:
@@ -121,7 +132,10 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
     if not keys:
         raise ValueError("the store has no private key")
     for entry in keys:
-        key = jks.uncover_key(entry.hidden_key or b"", opener)
+        try:
+            key = jks.uncover_key(entry.hidden_key or b"", opener)
+        except ValueError as error:
+            raise ValueError(f"a private key of the store is damaged: {error}") from error
         if key is not None:
             note = "" if len(keys) == 1 else f"{entry.alias} of {len(keys)} private keys is used"
             return _key_pair(_load_key(key), [_load(one) for one in entry.certificates], note)
@@ -133,6 +147,8 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
+    if most_iterations(data) > _MOST_ITERATIONS:
+        raise ValueError(f"the PKCS12 store wants more than {_MOST_ITERATIONS:,} iterations")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
@@ -141,7 +157,7 @@ def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCer
         raise ValueError(
             f"the store is protected in a way that OpenSSL does not know; {_TO_PKCS12}"
         ) from error
-    except (ValueError, TypeError) as error:
+    except _NOT_UNDERSTOOD as error:
         what = "needs a password" if password is None else "does not open with this password"
         raise ValueError(f"the PKCS12 store {what}, or it is damaged") from error
 
@@ -225,7 +241,7 @@ def _load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
         return serialization.load_der_private_key(der, text)
     except UnsupportedAlgorithm as error:
         raise ValueError("the private key is of a kind that OpenSSL does not know") from error
-    except (ValueError, TypeError) as error:
+    except _NOT_UNDERSTOOD as error:
         if password is not None:
             raise ValueError("the key password does not open the private key") from error
         raise ValueError("the private key is damaged, or not PKCS #8") from error
@@ -236,7 +252,7 @@ def _load(certificate: bytes) -> x509.Certificate:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return x509.load_der_x509_certificate(certificate)
-    except ValueError as error:
+    except _NOT_UNDERSTOOD as error:
         raise ValueError("a certificate of the store is damaged") from error
 
 
@@ -273,8 +289,9 @@ def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Cer
             else "the private key does not belong to any certificate of the store"
         )
     rest = [one for one in found if one != chain[0]]
-    while chain[-1].issuer != chain[-1].subject:
-        above = next((one for one in rest if one.subject == chain[-1].issuer), None)
+    names = {one: _names(one) for one in found}
+    while names[chain[-1]].issuer != names[chain[-1]].subject:
+        above = next((one for one in rest if names[one].subject == names[chain[-1]].issuer), None)
         if above is None:
             break
         rest = [one for one in rest if one != above]
@@ -282,10 +299,17 @@ def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Cer
     return chain
 
 
+def _names(certificate: x509.Certificate) -> _Names:
+    try:
+        return _Names(certificate.subject, certificate.issuer)
+    except _NOT_UNDERSTOOD as error:
+        raise ValueError("a certificate of the store is damaged") from error
+
+
 def _public_of(certificate: x509.Certificate) -> bytes | None:
     try:
         return _public(certificate.public_key())
-    except (UnsupportedAlgorithm, ValueError):
+    except (UnsupportedAlgorithm, *_NOT_UNDERSTOOD):
         return None  # of a kind that OpenSSL does not know: not ours
 
 

@@ -13,6 +13,7 @@ import math
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote_plus
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
@@ -132,7 +133,10 @@ def _refusal(
 
 def basic_credentials(settings: OAuthSettings) -> str:
     """Id and secret of the client, as the endpoint wants them."""
-    pair = f"{settings.client_id}:{settings.client_secret.reveal()}"
+    both = [settings.client_id, settings.client_secret.reveal()]
+    if settings.urlencodes_header:  # as Java's URLEncoder does
+        both = [quote_plus(one, safe="*").replace("~", "%7E") for one in both]
+    pair = ":".join(both)
     return base64.b64encode(pair.encode("utf-8", "replace")).decode()
 
 

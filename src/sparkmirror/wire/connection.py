@@ -328,11 +328,14 @@ class Connection:
         except OSError as error:
             self._break(error)
         except WireError as error:
-            self.close(str(error))
+            self._give_up(str(error))
 
     def _break(self, error: OSError) -> None:
         """The socket or TLS is no good any more."""
-        words = tls_trouble(error, str(self.address), self._dialer.security)
+        security, address = self._dialer.security, str(self.address)
+        words = tls_trouble(error, address, security)
+        if not words and isinstance(self._socket, TlsSocket):
+            words = tls_trouble(self._socket.parting_words() or error, address, security)
         if words:
             self.close(words, is_refusal=True)
         else:

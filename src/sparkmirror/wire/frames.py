@@ -15,12 +15,13 @@ from sparkmirror.errors import WireError
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
 _LENGTH = struct.Struct(">i")
+_TLS_ALERT = 0x1503  # kind and version, where a length was expected
 
 
 class FrameReader:
     """The receiving half of a connection, as a pure state machine."""
 
-    __slots__ = ("_filled", "_frame", "_frame_filled", "_scratch", "_view")
+    __slots__ = ("_filled", "_frame", "_frame_filled", "_is_first", "_scratch", "_view")
 
     def __init__(self) -> None:
         self._scratch = bytearray(SCRATCH_BYTES)
@@ -28,6 +29,7 @@ class FrameReader:
         self._filled = 0
         self._frame: memoryview | None = None
         self._frame_filled = 0
+        self._is_first = True
 
     def space(self) -> memoryview:
         """Where the next bytes from the socket belong."""
@@ -53,6 +55,9 @@ class FrameReader:
             (length,) = _LENGTH.unpack_from(self._scratch, start)
             if not 0 < length <= MAX_FRAME_BYTES:
                 raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
+            if self._is_first and length >> 16 == _TLS_ALERT:
+                raise WireError("the listener speaks TLS")
+            self._is_first = False
             body = start + _LENGTH.size
             if body + length <= filled:
                 frames.append(memoryview(bytearray(self._view[body : body + length])))

@@ -94,7 +94,7 @@ class Login:
             try:
                 outcome = partial(then, work())
             except AuthenticationError as error:
-                outcome = partial(self._fail, error)
+                outcome = partial(self._fail, self._with_key(error))
             except Exception as error:  # noqa: BLE001 - the root of a thread: reported upwards
                 name = type(error).__name__  # its words might hold a secret
                 unforeseen = AuthenticationError(f"The login failed ({name}).", retriable=True)
@@ -102,6 +102,11 @@ class Login:
             self._loop.call(partial(self._thought, outcome))
 
         threading.Thread(target=run, name="sasl-login", daemon=True).start()
+
+    def _with_key(self, error: AuthenticationError) -> AuthenticationError:
+        keys = self._security.keys
+        key = keys.endpoint if error.retriable and self._sasl.oauth is not None else keys.login
+        return AuthenticationError(f"{error} Check {key}.", retriable=error.retriable)
 
     def _thought(self, outcome: Callable[[], None]) -> None:
         self.is_thinking = False

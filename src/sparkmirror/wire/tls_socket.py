@@ -92,6 +92,14 @@ class TlsSocket:
                 raise BlockingIOError from None
         return filled
 
+    def parting_words(self) -> OSError | None:
+        """What the peer said before it hung up; a write finds only that it has."""
+        try:
+            self._socket.recv(1)
+        except OSError as error:
+            return error
+        return None
+
 
 def _piece(buffers: Sequence[Any], at: int) -> tuple[Any, int]:
     """What is sent next, and of how many buffers it is made."""

@@ -163,7 +163,8 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
     assert "listeners = http://:8084   from line 6 'rest.port'" in lines
     assert any(line.startswith("info: line 6: rest.port is an old spelling") for line in lines)
     assert any(line.startswith("info: line 7: connect.protocol has no effect") for line in lines)
-    assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 0"
+    assert any("sasl.jaas.config does nothing: security.protocol is" in line for line in lines)
+    assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 1"
     assert "hush" not in out
 
 
@@ -304,4 +305,5 @@ def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
         silent = replace(connection, bootstrap_servers=("127.0.0.1:1", address))
         probe = probe_cluster(silent, timeout_seconds=0.5)
     assert not probe.reachable
-    assert probe.error.startswith(f"{address} accepts connections but does not answer")
+    assert f"accepts connections at {address}, but does not answer" in probe.error
+    assert "a.security.protocol must say so" in probe.error

@@ -10,6 +10,7 @@ import pytest
 from sparkmirror.config.changes import Changes, Part, compare, read_run, sentence
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
+from support.certificates import Authority
 
 BASE = (
     "clusters=a,b,c",
@@ -182,6 +183,30 @@ def test_a_value_behind_a_reference_is_compared_and_never_shown(tmp_path: Path) 
     assert restarted(changes) == {AB: {Part.ALL}}
     assert sentence("f", changes) == "f was read again: restarted a->b (topics); 1 flow untouched"
     assert "secret" not in repr(changes)
+
+
+def test_a_store_that_holds_something_else_is_named(tmp_path: Path) -> None:
+    """A certificate was replaced, not a line: the flows of its cluster begin anew."""
+    store = tmp_path / "trust.pem"
+    lines = (
+        "a.security.protocol=SSL",
+        "a.ssl.truststore.type=PEM",
+        f"a.ssl.truststore.location={store}",
+    )
+    readings = []
+    for name in ("one", "two"):
+        store.write_text(Authority(name).pem)
+        readings.append(read_run(MirrorConfig.parse("\n".join((*BASE, *lines)))))
+    changes = compare(*readings)
+    assert changes.changed
+    assert {one.keys for one in changes.changed} == {("a.ssl.truststore.location",)}
+
+
+def test_how_a_security_key_is_spelled_does_not_matter() -> None:
+    """For all clusters or for each: the same connections."""
+    one = ("security.protocol=SSL",)
+    other = ("a.security.protocol=SSL", "b.security.protocol=SSL", "c.security.protocol=SSL")
+    assert between((*BASE, *one), (*BASE, *other)).is_nothing
 
 
 def test_keys_of_spark_and_metrics_are_told_apart_from_flows() -> None:

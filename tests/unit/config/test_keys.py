@@ -137,6 +137,7 @@ def test_names_that_mm2_drops_globally_are_dropped() -> None:
         ("primary.sasl.jaas.config", True),
         ("a->b.source.consumer.ssl.keystore.password", True),
         ("sasl.oauthbearer.client.credentials.client.secret", True),
+        ("a.oauth.client.secret", True),
         ("ssl.truststore.location", False),
         ("bootstrap.servers", False),
         ("topics", False),

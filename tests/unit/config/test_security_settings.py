@@ -439,9 +439,9 @@ def test_keys_without_use_are_told() -> None:
     """Whoever wrote them thinks that the connection is safe."""
     (first, second) = said(Level.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN")
     assert (
-        first == "line 5: a.ssl.truststore.location does nothing: security.protocol is PLAINTEXT."
+        first == "line 5: a.ssl.truststore.location does nothing: a.security.protocol is PLAINTEXT."
     )
-    assert second == "line 6: a.sasl.mechanism does nothing: security.protocol is PLAINTEXT."
+    assert second == "line 6: a.sasl.mechanism does nothing: a.security.protocol is PLAINTEXT."
     (note,) = said(Level.INFO, *WITH_PLAIN[:2], f"{WITH_PLAIN[2][:-1]} debug=true;")
     assert note == "line 7: a.sasl.jaas.config: its option debug has no effect."
 

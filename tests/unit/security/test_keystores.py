@@ -268,6 +268,21 @@ def test_any_pem_is_read_or_refused(pieces: list[bytes]) -> None:
             assert str(error)  # noqa: PT017 - either outcome is right
 
 
+def test_a_store_that_asks_for_endless_work_is_refused() -> None:
+    """The seal of keytool has 10,000 iterations; here it has two thousand million."""
+    data = stored("trust.p12")
+    assert data.endswith(b"\x02\x02\x27\x10")
+    endless = bytearray(data[:-4] + b"\x02\x04\x7f\xff\xff\xff")
+    endless[2:4] = (int.from_bytes(endless[2:4]) + 2).to_bytes(2)
+    at = data.rindex(b"\x30\x4d")  # the sequence that holds the seal
+    endless[at + 1] += 2
+
+    with pytest.raises(ValueError, match="more than 5,000,000 iterations"):
+        read_truststore(bytes(endless), "PKCS12", STORE)
+    with pytest.raises(ValueError, match="too many parts"):
+        read_truststore(b"\x30\x00" * 600_000, "PKCS12", STORE)
+
+
 def test_many_beginnings_take_no_time() -> None:
     """A megabyte of blocks that never end is looked at once."""
     with pytest.raises(ValueError, match="not PEM"):

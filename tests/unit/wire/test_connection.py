@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
-from sparkmirror.errors import UnreachableError
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from support.wire_requests import Outcome, turn
 
 LOOPBACK = "127.0.0.1"
 FAR = "sparkmirror.wire.connection._FAR_SECONDS"
@@ -94,41 +94,6 @@ def closed_port() -> Iterator[Address]:
     with socket.socket() as sock:
         sock.bind((LOOPBACK, 0))
         yield Address(LOOPBACK, sock.getsockname()[1])
-
-
-class Outcome:
-    """What became of one request."""
-
-    def __init__(self) -> None:
-        self.replies: list[bytes] = []
-        self.failures: list[UnreachableError] = []
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was answered or failed."""
-        return bool(self.replies or self.failures)
-
-    def send(self, connection: Connection) -> None:
-        """Ask for nothing in particular, once the connection is ready."""
-
-        def header(correlation_id: int) -> bytes:
-            return struct.pack(">ihhi", 8, 3, 0, correlation_id)
-
-        connection.when_ready(
-            lambda: connection.send(
-                header, [], lambda frame: self.replies.append(bytes(frame)), self.failures.append
-            ),
-            self.failures.append,
-        )
-
-
-def turn(loop: Loop, until: Callable[[], bool]) -> None:
-    """Run the loop until something is so."""
-    for _ in range(500):
-        if until():
-            return
-        loop.turn(0.01)
-    raise AssertionError("it did not happen within five seconds")
 
 
 def ask(loop: Loop, address: Address, requests: int = 1) -> list[Outcome]:

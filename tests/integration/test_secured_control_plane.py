@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the lines of a file to a real broker: every kind of security, and every way it fails.
+
+The control plane's clients only: what tasks do over the same settings has tests of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sparkmirror.cli.check import check
+from sparkmirror.client import MirrorClient
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import AuthenticationError, ClusterError, UnreachableError
+from sparkmirror.kafka.admin import ClusterAdmin
+from support.certificates import Authority, key_store, trust_store
+from support.secure_cluster import (
+    MASTER,
+    MECHANISMS,
+    STORE_PASSWORD,
+    USERS,
+    SecureCluster,
+    jaas_line,
+    secure_cluster,
+)
+from support.token_endpoint import Mood
+
+SESSION_MS = 2000
+IMPATIENT = ("a.admin.socket.connection.setup.timeout.ms=1500",)
+WRONG = "wr0ng-secret"
+SECRETS = (*USERS.values(), STORE_PASSWORD, WRONG)
+
+app = typer.Typer()
+app.command()(check)
+
+
+@pytest.fixture(scope="module")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[SecureCluster]:
+    """A broker that wants to be told again every two seconds who its clients are."""
+    version = request.config.getoption("--kafka")
+    directory = tmp_path_factory.mktemp("secured")
+    with secure_cluster(directory, version=version, reauthenticates_ms=SESSION_MS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def stores(secured: SecureCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What keytool and openssl make: who is trusted, and who we are."""
+    folder = tmp_path_factory.mktemp("stores")
+    us = secured.authority.identity(MASTER)
+    stranger = Authority("nobody knows")
+    password = STORE_PASSWORD
+    return {
+        "JKS": trust_store(folder / "trust.jks", "JKS", secured.authority, password=password),
+        "PKCS12": trust_store(folder / "trust.p12", "PKCS12", secured.authority, password=password),
+        "PEM": trust_store(folder / "trust.pem", "PEM", secured.authority),
+        "stranger": trust_store(folder / "stranger.pem", "PEM", stranger),
+        "us": key_store(folder / "us.p12", "PKCS12", us, password=password),
+        "strange us": key_store(folder / "strange.pem", "PEM", stranger.identity(MASTER)),
+    }
+
+
+def properties(servers: str, *lines: str) -> str:
+    """A file with one secured cluster."""
+    return "\n".join(
+        (
+            "clusters=a,b",
+            f"a.bootstrap.servers={servers}",
+            "b.bootstrap.servers=127.0.0.1:1",
+            "a->b.enabled=true",
+            *(line.replace("\\", "\\\\") for line in lines),
+        )
+    )
+
+
+def connection(servers: str, *lines: str) -> ConnectionSettings:
+    """The admin client of the secured cluster."""
+    config = MirrorConfig.parse(properties(servers, *lines))
+    return config.flow_settings(config.pairs()[0]).source_admin
+
+
+def ask(settings: ConnectionSettings) -> None:
+    """Ask something that every broker answers."""
+    with ClusterAdmin(settings) as admin:
+        assert admin.topics().failed == {}
+
+
+def trusting(stores: dict[str, Path], kind: str = "PEM") -> tuple[str, ...]:
+    """Lines that trust the broker's authority."""
+    lines = [f"a.ssl.truststore.location={stores[kind]}"]
+    if kind in ("JKS", "PKCS12"):
+        lines.append(f"a.ssl.truststore.password={STORE_PASSWORD}")
+    return (*lines, f"a.ssl.truststore.type={kind if kind in ('JKS', 'PKCS12') else 'PEM'}")
+
+
+def login(mechanism: str, secured: SecureCluster, password: str = "") -> tuple[str, ...]:
+    """Lines that say who we are."""
+    line = jaas_line(mechanism, MASTER, password or USERS[MASTER])
+    endpoint = (f"a.sasl.oauthbearer.token.endpoint.url={secured.tokens.url}",)
+    return (
+        f"a.sasl.mechanism={mechanism}",
+        f"a.sasl.jaas.config={line}",
+        *(endpoint if mechanism == "OAUTHBEARER" else ()),
+    )
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM"])
+def test_tls_with_every_kind_of_trust_store(
+    kind: str, secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """As people have them."""
+    ask(connection(secured.servers("TLS"), "a.security.protocol=SSL", *trusting(stores, kind)))
+
+
+def test_mutual_tls(secured: SecureCluster, stores: dict[str, Path]) -> None:
+    """With a certificate of our own."""
+    ask(
+        connection(
+            secured.servers("MUTUAL"),
+            "a.security.protocol=SSL",
+            *trusting(stores),
+            f"a.ssl.keystore.location={stores['us']}",
+            f"a.ssl.keystore.password={STORE_PASSWORD}",
+        )
+    )
+
+
+@pytest.mark.parametrize("listener", ["LOGIN", "TLSLOGIN"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_with_and_without_tls(
+    mechanism: str, listener: str, secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """Passwords with quotes, blanks and backslashes among them."""
+    has_tls = listener == "TLSLOGIN"
+    ask(
+        connection(
+            secured.servers(listener),
+            f"a.security.protocol={'SASL_SSL' if has_tls else 'SASL_PLAINTEXT'}",
+            *(trusting(stores, "JKS") if has_tls else ()),
+            *login(mechanism, secured),
+        )
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_session_is_renewed_on_the_same_connection(
+    mechanism: str, secured: SecureCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker would hang up on whoever does not say again who they are."""
+    settings = connection(
+        secured.servers("LOGIN"), "a.security.protocol=SASL_PLAINTEXT", *login(mechanism, secured)
+    )
+    with caplog.at_level(logging.INFO, "kafka"), ClusterAdmin(settings) as admin:
+        until = time.monotonic() + 1.6 * SESSION_MS / 1000
+        while time.monotonic() < until:
+            admin.topics()
+            time.sleep(0.1)
+        opened = sum("Initializing connection" in one.message for one in caplog.records)
+        logins = sum(f"SASL / {mechanism}" in one.message for one in caplog.records)
+    assert opened == 2  # the bootstrap and the broker
+    assert logins == opened + 1
+    assert not any(secret in caplog.text for secret in SECRETS)
+
+
+def test_a_users_own_program_reaches_a_secured_cluster(secured: SecureCluster) -> None:
+    """MirrorClient, with the properties that Java's takes."""
+    lines = ("a.security.protocol=SASL_PLAINTEXT", *login("PLAIN", secured))
+    given = dict(line.removeprefix("a.").split("=", 1) for line in lines)
+    with MirrorClient({"bootstrap.servers": secured.servers("LOGIN")} | given) as client:
+        assert client.heartbeat_topics() == set()
+
+
+def failure(settings: ConnectionSettings) -> ClusterError:
+    """What a client that cannot get in raises; it takes no secret along."""
+    with pytest.raises(ClusterError) as caught:
+        ask(settings)
+    assert caught.value.cluster == "a"
+    assert "'a'" in str(caught.value)
+    assert not any(secret in str(caught.value) for secret in SECRETS)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("listener", "trust", "parts"),
+    [
+        ("TLS", "stranger", ["signed by nobody we trust", "a.ssl.truststore.location"]),
+        ("EXPIRED", "PEM", ["has expired"]),
+        ("ELSEWHERE", "PEM", ["another host", "a.ssl.endpoint.identification.algorithm"]),
+        ("MUTUAL", "PEM", ["asks for a certificate", "a.ssl.keystore.location"]),
+    ],
+)
+def test_tls_that_fails_is_told_at_once(
+    listener: str, trust: str, parts: list[str], secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """Trying again would not help, so nobody waits."""
+    settings = connection(
+        secured.servers(listener), "a.security.protocol=SSL", *trusting(stores, trust)
+    )
+    began = time.monotonic()
+    error = failure(settings)
+    assert time.monotonic() - began < settings.connect_timeout_seconds / 2
+    assert isinstance(error, AuthenticationError)
+    assert not error.retriable
+    assert all(part in str(error) for part in (*parts, secured.servers(listener)))
+
+
+def test_the_host_is_not_checked_where_the_file_says_so(
+    secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """An empty value, as Java has it."""
+    ask(
+        connection(
+            secured.servers("ELSEWHERE"),
+            "a.security.protocol=SSL",
+            *trusting(stores),
+            "a.ssl.endpoint.identification.algorithm=",
+        )
+    )
+
+
+def test_a_certificate_of_ours_that_nobody_knows(
+    secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """The broker says so, and which key to look at is said here."""
+    error = failure(
+        connection(
+            secured.servers("MUTUAL"),
+            "a.security.protocol=SSL",
+            *trusting(stores),
+            f"a.ssl.keystore.location={stores['strange us']}",
+            "a.ssl.keystore.type=PEM",
+        )
+    )
+    assert "does not accept our certificate" in str(error)
+    assert "a.ssl.keystore.location" in str(error)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_told_at_once(mechanism: str, secured: SecureCluster) -> None:
+    """One attempt, and the key to look at."""
+    settings = connection(
+        secured.servers("LOGIN"),
+        "a.security.protocol=SASL_PLAINTEXT",
+        *login(mechanism, secured, WRONG),
+    )
+    began = time.monotonic()
+    error = failure(settings)
+    assert time.monotonic() - began < settings.connect_timeout_seconds / 2
+    assert isinstance(error, AuthenticationError)
+    assert not error.retriable
+    assert "a.sasl.jaas.config" in str(error)
+
+
+def test_a_token_endpoint_that_is_down_is_tried_again(secured: SecureCluster) -> None:
+    """It may come back: then all is well."""
+    settings = connection(
+        secured.servers("LOGIN"),
+        "a.security.protocol=SASL_PLAINTEXT",
+        *login("OAUTHBEARER", secured),
+        "a.sasl.oauthbearer.scope=another-one",  # which nobody has a token for yet
+    )
+    secured.tokens.mood = Mood.BROKEN
+    try:
+        error = failure(settings)
+    finally:
+        secured.tokens.mood = Mood.WILLING
+    assert error.retriable
+    assert "token endpoint" in str(error)
+    assert "a.sasl.oauthbearer.token.endpoint.url" in str(error)
+    ask(settings)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "listener", "parts"),
+    [
+        ("PLAINTEXT", "TLS", ["speaks TLS", "must be SSL or SASL_SSL"]),
+        ("SASL_PLAINTEXT", "TLSLOGIN", ["speaks TLS", "must be SSL or SASL_SSL"]),
+        ("SASL_PLAINTEXT", "PLAINTEXT", ["asks nobody who they are", "must be PLAINTEXT"]),
+        ("PLAINTEXT", "LOGIN", ["If this is a listener with TLS or SASL"]),
+        ("SSL", "PLAINTEXT", ["a.security.protocol=SSL is what this listener speaks"]),
+    ],
+)
+def test_the_wrong_protocol_is_told(
+    protocol: str, listener: str, parts: list[str], secured: SecureCluster, stores: dict[str, Path]
+) -> None:
+    """At once where the broker gives it away, when the time is up where it only hangs up."""
+    is_plain = listener == "PLAINTEXT"
+    servers = secured.bootstrap_servers if is_plain else secured.servers(listener)
+    sasl = login("PLAIN", secured) if protocol.startswith("SASL") else ()
+    error = failure(
+        connection(servers, f"a.security.protocol={protocol}", *trusting(stores), *sasl, *IMPATIENT)
+    )
+    assert "a.security.protocol" in str(error)
+    assert all(part in str(error) for part in parts)
+    assert error.retriable == isinstance(error, UnreachableError)
+
+
+def test_a_mechanism_that_is_not_offered_is_told(secured: SecureCluster) -> None:
+    """GSSAPI is Kafka's default, and no broker here has it."""
+    error = failure(
+        connection(
+            secured.servers("LOGIN"),
+            "a.security.protocol=SASL_PLAINTEXT",
+            "a.sasl.kerberos.service.name=kafka",
+        )
+    )
+    assert "a.sasl.mechanism" in str(error)
+
+
+@pytest.mark.parametrize("password", [USERS[MASTER], WRONG])
+def test_check_reaches_a_secured_cluster(
+    password: str, secured: SecureCluster, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    """`--connect` logs in for real, and shows no secret."""
+    file = tmp_path / "mm2.properties"
+    text = properties(
+        secured.servers("TLSLOGIN"),
+        "a.security.protocol=SASL_SSL",
+        *trusting(stores, "JKS"),
+        *login("SCRAM-SHA-256", secured, password),
+    ).replace("b.bootstrap.servers=127.0.0.1:1", f"b.bootstrap.servers={secured.bootstrap_servers}")
+    file.write_text(text, encoding="utf-8")
+    for option in ("--json", "--connect"):
+        done = CliRunner().invoke(app, [str(file), "--connect", option])
+        is_right = password != WRONG
+        assert (done.exit_code == 0) == is_right, done.output
+        assert not any(secret in done.output for secret in SECRETS)
+        assert ("does not let us in" in done.output) != is_right
+        if option == "--json":
+            found = {one["alias"]: one for one in json.loads(done.output)["clusters"]}
+            assert found["a"]["security"] == "SASL_SSL"
+            assert (found["a"]["error"] == "") == is_right
+            assert found["b"]["ok"]

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A peer that insists on the order of things as brokers do: TLS, API versions, login, requests.
+
+While somebody logs in it takes nothing else, and after the end of a session it takes only a new
+login; whoever breaks a rule is hung up on, and `broken_rules` says which one it was. Every other
+request is answered with its own body. It speaks PLAIN and nothing else.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from sparkmirror.wire.dialer import Address
+
+LOOPBACK = "127.0.0.1"
+ECHO = 3  # the API whose answer is the request
+API_VERSIONS = 18
+HANDSHAKE = SaslHandshakeRequest.API_KEY
+AUTHENTICATE = SaslAuthenticateRequest.API_KEY
+_PATIENCE_SECONDS = 10.0
+_GRACE_SECONDS = 0.3  # a request may have been under way for as long on a busy machine
+_CLIENT_ID_AT = 8
+_REFUSED = {"mechanism": 33, "state": 34, "login": 58}
+
+
+class SecurePeer:
+    """Serves any number of connections, each in a thread, until the block ends."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext | None = None,
+        *,
+        login: bytes | None = None,  # what PLAIN must say; None: nobody is asked
+        session_ms: int = 0,
+        pause_seconds: float = 0.0,  # before each answer to an echo
+    ) -> None:
+        self.login = login
+        self.session_ms = session_ms
+        self.broken_rules: list[str] = []
+        self.logins = 0
+        self.seen: list[int] = []  # API keys in the order of arrival
+        self._context = context
+        self._pause = pause_seconds
+        self._listener = socket.create_server((LOOPBACK, 0))
+        # By the name that is in its certificate.
+        self.address = Address("localhost", self._listener.getsockname()[1])
+        self._threads: list[threading.Thread] = []
+        self._peers: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        self._begin(self._accept)
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join(_PATIENCE_SECONDS)
+        for peer in self._peers:
+            with suppress(OSError):
+                socket.socket.shutdown(peer, socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(_PATIENCE_SECONDS)
+
+    def _begin(self, work: Any, *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments, name="secure-peer")
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _where = self._listener.accept()
+                peer.settimeout(_PATIENCE_SECONDS)
+                self._begin(self._serve, peer)
+
+    def _serve(self, peer: socket.socket) -> None:
+        with suppress(OSError, EOFError):
+            if self._context is not None:
+                peer = self._context.wrap_socket(peer, server_side=True)
+            self._peers.append(peer)
+            _Session(self, peer, self._pause).run()
+        peer.close()
+
+
+class _Session:
+    def __init__(self, owner: SecurePeer, peer: socket.socket, pause: float) -> None:
+        self._owner = owner
+        self._peer = peer
+        self._pause = pause
+        self._is_in = owner.login is None
+        self._ends_at = float("inf")
+
+    def run(self) -> None:
+        while True:
+            frame = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+            key, version, correlation = struct.unpack_from(">hhi", frame)
+            self._owner.seen.append(key)
+            self._answer(key, version, correlation, frame)
+
+    def _answer(self, key: int, version: int, correlation: int, frame: bytes) -> None:
+        if key == API_VERSIONS:
+            self._send(correlation, _versions())
+        elif key == HANDSHAKE:
+            self._shake_hands(correlation, _body(frame, flexible=False))
+        elif key == AUTHENTICATE:
+            assert version == 2
+            self._check(correlation, _body(frame, flexible=True))
+        elif not self._is_in:
+            self._break("a request before the login, or during one")
+        elif time.monotonic() > self._ends_at:
+            self._break("a request after the end of the session")
+        else:
+            time.sleep(self._pause)
+            self._send(correlation, frame[8:])
+
+    def _shake_hands(self, correlation: int, body: bytes) -> None:
+        wanted = SaslHandshakeRequest.decode(body, version=1).mechanism
+        code = 0 if wanted == "PLAIN" else _REFUSED["mechanism"]
+        if self._owner.login is None:
+            code = _REFUSED["state"]
+        self._is_in = False
+        message = SaslHandshakeResponse(error_code=code, mechanisms=["PLAIN"])
+        self._send(correlation, bytes(message.encode(version=1)))
+
+    def _check(self, correlation: int, body: bytes) -> None:
+        proof = SaslAuthenticateRequest.decode(body, version=2).auth_bytes
+        is_right = bytes(proof) == self._owner.login
+        message = SaslAuthenticateResponse(
+            error_code=0 if is_right else _REFUSED["login"],
+            error_message=None if is_right else f"Invalid {bytes(proof).decode()!r}\nof yours.",
+            auth_bytes=b"",
+            session_lifetime_ms=self._owner.session_ms,
+        )
+        self._send(correlation, b"\0" + bytes(message.encode(version=2)))
+        if not is_right:
+            raise EOFError
+        self._is_in = True
+        self._owner.logins += 1
+        if self._owner.session_ms:
+            self._ends_at = time.monotonic() + self._owner.session_ms / 1000 + _GRACE_SECONDS
+
+    def _break(self, rule: str) -> None:
+        self._owner.broken_rules.append(rule)
+        raise EOFError
+
+    def _send(self, correlation: int, body: bytes) -> None:
+        self._peer.sendall(struct.pack(">ii", 4 + len(body), correlation) + body)
+
+    def _exactly(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            some = self._peer.recv(size - len(got))
+            if not some:
+                raise EOFError
+            got += some
+        return bytes(got)
+
+
+def _body(frame: bytes, *, flexible: bool) -> bytes:
+    (client_size,) = struct.unpack_from(">h", frame, _CLIENT_ID_AT)
+    return frame[_CLIENT_ID_AT + 2 + client_size + flexible :]
+
+
+def _versions() -> bytes:
+    key = ApiVersionsResponse.ApiVersion
+    newest = {ECHO: 12, HANDSHAKE: 1, API_VERSIONS: 3, AUTHENTICATE: 2}
+    message = ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            key(api_key=one, min_version=0, max_version=version) for one, version in newest.items()
+        ],
+    )
+    return bytes(message.encode(version=0))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests on a connection of the data path, and what became of them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.loop import Loop
+
+
+class Outcome:
+    """What became of one request."""
+
+    def __init__(self) -> None:
+        self.replies: list[bytes] = []
+        self.failures: list[UnreachableError] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered or failed."""
+        return bool(self.replies or self.failures)
+
+    def send(self, connection: Connection, body: Sequence[bytes] = ()) -> None:
+        """Ask for nothing in particular, once the connection is ready."""
+        size = 8 + sum(map(len, body))
+
+        def header(correlation_id: int) -> bytes:
+            return struct.pack(">ihhi", size, 3, 0, correlation_id)
+
+        connection.when_ready(
+            lambda: connection.send(
+                header, body, lambda frame: self.replies.append(bytes(frame)), self.failures.append
+            ),
+            self.failures.append,
+        )
+
+
+def turn(loop: Loop, until: Callable[[], bool]) -> None:
+    """Run the loop until something is so."""
+    for _ in range(500):
+        if until():
+            return
+        loop.turn(0.01)
+    raise AssertionError("it did not happen within five seconds")

@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections with TLS and logins to a peer that is as strict as a broker."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import (
+    Mechanism,
+    OAuthSettings,
+    Protocol,
+    SaslSettings,
+    Security,
+    TlsSettings,
+)
+from sparkmirror.security.tls import server_context
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.loop import Loop
+from support.certificates import Authority, Identity
+from support.secure_peer import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecurePeer
+from support.token_endpoint import Mood, TokenEndpoint
+from support.wire_requests import Outcome, turn
+
+FAR = "sparkmirror.wire.connection._FAR_SECONDS"
+AUTHORITY = Authority("of this test")
+PASSWORD = "pa55-word"
+PLAIN = f"\0me\0{PASSWORD}".encode()
+TLS = Security(Protocol.SSL, TlsSettings(trusted=AUTHORITY.pem))
+LOGIN = SaslSettings(Mechanism.PLAIN, "me", Secret(PASSWORD))
+SASL = Security(Protocol.SASL_PLAINTEXT, sasl=LOGIN)
+BOTH = Security(Protocol.SASL_SSL, TLS.tls, LOGIN)
+HEADER_BYTES = 4
+
+
+def context(identity: Identity | None = None, client_auth: str = "none") -> ssl.SSLContext:
+    """What a broker shows."""
+    shown = identity or AUTHORITY.identity()
+    own = TlsSettings(trusted=AUTHORITY.pem, chain=shown.chain, key=Secret(shown.key))
+    return server_context(own, client_auth)
+
+
+def dialer(security: Security, **changes: float) -> Dialer:
+    """To the cluster b."""
+    return Dialer("b", "test", 5.0, 5.0, -1, -1, security=security)._replace(**changes)
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine answers late; nothing here is about far away brokers."""
+    monkeypatch.setattr(FAR, 5.0)
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop that the test turns."""
+    made = Loop()
+    yield made
+    made.close()
+
+
+def ask(
+    loop: Loop, security: Security, address: Address, bodies: list[list[bytes]]
+) -> tuple[list[Outcome], list[UnreachableError]]:
+    """Open a connection, send requests, wait for the end of all; refusals that it told of."""
+    refusals: list[UnreachableError] = []
+    connection = Connection(loop, dialer(security), address, refusals.append)
+    outcomes = [Outcome() for _ in bodies]
+    for outcome, body in zip(outcomes, bodies, strict=True):
+        outcome.send(connection, body)
+    turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+    connection.close("the test is over")
+    assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
+    return outcomes, refusals
+
+
+def refused(loop: Loop, security: Security, peer: SecurePeer) -> str:
+    """Why a broker and we do not get together; it is told as a refusal, once."""
+    (outcome,), refusals = ask(loop, security, peer.address, [[b"x"]])
+    assert outcome.failures == refusals
+    return str(outcome.failures[0])
+
+
+# --- TLS
+
+
+@pytest.mark.parametrize("security", [TLS, BOTH, SASL], ids=lambda one: one.protocol.value)
+def test_requests_and_answers_of_any_size_pass(loop: Loop, security: Security) -> None:
+    """In order, in pieces as they come, after a login where there is one."""
+    bodies = [[bytes([n]) * random.choice((1, 300, 70_000)) for n in range(20)] for _ in range(8)]
+    own = context() if security.tls else None
+    with SecurePeer(own, login=PLAIN if security.sasl else None) as peer:
+        outcomes, refusals = ask(loop, security, peer.address, bodies)
+
+    assert [one.replies[0][HEADER_BYTES:] for one in outcomes] == [b"".join(b) for b in bodies]
+    expected = [API_VERSIONS, *([HANDSHAKE, AUTHENTICATE] if security.sasl else []), *[ECHO] * 8]
+    assert peer.seen == expected
+    assert not refusals
+
+
+def test_a_client_shows_its_certificate(loop: Loop) -> None:
+    """To a broker that asks for one."""
+    own = AUTHORITY.identity("me")
+    tls = TlsSettings(trusted=AUTHORITY.pem, chain=own.chain, key=Secret(own.key))
+    with SecurePeer(context(client_auth="required")) as peer:
+        (outcome,), _ = ask(loop, Security(Protocol.SSL, tls), peer.address, [[b"x"]])
+
+    assert outcome.replies
+
+
+@pytest.mark.parametrize(
+    ("identity", "client_auth", "words"),
+    [
+        (AUTHORITY.expired(), "none", "has expired"),
+        (AUTHORITY.elsewhere(), "none", "ssl.endpoint.identification.algorithm"),
+        (Authority("a stranger").identity(), "none", "ssl.truststore.location"),
+        (AUTHORITY.identity(), "required", "ssl.keystore.location"),
+    ],
+)
+def test_a_certificate_that_is_no_good_is_a_refusal(
+    loop: Loop, identity: Identity, client_auth: str, words: str
+) -> None:
+    """The sentence names the cluster, the broker and the key."""
+    with SecurePeer(context(identity, client_auth)) as peer:
+        sentence = refused(loop, TLS, peer)
+
+    assert words in sentence
+    assert f"cluster 'b': broker {peer.address}" in sentence
+
+
+def test_another_host_passes_if_nobody_minds(loop: Loop) -> None:
+    """`ssl.endpoint.identification.algorithm=` as people have it."""
+    tls = TlsSettings(trusted=AUTHORITY.pem, checks_host=False)
+    with SecurePeer(context(AUTHORITY.elsewhere())) as peer:
+        (outcome,), _ = ask(loop, Security(Protocol.SSL, tls), peer.address, [[b"x"]])
+
+    assert outcome.replies
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("TLSv1.2", "TLSv1.3"), ("TLSv1.3", "TLSv1.2")])
+def test_versions_of_tls_that_do_not_meet_are_a_refusal(loop: Loop, theirs: str, ours: str) -> None:
+    """Both sides have to be told."""
+    shown = AUTHORITY.identity()
+    own = TlsSettings(chain=shown.chain, key=Secret(shown.key), protocols=(theirs,))
+    tls = TlsSettings(trusted=AUTHORITY.pem, protocols=(ours,))
+    with SecurePeer(server_context(own, "none")) as peer:
+        assert "TLS" in refused(loop, Security(Protocol.SSL, tls), peer)
+
+
+def test_key_and_certificate_that_do_not_fit_are_a_failure_of_this_cluster(loop: Loop) -> None:
+    """Nothing is raised into the loop."""
+    one, other = AUTHORITY.identity(), AUTHORITY.identity()
+    tls = TlsSettings(trusted=AUTHORITY.pem, chain=one.chain, key=Secret(other.key))
+    with SecurePeer(context()) as peer:
+        assert "TLS cannot be set up" in refused(loop, Security(Protocol.SSL, tls), peer)
+
+
+def _hang_up_on_garbage(peer: socket.socket) -> None:
+    peer.recv(4)
+
+
+def _answer_in_http(peer: socket.socket) -> None:
+    peer.recv(1000)
+    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def _answer_in_tls(peer: socket.socket) -> None:
+    peer.recv(1000)
+    peer.sendall(bytes((21, 3, 3, 0, 2, 2, 80)))  # internal_error
+    peer.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("security", "script"),
+    [
+        (TLS, _hang_up_on_garbage),
+        (TLS, _answer_in_http),
+        (Security(), _hang_up_on_garbage),
+        (Security(), _answer_in_http),
+        (Security(), _answer_in_tls),
+    ],
+)
+def test_who_speaks_something_else_is_told_which_key_to_look_at(
+    loop: Loop, security: Security, script: Callable[[socket.socket], None]
+) -> None:
+    """TLS to a plain listener and the other way round are mistakes that everybody makes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as peer, suppress(OSError):
+                script(peer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = Address("localhost", listener.getsockname()[1])
+        (outcome,), _ = ask(loop, security, address, [[b"x"]])
+        thread.join(5)
+
+    assert "security.protocol" in str(outcome.failures[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(cut=st.integers(0, 2500), flips=st.booleans(), version=st.sampled_from(["1.2", "1.3"]))
+def test_a_handshake_that_breaks_anywhere_is_one_failure(
+    cut: int, flips: bool, version: str
+) -> None:
+    """Cut off, or with one wrong byte: never two outcomes, never none, nothing raised."""
+    own = context()
+    own.maximum_version = ssl.TLSVersion.TLSv1_2 if version == "1.2" else ssl.TLSVersion.TLSv1_3
+    loop = Loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_shake_badly, args=(listener, own, cut, flips))
+        thread.start()
+        connection = Connection(
+            loop,
+            dialer(TLS, connect_timeout_seconds=0.5),
+            Address("localhost", listener.getsockname()[1]),
+        )
+        outcome = Outcome()
+        outcome.send(connection)
+        turn(loop, lambda: outcome.is_over)
+        connection.close("the test is over")
+        thread.join(5)
+    loop.close()
+
+    assert not outcome.replies
+    assert len(outcome.failures) == 1
+
+
+def _shake_badly(listener: socket.socket, own: ssl.SSLContext, cut: int, flips: bool) -> None:
+    """A TLS server whose stream has one wrong byte, or an end, after `cut` bytes."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = own.wrap_bio(incoming, outgoing, server_side=True)
+    sent = 0
+    with listener.accept()[0] as peer, suppress(OSError):
+        peer.settimeout(0.6)
+        while some := peer.recv(65_536):
+            incoming.write(some)
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                tls.read(1000)  # there it ends: no request is answered
+            piece = bytearray(outgoing.read())
+            if sent <= cut < sent + len(piece):
+                if not flips:
+                    peer.sendall(piece[: cut - sent])
+                    return
+                piece[cut - sent] ^= 0xFF
+            sent += len(piece)
+            peer.sendall(piece)
+
+
+# --- logins
+
+
+def test_a_wrong_password_is_a_refusal_that_does_not_repeat_it(loop: Loop) -> None:
+    """Even if the broker does, in several lines."""
+    with SecurePeer(login=b"\0me\0another") as peer:
+        sentence = refused(loop, SASL, peer)
+
+    assert "sasl.jaas.config" in sentence
+    assert PASSWORD not in sentence
+    assert "\n" not in sentence
+
+
+def test_a_mechanism_that_the_broker_does_not_have_is_a_refusal(loop: Loop) -> None:
+    """With those that it has."""
+    scram = replace(LOGIN, mechanism=Mechanism.SCRAM_SHA_256)
+    with SecurePeer(login=PLAIN) as peer:
+        sentence = refused(loop, replace(SASL, sasl=scram), peer)
+
+    assert "SCRAM-SHA-256: check sasl.mechanism (PLAIN would do)" in sentence
+
+
+def test_a_login_where_nobody_asks_for_one_is_a_refusal(loop: Loop) -> None:
+    """The listener is another one than the file says."""
+    with SecurePeer() as peer:
+        assert "security.protocol must be PLAINTEXT" in refused(loop, SASL, peer)
+
+
+def test_no_login_where_one_is_asked_for_names_the_key(loop: Loop) -> None:
+    """The broker hangs up without a word."""
+    with SecurePeer(login=PLAIN) as peer:
+        (outcome,), _ = ask(loop, Security(), peer.address, [[b"x"]])
+
+    assert "security.protocol" in str(outcome.failures[0])
+
+
+@pytest.mark.parametrize("security", [SASL, BOTH], ids=lambda one: one.protocol.value)
+def test_logging_in_again_loses_nothing_and_keeps_the_order(loop: Loop, security: Security) -> None:
+    """Under load, with requests under way: every one is answered, in order, on one connection."""
+    own = context() if security.tls else None
+    answers: list[int] = []
+    failures: list[UnreachableError] = []
+    asked = 0
+    with SecurePeer(own, login=PLAIN, session_ms=400, pause_seconds=0.002) as peer:
+        connection = Connection(loop, dialer(security), peer.address)
+        turn(loop, lambda: bool(connection.api_versions))
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until or len(answers) < asked:
+            while connection.in_flight < 5 and time.monotonic() < until:
+                one = _Numbered(asked, answers, failures)
+                one.send(connection)
+                asked += 1
+            loop.turn(0.01)
+            assert not failures
+        connection.close("the test is over")
+
+    assert answers == list(range(asked))
+    assert asked > 50
+    assert peer.logins >= 4
+    assert not peer.broken_rules
+
+
+class _Numbered:
+    def __init__(self, number: int, answers: list[int], failures: list[UnreachableError]) -> None:
+        self._number = number
+        self._answers = answers
+        self._failures = failures
+
+    def send(self, connection: Connection) -> None:
+        body = self._number.to_bytes(4, "big")
+
+        def answered(frame: memoryview) -> None:
+            assert bytes(frame[4:]) == body
+            self._answers.append(self._number)
+
+        def header(correlation_id: int) -> bytes:
+            size, key = 8 + len(body), ECHO
+            return b"".join(
+                n.to_bytes(k, "big") for n, k in ((size, 4), (key, 2), (0, 2), (correlation_id, 4))
+            )
+
+        connection.send(header, [body], answered, self._failures.append)
+
+
+def test_an_idle_connection_logs_in_again_when_it_is_used(loop: Loop) -> None:
+    """Not before, or it would never be idle; the request waits meanwhile."""
+    with SecurePeer(login=PLAIN, session_ms=100) as peer:
+        connection = Connection(loop, dialer(SASL), peer.address)
+        turn(loop, lambda: bool(connection.api_versions))
+        time.sleep(0.2)
+        loop.turn(0.01)
+        assert peer.logins == 1
+        outcome = Outcome()
+        outcome.send(connection)
+        turn(loop, lambda: outcome.is_over)
+        connection.close("the test is over")
+
+    assert outcome.replies
+    assert peer.logins == 2
+    assert not peer.broken_rules
+
+
+def test_a_login_that_fails_later_closes_the_connection(loop: Loop) -> None:
+    """What waited for it fails, and a new connection may be tried."""
+    with SecurePeer(login=PLAIN, session_ms=50) as peer:
+        connection = Connection(loop, dialer(SASL), peer.address)
+        turn(loop, lambda: bool(connection.api_versions))
+        peer.login = b"\0me\0changed"
+        time.sleep(0.05)
+        outcomes = [Outcome(), Outcome()]
+        for outcome in outcomes:
+            outcome.send(connection)
+        turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+
+    assert connection.closed
+    assert all("sasl.jaas.config" in str(outcome.failures[0]) for outcome in outcomes)
+
+
+def _tokens(endpoint: TokenEndpoint, read_seconds: float) -> Security:
+    oauth = OAuthSettings(endpoint.url, "me", Secret("secret"), read_timeout_seconds=read_seconds)
+    return Security(Protocol.SASL_PLAINTEXT, sasl=SaslSettings(Mechanism.OAUTHBEARER, oauth=oauth))
+
+
+def test_nobody_else_waits_for_a_token(loop: Loop) -> None:
+    """The endpoint is silent; another cluster's requests are answered meanwhile."""
+    with TokenEndpoint({"me": "secret"}) as endpoint, SecurePeer(login=PLAIN) as peer:
+        endpoint.mood = Mood.SILENT
+        security = _tokens(endpoint, 0.6)
+        stuck = Connection(loop, dialer(security, connect_timeout_seconds=0.1), peer.address)
+        failed = Outcome()
+        failed.send(stuck)
+        began = time.monotonic()
+        (outcome,), _ = ask(loop, SASL, peer.address, [[b"x"]])
+        assert outcome.replies
+        assert not failed.is_over, "the endpoint has time until its own limit"
+        assert time.monotonic() - began < 0.5
+        turn(loop, lambda: failed.is_over)
+
+    assert endpoint.url in str(failed.failures[0]), "not the connection's own time-out"
+
+
+def test_a_token_that_never_comes_ends_with_the_requests_time(loop: Loop) -> None:
+    """Whatever the endpoint's limits are."""
+    with TokenEndpoint({"me": "secret"}) as endpoint, SecurePeer(login=PLAIN) as peer:
+        endpoint.mood = Mood.SILENT
+        limits = {"connect_timeout_seconds": 0.1, "request_timeout_seconds": 0.5}
+        connection = Connection(loop, dialer(_tokens(endpoint, 3.0), **limits), peer.address)
+        outcome = Outcome()
+        outcome.send(connection)
+        turn(loop, lambda: outcome.is_over)
+
+    assert "nothing to log in with" in str(outcome.failures[0])
+    assert connection.closed

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into a TLS socket comes out on the other side, whatever the cuts."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import TlsSettings
+from sparkmirror.security.tls import server_context
+from sparkmirror.wire.tls_socket import RECORD_BYTES, TlsSocket
+from support.certificates import Authority
+
+AUTHORITY = Authority("of this test")
+OWN = AUTHORITY.identity()
+SERVER = server_context(
+    TlsSettings(trusted=AUTHORITY.pem, chain=OWN.chain, key=Secret(OWN.key)), "none"
+)
+CLIENT = TlsSettings(trusted=AUTHORITY.pem)
+PATIENCE_SECONDS = 10.0
+SIZES = st.lists(
+    st.one_of(
+        st.integers(1, 200),
+        st.integers(RECORD_BYTES - 2, RECORD_BYTES + 2),
+        st.integers(1, 20 * RECORD_BYTES),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@contextmanager
+def pair() -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
+    """Both ends, hands shaken; sockets with little room, so that sending gets stuck."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    theirs.settimeout(PATIENCE_SECONDS)
+    accepted: list[ssl.SSLSocket] = []
+    thread = threading.Thread(
+        target=lambda: accepted.append(SERVER.wrap_socket(theirs, server_side=True))
+    )
+    thread.start()
+    sock = TlsSocket(ours, CLIENT, "localhost")
+    while events := sock.shake_hands():
+        wait(sock, events)
+    thread.join(PATIENCE_SECONDS)
+    with accepted[0] as peer:
+        yield sock, peer
+        sock.close()
+
+
+def wait(sock: TlsSocket, events: int) -> None:
+    """Until something can be done."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, events)
+        assert selector.select(PATIENCE_SECONDS)
+
+
+def bodies(sizes: list[int]) -> list[bytes]:
+    """Buffers that can be told apart."""
+    return [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=SIZES, gathered=st.integers(1, 8))
+def test_what_is_sent_arrives(sizes: list[int], gathered: int) -> None:
+    """In order, also when there is no room and the send is repeated with more behind it."""
+    sent = bodies(sizes)
+    total = sum(sizes)
+    received = bytearray()
+    with pair() as (sock, peer):
+
+        def read() -> None:
+            while len(received) < total:
+                received.extend(peer.recv(50_000))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        queue: list[memoryview] = [memoryview(one) for one in sent]
+        while queue:
+            try:
+                done = sock.sendmsg(queue[:gathered])
+            except BlockingIOError:
+                wait(sock, selectors.EVENT_WRITE)
+                gathered += 1
+                continue
+            while done:
+                taken = min(done, len(queue[0]))
+                done -= taken
+                queue[0] = queue[0][taken:]
+                if not queue[0]:
+                    queue.pop(0)
+        thread.join(PATIENCE_SECONDS)
+
+    assert bytes(received) == b"".join(sent)
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=SIZES, room=st.integers(1, 100_000))
+def test_what_arrives_is_read_to_its_end(sizes: list[int], room: int) -> None:
+    """A space that was not filled means that nothing is left, also inside of OpenSSL."""
+    sent = bodies(sizes)
+    total = sum(sizes)
+    received = bytearray()
+    with pair() as (sock, peer):
+        thread = threading.Thread(target=lambda: [peer.sendall(one) for one in sent])
+        thread.start()
+        space = memoryview(bytearray(room))
+        while len(received) < total:
+            wait(sock, selectors.EVENT_READ)
+            while True:
+                try:
+                    size = sock.recv_into(space)
+                except BlockingIOError:
+                    break
+                received += space[:size]
+                if size < room:
+                    break
+        thread.join(PATIENCE_SECONDS)
+
+    assert bytes(received) == b"".join(sent)
+
+
+def test_the_end_is_told_after_what_came_before_it() -> None:
+    """As a socket does."""
+    with pair() as (sock, peer):
+        peer.sendall(b"last")
+        peer.shutdown(socket.SHUT_RDWR)
+        space = memoryview(bytearray(100))
+        wait(sock, selectors.EVENT_READ)
+        assert sock.recv_into(space) == 4
+        assert sock.recv_into(space) == 0
