@@ -7,18 +7,20 @@ apart by its users, and one start is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from support.certificates import Authority
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.secure_clients import WAYS, file_lines
+from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, trusting
 from support.secure_cluster import STORE_PASSWORD, USERS, SecureCluster, secure_cluster
 from support.witness import await_copy, compare_topics, create_topics, numbered, produce
 
 FLOW_SECONDS = 60.0
+HUB = "scram512"
 PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 QUIET = (
     "emit.heartbeats.enabled = false",
@@ -37,12 +39,14 @@ def secure(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iter
         yield started
 
 
-def clusters(secure: SecureCluster, folder: Path, *aliases: str) -> list[str]:
+def clusters(
+    secure: SecureCluster, folder: Path, aliases: Sequence[str], ways: Mapping[str, Way] = WAYS
+) -> list[str]:
     """The lines about some ways to reach the broker."""
     lines = [f"clusters = {', '.join(aliases)}"]
     for alias in aliases:
         (folder / alias).mkdir()
-        lines += file_lines(alias, WAYS[alias](secure, folder / alias))
+        lines += file_lines(alias, ways[alias](secure, folder / alias))
     return lines
 
 
@@ -61,7 +65,7 @@ def test_records_flow_over_every_protocol_and_mechanism(
     create_topics(secure, dict.fromkeys(topics.values(), 1))
     for topic in topics.values():
         produce(secure, topic, numbered(50))
-    lines = [*clusters(secure, tmp_path, *aliases), *QUIET]
+    lines = [*clusters(secure, tmp_path, aliases), *QUIET]
     for source, target in routes:
         lines += [f"{source}->{target}.enabled = true"]
         lines += [f"{source}->{target}.topics = {topics[source]}"]
@@ -75,3 +79,76 @@ def test_records_flow_over_every_protocol_and_mechanism(
         found = [one for one in (*USERS.values(), STORE_PASSWORD) if one in mirror.log]
         assert found == []
         assert "PRIVATE KEY" not in mirror.log
+
+
+def expired(secure: SecureCluster, folder: Path) -> Keys:
+    """The broker's certificate is of yesterday."""
+    return {**reached(secure, "EXPIRED"), **trusting(folder, "PEM", secure.authority)}
+
+
+def elsewhere(secure: SecureCluster, folder: Path) -> Keys:
+    """The broker's certificate is of another machine."""
+    return {**reached(secure, "ELSEWHERE"), **trusting(folder, "PEM", secure.authority)}
+
+
+def stranger(secure: SecureCluster, folder: Path) -> Keys:
+    """We trust somebody else."""
+    return {**reached(secure, "TLS"), **trusting(folder, "PEM", Authority("somebody else"))}
+
+
+def nameless(secure: SecureCluster, folder: Path) -> Keys:
+    """We show no certificate."""
+    return {**reached(secure, "MUTUAL"), **trusting(folder, "PEM", secure.authority)}
+
+
+def forgetful(secure: SecureCluster, _folder: Path) -> Keys:
+    """The password is another one."""
+    return {**reached(secure, "LOGIN"), **login("SCRAM-SHA-256", password="another")}
+
+
+def tokenless(secure: SecureCluster, _folder: Path) -> Keys:
+    """Nobody listens where the tokens should come from."""
+    return {
+        **reached(secure, "LOGIN"),
+        **login("OAUTHBEARER"),
+        "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token",
+    }
+
+
+# What is wrong, what becomes of the flow, and what the sentence leads to.
+WRONG_WAYS: Mapping[str, tuple[Way, str, str]] = {
+    "expired": (expired, "FAILED", "the brokers need a new one"),
+    "elsewhere": (elsewhere, "FAILED", "elsewhere.ssl.endpoint.identification.algorithm"),
+    "stranger": (stranger, "FAILED", "stranger.ssl.truststore.location"),
+    "nameless": (nameless, "FAILED", "nameless.ssl.keystore.location"),
+    "forgetful": (forgetful, "FAILED", "forgetful.sasl.jaas.config"),
+    "tokenless": (tokenless, "RETRYING", "tokenless.sasl.oauthbearer.token.endpoint.url"),
+}
+
+
+@pytest.mark.thorough
+def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_path: Path) -> None:
+    """Certificates, passwords and endpoints that are wrong: a sentence that names the key."""
+    topic = unique_name("orders")
+    create_topics(secure, {topic: 1})
+    produce(secure, topic, numbered(50))
+    ways = {**WAYS, **{alias: way for alias, (way, *_) in WRONG_WAYS.items()}}
+    lines = [*clusters(secure, tmp_path, ["plain", HUB, *WRONG_WAYS], ways), *QUIET]
+    lines += [f"{alias}->{HUB}.enabled = true" for alias in ("plain", *WRONG_WAYS)]
+    lines += [f"{HUB}->forgetful.enabled = true", f"topics = {topic}"]
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    with MirrorProcess(file) as mirror:
+        await_copy(secure, topic, secure, f"plain.{topic}", FLOW_SECONDS)
+        for alias, (_, state, remedy) in WRONG_WAYS.items():
+            begin = f"{alias}->{HUB}: {state} Cluster '{alias}': "
+            mirror.await_log(begin, FLOW_SECONDS)
+            said = [line for line in mirror.log.splitlines() if begin in line]
+            assert [remedy in line for line in said] == [True]  # once
+        mirror.await_log(f"{HUB}->forgetful: FAILED", FLOW_SECONDS)
+        produce(secure, topic, numbered(50, first=50))
+        await_copy(secure, topic, secure, f"plain.{topic}", FLOW_SECONDS)
+        secure.show("EXPIRED", secure.authority.identity())
+        await_copy(secure, topic, secure, f"expired.{topic}", FLOW_SECONDS)
+        assert mirror.terminate()[0] == 0
+    assert compare_topics(secure, topic, secure, f"plain.{topic}") == 100

@@ -41,7 +41,12 @@ from support.witness import PATIENCE_SECONDS, admin
 
 MASTER = "master"
 # Quotes, a blank and a backslash: a JAAS line must say them, too.
-USERS = {MASTER: "master's s3cret", "least": "l3ast \\ secret", "changing": "b3fore-the-change"}
+USERS = {
+    MASTER: "master's s3cret",
+    "reader": "r3ader \\ secret",
+    "writer": 'wr1ter "secret"',
+    "changing": "b3fore-the-change",
+}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LISTENERS = {
     "TLS": "SSL",

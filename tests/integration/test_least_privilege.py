@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flow that does everything, with exactly the rights that docs/security.md lists.
+
+The broker's own audit log is the witness: nothing was refused, and nothing was granted in vain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from support.acls import grant
+from support.groups import commit, committed
+from support.mirror_process import MirrorProcess
+from support.names import unique_name
+from support.secure_clients import Keys, file_lines, login, reached, trusting
+from support.secure_cluster import SecureCluster, secure_cluster
+from support.secure_rights import Audit, documented_rights
+from support.waiting import eventually
+from support.witness import (
+    PATIENCE_SECONDS,
+    Record,
+    admin,
+    create_topics,
+    delete_topic,
+    end_offsets,
+    grow_topic,
+    numbered,
+    produce,
+    topics,
+)
+
+FLOW_SECONDS = 60.0
+SOURCE, TARGET = "near", "far"
+TOO_LARGE = 1_500_000
+READER, WRITER = "reader", "writer"
+EVERYTHING = (
+    f"{SOURCE}->{TARGET}.enabled = true",
+    f"{TARGET}->{SOURCE}.emit.heartbeats.enabled = false",
+    f"{TARGET}.exactly.once.source.support = enabled",
+    f"{TARGET}.offset.flush.interval.ms = 1000",
+    "heartbeats.replication.enabled = false",
+    "emit.heartbeats.interval.seconds = 1",
+    "emit.checkpoints.interval.seconds = 1",
+    "sync.group.offsets.enabled = true",
+    "sync.group.offsets.interval.seconds = 1",
+    "refresh.topics.interval.seconds = 1",
+    "sync.topic.configs.interval.seconds = 1",
+    "sync.topic.acls.interval.seconds = 1",
+    "sync.acls.scope = all",
+    "sync.acls.removals.enabled = true",
+    "sync.topic.deletions.enabled = true",
+    "sync.topic.deletions.grace.seconds = 5",
+    r"config.properties.exclude = max\\.message\\.bytes",  # what is too large there is not here
+    "replication.factor = 1",
+)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[SecureCluster]:
+    """A broker whose ACLs are this module's."""
+    with secure_cluster(tmp_path_factory.mktemp("rights"), version=kafka_version) as started:
+        yield started
+
+
+@pytest.mark.thorough
+def test_the_documented_rights_are_enough_and_all_needed(
+    secure: SecureCluster, tmp_path: Path
+) -> None:
+    """Copies, grows, syncs configs, groups and ACLs, deletes, pauses, in transactions; twice."""
+    prefix, group = unique_name("orders"), unique_name("app")
+    orders, large, gone = (f"{prefix}-{what}" for what in ("kept", "large", "gone"))
+    create_topics(secure, {orders: 2, gone: 1})
+    create_topics(secure, {large: 1}, {"max.message.bytes": str(2 * TOO_LARGE)})
+    produce(secure, orders, numbered(100, 2))
+    produce(secure, gone, numbered(1))
+    produce(secure, large, [(0, Record(None, bytes(TOO_LARGE)))], message_max_bytes=2 * TOO_LARGE)
+    commit(secure, group, orders, {0: 20, 1: 30})
+    granted = set()
+    for topic in (orders, large, gone):
+        names = {"A": SOURCE, "B": TARGET, "<topic>": topic, "<group>": group}
+        granted |= documented_rights("source", READER, names, ("flows both ways",))
+        granted |= documented_rights("target", WRITER, names)
+    grant(secure, *granted)
+    audit = Audit(secure)
+
+    with mirror(secure, tmp_path, prefix, group) as running:
+        await_copy_of(secure, orders, {0: 50, 1: 50})
+        eventually(
+            lambda: committed(secure, group, f"{SOURCE}.{orders}", 2) == {0: 20, 1: 30},
+            FLOW_SECONDS,
+            "the group is where it was",
+        )
+        for topic in ("mm2-ledger", "mm2-dead-letters"):
+            name = f"{topic}.{SOURCE}.internal"
+            eventually(
+                lambda name=name: sum(end_offsets(secure, name).values()), FLOW_SECONDS, name
+            )
+        pause_and_resume(running)
+        grow_topic(secure, orders, 3)
+        keep_for_a_day(secure, orders)
+        delete_topic(secure, gone)
+        eventually(
+            lambda: (
+                topics(secure).get(f"{SOURCE}.{orders}") == 3
+                and f"{SOURCE}.{gone}" not in topics(secure)
+                and retention(secure, f"{SOURCE}.{orders}") == "86400000"
+            ),
+            FLOW_SECONDS,
+            "it was grown, changed and deleted",
+        )
+        assert running.terminate()[0] == 0
+    produce(secure, orders, numbered(90, 3))
+    with mirror(secure, tmp_path, prefix, group) as running:
+        eventually(
+            lambda: end_offsets(secure, f"{SOURCE}.{orders}").get(2, 0) >= 30,
+            FLOW_SECONDS,
+            "the new partition is copied",
+        )
+        commit(secure, group, orders, {0: 70, 1: 70, 2: 10})
+        eventually(
+            lambda: committed(secure, group, f"{SOURCE}.{orders}", 3).get(2) == 10,
+            FLOW_SECONDS,
+            "the group has moved",
+        )
+        assert running.terminate()[0] == 0
+
+    # There is no flow in the other direction whose map could be read.
+    other_way = f"DESCRIBE Topic mm2-offset-map.{TARGET}.internal (Metadata)"
+    # Both sides are one broker: the group's positions in the originals are on the target, too.
+    originals = f"DESCRIBE Topic {orders} (OffsetFetch)"
+    assert audit.denied(READER) - {other_way} == set()
+    assert audit.denied(WRITER) - {originals} == set()
+    assert set(map(str, audit.unused(granted))) == set()
+
+
+@contextmanager
+def mirror(secure: SecureCluster, folder: Path, prefix: str, group: str) -> Iterator[MirrorProcess]:
+    """The flow, its source read and its target written by different users."""
+    near: Keys = {**reached(secure, "LOGIN"), **login("SCRAM-SHA-512", READER)}
+    far: Keys = {
+        **reached(secure, "TLSLOGIN"),
+        **trusting(folder, "PEM", secure.authority),
+        **login("PLAIN", WRITER),
+    }
+    file = folder / "mm2.properties"
+    lines = [
+        f"clusters = {SOURCE}, {TARGET}",
+        *file_lines(SOURCE, near),
+        *file_lines(TARGET, far),
+        *EVERYTHING,
+        f"topics = {prefix}-.*",
+        f"groups = {group}",
+    ]
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    with MirrorProcess(file) as running:
+        running.await_log(f"{SOURCE}->{TARGET}: RUNNING", FLOW_SECONDS)
+        yield running
+
+
+def await_copy_of(secure: SecureCluster, topic: str, counts: dict[int, int]) -> None:
+    """Wait until so many records are there, whatever the markers."""
+    eventually(
+        lambda: (
+            (ends := end_offsets(secure, f"{SOURCE}.{topic}")).keys() == counts.keys()
+            and all(ends[index] >= count for index, count in counts.items())
+        ),
+        FLOW_SECONDS,
+        f"all of {topic} is there",
+    )
+
+
+def pause_and_resume(running: MirrorProcess) -> None:
+    """Over REST, which writes to the config topic."""
+    [root] = re.findall(r"advertised as (http://\S+?)/?$", running.log, re.MULTILINE)
+    for verb in ("pause", "resume"):
+        connector = f"{root}/connectors/{SOURCE}-%3E{TARGET}.MirrorHeartbeatConnector"
+        request = Request(f"{connector}/{verb}", method="PUT")  # noqa: S310 - our own server
+        with urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
+            assert answer.status == 202
+
+
+def keep_for_a_day(secure: SecureCluster, topic: str) -> None:
+    """Change a config."""
+    entry = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = admin(secure)  # futures of a client that is gone never end
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def retention(secure: SecureCluster, topic: str) -> str:
+    """A topic's config."""
+    client = admin(secure)
+    asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+    [found] = [future.result(PATIENCE_SECONDS) for future in asked.values()]
+    return str(found["retention.ms"].value)
