@@ -58,6 +58,7 @@ class Reader:
         self._parsed: dict[str, object] = {}
         self._hidden: set[str] = set()
         self._provided: set[str] = set()
+        self._wrong: set[str] = set()
 
     def read_all(self, keys: Iterable[Key]) -> None:
         """Parse and check every key of the table, present or not."""
@@ -81,6 +82,10 @@ class Reader:
     def is_hidden(self, name: str) -> bool:
         """Whether a message may not show the key's value."""
         return name in self._hidden
+
+    def is_wrong(self, name: str) -> bool:
+        """Whether the key's value was refused, and its default stands in."""
+        return name in self._wrong
 
     def is_provided(self, name: str) -> bool:
         """Whether a part of the key's value came through a config provider."""
@@ -153,6 +158,7 @@ class Reader:
             return self._absent(key)
         resolved = self._resolve(key.name, value)
         if resolved is _NOTHING:
+            self._wrong.add(key.name)
             return key.default_value()
         text = resolved.text
         hidden = key.is_secret or resolved.from_provider
@@ -163,6 +169,7 @@ class Reader:
         try:
             parsed = key.parse(text)
         except Rejected as error:
+            self._wrong.add(key.name)
             said = f"{error.rule}, which [hidden] does not satisfy" if hidden else str(error)
             self._report.error(
                 value, key.name, f"{value.origin.key or key.name} {said}{_comment_hint(text)}."

@@ -6,6 +6,9 @@ Files are read here, on the driver, and nowhere else: what comes out needs no fi
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
+
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys_security import REACH_KEYS
 from sparkmirror.config.layering import default
@@ -61,6 +64,8 @@ def remark_unused(reader: Reader, report: Report, *, has_other_tls: bool = False
     In a Connect worker's file `ssl.` keys are about its REST server as well.
     """
     protocol = Protocol(reader.string(PROTOCOL).upper())
+    if reader.is_wrong(PROTOCOL):
+        return
     for key in REACH_KEYS:
         if has_other_tls and key.name.startswith("ssl."):
             continue
@@ -109,10 +114,13 @@ def _tls(reader: Reader, report: Report) -> TlsSettings:
     return settings
 
 
+_context = lru_cache(maxsize=64)(client_context)  # many flows, few settings
+
+
 def _try_out(texts: KeyTexts, settings: TlsSettings) -> None:
     """Whether OpenSSL takes it, before a flow depends on it; suites are what it may not know."""
     try:
-        client_context(settings)
+        _context(settings)
     except ValueError as error:
         blame = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
         raise texts.misfit(blame, f"cannot be used: {error}") from error
@@ -138,6 +146,8 @@ def _protocols(texts: KeyTexts, reader: Reader, report: Report) -> tuple[str, ..
 def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
     texts = KeyTexts(reader)
     mechanism = Mechanism(reader.string("sasl.mechanism"))
+    if reader.is_wrong("sasl.mechanism"):
+        return SaslSettings(mechanism)  # that is said already, and the rest would not go with it
     for name in KNOWN_CLASSES:
         if name.startswith("sasl."):
             _check_class(texts, reader, name)
@@ -149,6 +159,7 @@ def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
         return SaslSettings(mechanism, oauth=read_oauth(reader, options))
     if mechanism in _WITH_PASSWORD:
         return _with_password(mechanism, texts, line)
+    _check_extra(texts, mechanism, reader)
     given = dict(line.options) if line is not None else {}
     if mechanism is Mechanism.AWS_MSK_IAM:
         if protocol is not Protocol.SASL_SSL:
@@ -191,6 +202,25 @@ def _with_password(mechanism: Mechanism, texts: KeyTexts, line: JaasLine | None)
         raise texts.misfit(JAAS, f'must have the option {missing[0]}="..."')
     others = {name: text for name, text in options.items() if name == "tokenauth"}
     return SaslSettings(mechanism, options["username"], Secret(options["password"]), options=others)
+
+
+def _check_extra(texts: KeyTexts, mechanism: Mechanism, reader: Reader) -> None:
+    """Two mechanisms need packages that not everybody wants."""
+    package, extra = _EXTRAS[mechanism]
+    if find_spec(package) is None:
+        how = "" if reader.is_given("sasl.mechanism") else ", because nothing is set"
+        raise texts.misfit(
+            "sasl.mechanism",
+            f"is {mechanism.value}{how}, which needs another package: pip install "
+            f"'sparkmirror[{extra}]', here and where tasks run, or write a mechanism that the "
+            "brokers offer",
+        )
+
+
+_EXTRAS = {
+    Mechanism.GSSAPI: ("gssapi", "kerberos"),
+    Mechanism.AWS_MSK_IAM: ("botocore", "msk-iam"),
+}
 
 
 def _check_class(texts: KeyTexts, reader: Reader, name: str) -> None:

@@ -8,18 +8,22 @@ mechanisms as ever.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any
 
 from kafka.errors import KafkaError
 from kafka.net.sasl import SASL_MECHANISMS, register_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.security.sasl import SaslClient, authenticate_steps
 from sparkmirror.security.settings import Mechanism, SaslSettings
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token
+
+_LOGIN_REQUESTS = (SaslAuthenticateRequest, SaslBytesRequest)
 
 
 class LoginError(KafkaError):  # type: ignore[misc] # kafka-python has no types
@@ -88,6 +92,18 @@ def _mechanism(original: Any, **config: Any) -> Any:
     login = config.get("sasl_oauth_token_provider")
     return _Steps(login, config["host"]) if isinstance(login, Login) else original(**config)
 
+
+class _NoCredentials(logging.Filter):
+    """kafka-python's debug log would show logins: as requests, and as the bytes that are sent."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        arguments = record.args if isinstance(record.args, tuple) else (record.args,)
+        is_login = any(isinstance(one, _LOGIN_REQUESTS) for one in arguments)
+        return not is_login and not str(record.msg).endswith("Send: %r")
+
+
+for _logger in ("kafka.protocol.parser", "kafka.net.connection"):
+    logging.getLogger(_logger).addFilter(_NoCredentials())
 
 for _name in (one.value for one in Mechanism):
     register_sasl_mechanism(_name, partial(_mechanism, SASL_MECHANISMS[_name]), overwrite=True)

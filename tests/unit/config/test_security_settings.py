@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from sparkmirror.config import security_settings
 from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.mirror_client import read_properties_client
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -335,11 +336,15 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
             ),
             "its option oauth.ssl.truststore.location names /no/where, which cannot be read",
         ),
-        (("sasl.mechanism=AWS_MSK_IAM",), "a.security.protocol must be SASL_SSL"),
+        (("sasl.mechanism=AWS_MSK_IAM",), "pip install 'sparkmirror[msk-iam]'"),
+        ((), "a.sasl.mechanism is GSSAPI, because nothing is set, which needs another package"),
     ],
 )
-def test_a_wrong_login_is_one_sentence(lines: tuple[str, ...], part: str) -> None:
+def test_a_wrong_login_is_one_sentence(
+    lines: tuple[str, ...], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It never repeats what stands on the line."""
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: None)
     (sentence,) = said(
         Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", *(f"a.{line}" for line in lines)
     )
@@ -407,6 +412,29 @@ def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, 
         assert sasl.oauth.refresh_window_factor == 0.8
         assert client.security.tls is not None
         assert client.security.tls.trusted is None  # the brokers' trust is another one
+
+
+def test_mechanisms_with_packages_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of the JAAS line reach them as they are."""
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
+    kerberos = "com.sun.security.auth.module.Krb5LoginModule"
+    found = settings(
+        "a.security.protocol=SASL_PLAINTEXT",
+        f'a.sasl.jaas.config={kerberos} required keyTab="/k" principal="me@HERE" serviceName=bus;',
+        "b.security.protocol=SASL_SSL",
+        "b.sasl.mechanism=AWS_MSK_IAM",
+        "b.sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+        "b.sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=p;",
+    )
+    source, target = found.consumer.security.sasl, found.producer.security.sasl
+    assert source is not None
+    assert (source.username, source.kerberos_service) == ("me@HERE", "bus")
+    assert source.options["keyTab"] == "/k"
+    assert target == SaslSettings(Mechanism.AWS_MSK_IAM, options={"awsProfileName": "p"})
+    (sentence,) = said(
+        Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", "a.sasl.mechanism=AWS_MSK_IAM"
+    )
+    assert "a.security.protocol must be SASL_SSL" in sentence
 
 
 def test_further_token_settings_are_read() -> None:
