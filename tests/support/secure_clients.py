@@ -58,16 +58,23 @@ def tls(secure: SecureCluster, folder: Path) -> Keys:
     return keys
 
 
-def mutual(secure: SecureCluster, folder: Path) -> Keys:
-    """Mutual TLS with PKCS12 stores."""
-    identity = secure.authority.identity(MASTER)
+def showing(folder: Path, authority: Authority) -> Keys:
+    """A key store as a PKCS12 file."""
+    identity = authority.identity(MASTER)
     file = key_store(folder / "me.p12", "PKCS12", identity, password=STORE_PASSWORD)
     return {
-        **reached(secure, "MUTUAL"),
-        **trusting(folder, "PKCS12", secure.authority),
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(file),
         "ssl.keystore.password": STORE_PASSWORD,
+    }
+
+
+def mutual(secure: SecureCluster, folder: Path) -> Keys:
+    """Mutual TLS with PKCS12 stores."""
+    return {
+        **reached(secure, "MUTUAL"),
+        **trusting(folder, "PKCS12", secure.authority),
+        **showing(folder, secure.authority),
     }
 
 

@@ -9,8 +9,8 @@
     EXPIRED     SSL with a certificate of yesterday
     ELSEWHERE   SSL with a certificate of another machine
 
-Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but `MASTER` may do
-anything that no ACL allows.
+Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but `MASTER` and
+`CHANGING`, whose password tests change, may do anything that no ACL allows.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from support.names import unique_name
 from support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint
 from support.witness import PATIENCE_SECONDS, admin
 
-MASTER = "master"
+MASTER, CHANGING = "master", "changing"
 # Quotes, a blank and a backslash: a JAAS line must say them, too.
 USERS = {
     MASTER: "master's s3cret",
     "reader": "r3ader \\ secret",
     "writer": 'wr1ter "secret"',
-    "changing": "b3fore-the-change",
+    CHANGING: "b3fore-the-change",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LISTENERS = {
@@ -95,7 +95,7 @@ class SecureCluster:
             config={
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "allow.everyone.if.no.acl.found": "false",
-                "super.users": f"User:ANONYMOUS;User:{MASTER}",
+                "super.users": f"User:ANONYMOUS;User:{MASTER};User:{CHANGING}",
                 "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
                 "sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
                 "sasl.oauthbearer.expected.audience": AUDIENCE,
