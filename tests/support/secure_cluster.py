@@ -16,6 +16,7 @@ Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but
 from __future__ import annotations
 
 import shutil
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -75,14 +76,14 @@ class SecureCluster:
     def __init__(
         self,
         directory: Path,
+        authority: Authority,
         tokens: TokenEndpoint,
         *,
         name: str = "secure",
         version: str = DEFAULT_KAFKA,
         reauthenticates_ms: int = 0,
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.authority = Authority("authority of a test")
+        self.authority = authority
         self.tokens = tokens
         self.directory = directory
         jwks = directory / "jwks.json"
@@ -195,11 +196,15 @@ def jaas_line(mechanism: str, user: str, password: str, **more: str) -> str:
 def secure_cluster(
     directory: Path, *, version: str = DEFAULT_KAFKA, reauthenticates_ms: int = 0
 ) -> Iterator[SecureCluster]:
-    """The broker and its token endpoint, until the end."""
+    """The broker and its token endpoint (https), in a folder that is there, until the end."""
+    authority = Authority("authority of a test")
+    endpoint = key_store(directory / "endpoint.pem", "PEM", authority.identity())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(endpoint)
     with ExitStack() as stack:
-        tokens = stack.enter_context(TokenEndpoint(USERS))
+        tokens = stack.enter_context(TokenEndpoint(USERS, context=context))
         secure = SecureCluster(
-            directory, tokens, version=version, reauthenticates_ms=reauthenticates_ms
+            directory, authority, tokens, version=version, reauthenticates_ms=reauthenticates_ms
         )
         for folder in keep_in_memory(secure.cluster):
             stack.callback(shutil.rmtree, folder)
