@@ -7,23 +7,41 @@ apart by its users, and one start is enough.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from support.certificates import Authority
+from support.load import Load
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, trusting
-from support.secure_cluster import STORE_PASSWORD, USERS, SecureCluster, secure_cluster
-from support.witness import await_copy, compare_topics, create_topics, numbered, produce
+from support.secret_search import leaks
+from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, showing, trusting
+from support.secure_cluster import CHANGING, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
+from support.waiting import eventually
+from support.witness import (
+    await_copy,
+    compare_topics,
+    create_topics,
+    end_offsets,
+    numbered,
+    produce,
+)
 
 FLOW_SECONDS = 60.0
 HUB = "scram512"
+SESSION_SECONDS = 3.0
+TOKEN_SECONDS = 8.0
+NEW_PASSWORD = "aft3r-the-change"
 PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 QUIET = (
     "emit.heartbeats.enabled = false",
+    "heartbeats.replication.enabled = false",
     "emit.checkpoints.enabled = false",
     "sync.topic.acls.enabled = false",
     "replication.factor = 1",
@@ -34,8 +52,12 @@ QUIET = (
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[SecureCluster]:
-    """One broker for all."""
-    with secure_cluster(tmp_path_factory.mktemp("secure"), version=kafka_version) as started:
+    """One broker for all; whoever logs in has to do it again every few seconds (KIP-368)."""
+    with secure_cluster(
+        tmp_path_factory.mktemp("secure"),
+        version=kafka_version,
+        reauthenticates_ms=round(SESSION_SECONDS * 1000),
+    ) as started:
         yield started
 
 
@@ -53,7 +75,7 @@ def clusters(
 def test_records_flow_over_every_protocol_and_mechanism(
     secure: SecureCluster, tmp_path: Path, *, is_thorough: bool
 ) -> None:
-    """One file with all of them: each flow copies its topic, and no secret is in the log.
+    """One file with all of them: each flow copies its topic, and no secret is anywhere.
 
     The long version has each of them on both sides of a flow.
     """
@@ -69,16 +91,25 @@ def test_records_flow_over_every_protocol_and_mechanism(
     for source, target in routes:
         lines += [f"{source}->{target}.enabled = true"]
         lines += [f"{source}->{target}.topics = {topics[source]}"]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    lines += [
+        "spark.eventLog.enabled = true",
+        "spark.eventLog.compress = false",
+        f"spark.eventLog.dir = {scratch.as_uri()}",
+    ]
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    with MirrorProcess(file) as mirror:
+    places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+    with MirrorProcess(file, environment=places) as mirror:
         for source, topic in topics.items():
             await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
             assert compare_topics(secure, topic, secure, f"{source}.{topic}") == 50
+        secrets = [*USERS.values(), STORE_PASSWORD, "PRIVATE KEY"]
+        assert leaks(secrets, mirror, scratch, secure.cluster.brokers[0].data) == []
+        assert [one.name for one in scratch.iterdir()]  # it was there that Spark wrote
         assert mirror.terminate()[0] == 0
-        found = [one for one in (*USERS.values(), STORE_PASSWORD) if one in mirror.log]
-        assert found == []
-        assert "PRIVATE KEY" not in mirror.log
+    assert [one for one in secrets if one in mirror.log] == []
 
 
 def expired(secure: SecureCluster, folder: Path) -> Keys:
@@ -152,3 +183,121 @@ def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_
         await_copy(secure, topic, secure, f"expired.{topic}", FLOW_SECONDS)
         assert mirror.terminate()[0] == 0
     assert compare_topics(secure, topic, secure, f"plain.{topic}") == 100
+
+
+@pytest.mark.thorough
+def test_logins_are_renewed_mid_stream(
+    secure: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions and tokens end every few seconds: connections stay, no record is lost or twice."""
+    flows = {"tokens": HUB, "plain": "strimzi"}
+    topics = {source: unique_name(source) for source in flows}
+    create_topics(secure, dict.fromkeys(topics.values(), 1))
+    lines = [*clusters(secure, tmp_path, [*flows, *flows.values()]), *QUIET]
+    for source, target in flows.items():
+        lines += [f"{source}->{target}.enabled = true"]
+        lines += [f"{source}->{target}.topics = {topics[source]}"]
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    ports = {int(secure.servers(one).rpartition(":")[2]) for one in ("LOGIN", "TLSLOGIN")}
+    monkeypatch.setattr(secure.tokens, "lifetime_seconds", TOKEN_SECONDS)
+    with MirrorProcess(file) as mirror, ExitStack() as loads:
+        for topic in topics.values():
+            loads.enter_context(Load(secure, topic, per_second=1000))
+        for source, target in flows.items():
+            mirror.await_log(f"{source}->{target}: RUNNING", FLOW_SECONDS)
+        issued, since = secure.tokens.issued, dict[tuple[int, int], float]()
+
+        def have_outlived_their_tokens() -> bool:
+            now = time.monotonic()
+            present = connections(mirror, ports)
+            for one in present:
+                since.setdefault(one, now)
+            return bool(present) and all(now - since[one] > 2 * TOKEN_SECONDS for one in present)
+
+        # A broker hangs up on whoever does not log in again.
+        eventually(have_outlived_their_tokens, FLOW_SECONDS, "connections that stay")
+        assert secure.tokens.issued > issued
+        loads.close()
+        for source, topic in topics.items():
+            await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
+            compare_topics(secure, topic, secure, f"{source}.{topic}")
+        assert mirror.terminate()[0] == 0
+
+
+def connections(mirror: MirrorProcess, ports: set[int]) -> set[tuple[int, int]]:
+    """The tasks' connections to some ports: process and own port."""
+    return {
+        (worker.pid, one.laddr.port)
+        for worker in mirror.python_workers()
+        for one in worker.net_connections("tcp")
+        if one.raddr and one.raddr.port in ports
+    }
+
+
+@pytest.mark.thorough
+def test_certificates_and_passwords_change_under_a_flow(
+    secure: SecureCluster, tmp_path: Path
+) -> None:
+    """Both sides get certificates of another authority, a user another password; nothing is lost.
+
+    The file stays as it is: what it leads to changes, and SIGHUP says so.
+    """
+    topic, flow = unique_name("orders"), "mutual->secret"
+    create_topics(secure, {topic: 2})
+    stores, mounted = tmp_path / "mutual", tmp_path / "secret"
+    stores.mkdir()
+    mounted.mkdir()
+    (mounted / "password").write_text(USERS[CHANGING], encoding="utf-8")
+    provided = login("SCRAM-SHA-512", CHANGING, f"${{directory:{mounted}:password}}")
+    file = tmp_path / "mm2.properties"
+    lines = [
+        "clusters = mutual, secret",
+        *file_lines("mutual", WAYS["mutual"](secure, stores)),
+        *file_lines("secret", {**reached(secure, "LOGIN"), **provided}),
+        *QUIET,
+        f"{flow}.enabled = true",
+        f"topics = {topic}",
+    ]
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    old, new = secure.authority, Authority("the next authority")
+    with ExitStack() as afterwards, MirrorProcess(file) as mirror:
+        with Load(secure, topic, per_second=1000, partitions=2) as load:
+            mirror.await_log(f"{flow}: RUNNING", FLOW_SECONDS)
+
+            afterwards.callback(secure.trust, "MUTUAL", old)
+            secure.trust("MUTUAL", old, new)
+            trusting(stores, "PKCS12", old, new)
+            showing(stores, new)
+            read_again(mirror, f"restarted {flow}")
+            afterwards.callback(secure.show, "MUTUAL", old.identity())
+            secure.show("MUTUAL", new.identity())
+            secure.trust("MUTUAL", new)
+            trusting(stores, "PKCS12", new)
+            read_again(mirror, f"restarted {flow}")
+            await_more(secure, f"mutual.{topic}", load)
+
+            afterwards.callback(secure.set_scram_passwords, {CHANGING: USERS[CHANGING]})
+            secure.set_scram_passwords({CHANGING: NEW_PASSWORD})
+            (mounted / "password").write_text(NEW_PASSWORD, encoding="utf-8")
+            read_again(mirror, f"restarted {flow}")
+            await_more(secure, f"mutual.{topic}", load)
+        await_copy(secure, topic, secure, f"mutual.{topic}", FLOW_SECONDS)
+        assert mirror.terminate()[0] == 0
+    assert compare_topics(secure, topic, secure, f"mutual.{topic}") == load.sent
+    assert NEW_PASSWORD not in mirror.log
+
+
+def read_again(mirror: MirrorProcess, outcome: str) -> None:
+    """SIGHUP, until the log says what came of it."""
+    before = mirror.log.count(outcome)
+    os.kill(mirror.pid, signal.SIGHUP)
+    eventually(lambda: mirror.log.count(outcome) > before, FLOW_SECONDS, outcome)
+
+
+def await_more(secure: SecureCluster, topic: str, load: Load) -> None:
+    """Wait until everything that has been written by now is there."""
+    written = load.sent
+    eventually(
+        lambda: sum(end_offsets(secure, topic).values()) >= written, FLOW_SECONDS, f"{written}"
+    )

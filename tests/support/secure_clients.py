@@ -45,9 +45,9 @@ def trusting(folder: Path, kind: str, *authorities: Authority) -> Keys:
     return keys if kind == "PEM" else {**keys, "ssl.truststore.password": STORE_PASSWORD}
 
 
-def login(mechanism: str, user: str = MASTER, password: str | None = None) -> Keys:
+def login(mechanism: str, user: str = MASTER, password: str | None = None, **options: str) -> Keys:
     """A name and a password, on a JAAS line."""
-    line = jaas_line(mechanism, user, USERS[user] if password is None else password)
+    line = jaas_line(mechanism, user, USERS[user] if password is None else password, **options)
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": line}
 
 
@@ -58,16 +58,23 @@ def tls(secure: SecureCluster, folder: Path) -> Keys:
     return keys
 
 
-def mutual(secure: SecureCluster, folder: Path) -> Keys:
-    """Mutual TLS with PKCS12 stores."""
-    identity = secure.authority.identity(MASTER)
+def showing(folder: Path, authority: Authority) -> Keys:
+    """A key store as a PKCS12 file."""
+    identity = authority.identity(MASTER)
     file = key_store(folder / "me.p12", "PKCS12", identity, password=STORE_PASSWORD)
     return {
-        **reached(secure, "MUTUAL"),
-        **trusting(folder, "PKCS12", secure.authority),
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(file),
         "ssl.keystore.password": STORE_PASSWORD,
+    }
+
+
+def mutual(secure: SecureCluster, folder: Path) -> Keys:
+    """Mutual TLS with PKCS12 stores."""
+    return {
+        **reached(secure, "MUTUAL"),
+        **trusting(folder, "PKCS12", secure.authority),
+        **showing(folder, secure.authority),
     }
 
 
@@ -88,7 +95,7 @@ def plain(secure: SecureCluster, folder: Path) -> Keys:
     """SASL_SSL with PLAIN, as services offer it."""
     return {
         **reached(secure, "TLSLOGIN"),
-        **trusting(folder, "JKS", secure.authority),
+        **trusting(folder, "PEM", secure.authority),
         **login("PLAIN"),
         "ssl.protocol": "TLSv1.2",
     }
@@ -109,11 +116,12 @@ def scram_512(secure: SecureCluster, folder: Path) -> Keys:
 
 
 def tokens(secure: SecureCluster, folder: Path) -> Keys:
-    """OAUTHBEARER with Kafka's own keys."""
+    """OAUTHBEARER with Kafka's own keys; whom to trust at the endpoint is on the JAAS line."""
+    trusted = trusting(folder, "PEM", secure.authority)
     return {
         **reached(secure, "TLSLOGIN"),
-        **trusting(folder, "PEM", secure.authority),
-        **login("OAUTHBEARER"),
+        **trusted,
+        **login("OAUTHBEARER", **trusted),
         "sasl.login.callback.handler.class": _KAFKA_LOGIN,
         "sasl.oauthbearer.token.endpoint.url": secure.tokens.url,
     }
@@ -122,7 +130,9 @@ def tokens(secure: SecureCluster, folder: Path) -> Keys:
 def strimzi(secure: SecureCluster, folder: Path) -> Keys:
     """OAUTHBEARER with Strimzi's options; the secret is a file, as Kubernetes mounts it."""
     (folder / "client-secret").write_text(USERS[MASTER], encoding="utf-8")
+    trusted = trusting(folder, "PEM", secure.authority)
     options = {
+        **{f"oauth.{key}": value for key, value in trusted.items()},
         "oauth.client.id": MASTER,
         "oauth.client.secret": f"${{directory:{folder}:client-secret}}",
         "oauth.token.endpoint.uri": secure.tokens.url,

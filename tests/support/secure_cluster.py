@@ -9,13 +9,14 @@
     EXPIRED     SSL with a certificate of yesterday
     ELSEWHERE   SSL with a certificate of another machine
 
-Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but `MASTER` may do
-anything that no ACL allows.
+Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but `MASTER` and
+`CHANGING`, whose password tests change, may do anything that no ACL allows.
 """
 
 from __future__ import annotations
 
 import shutil
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,13 +40,13 @@ from support.names import unique_name
 from support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint
 from support.witness import PATIENCE_SECONDS, admin
 
-MASTER = "master"
+MASTER, CHANGING = "master", "changing"
 # Quotes, a blank and a backslash: a JAAS line must say them, too.
 USERS = {
     MASTER: "master's s3cret",
     "reader": "r3ader \\ secret",
     "writer": 'wr1ter "secret"',
-    "changing": "b3fore-the-change",
+    CHANGING: "b3fore-the-change",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LISTENERS = {
@@ -75,14 +76,14 @@ class SecureCluster:
     def __init__(
         self,
         directory: Path,
+        authority: Authority,
         tokens: TokenEndpoint,
         *,
         name: str = "secure",
         version: str = DEFAULT_KAFKA,
         reauthenticates_ms: int = 0,
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.authority = Authority("authority of a test")
+        self.authority = authority
         self.tokens = tokens
         self.directory = directory
         jwks = directory / "jwks.json"
@@ -95,7 +96,7 @@ class SecureCluster:
             config={
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "allow.everyone.if.no.acl.found": "false",
-                "super.users": f"User:ANONYMOUS;User:{MASTER}",
+                "super.users": f"User:ANONYMOUS;User:{MASTER};User:{CHANGING}",
                 "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
                 "sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
                 "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -195,11 +196,15 @@ def jaas_line(mechanism: str, user: str, password: str, **more: str) -> str:
 def secure_cluster(
     directory: Path, *, version: str = DEFAULT_KAFKA, reauthenticates_ms: int = 0
 ) -> Iterator[SecureCluster]:
-    """The broker and its token endpoint, until the end."""
+    """The broker and its token endpoint (https), in a folder that is there, until the end."""
+    authority = Authority("authority of a test")
+    endpoint = key_store(directory / "endpoint.pem", "PEM", authority.identity())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(endpoint)
     with ExitStack() as stack:
-        tokens = stack.enter_context(TokenEndpoint(USERS))
+        tokens = stack.enter_context(TokenEndpoint(USERS, context=context))
         secure = SecureCluster(
-            directory, tokens, version=version, reauthenticates_ms=reauthenticates_ms
+            directory, authority, tokens, version=version, reauthenticates_ms=reauthenticates_ms
         )
         for folder in keep_in_memory(secure.cluster):
             stack.callback(shutil.rmtree, folder)

@@ -17,7 +17,7 @@ from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.cluster_record import ClusterRecord
 from sparkmirror.local.fleet import Fleet
 from sparkmirror.local.process import ProcessIdentity
-from sparkmirror.local.server_properties import Detour, server_properties
+from sparkmirror.local.server_properties import Listener, server_properties
 
 
 @pytest.fixture
@@ -159,19 +159,29 @@ def test_extra_settings_override_ours(tmp_path: Path) -> None:
     assert "offsets.topic.replication.factor=2" in lines
 
 
-def test_a_detour_is_a_listener_that_sends_clients_to_a_proxy(tmp_path: Path) -> None:
-    """The broker listens on its own port and names the proxy's; other listeners stay direct."""
+def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
+    """Each listens on its own port and sends clients there, or, as a detour, to a proxy's."""
     text = server_properties(
         node_id=1,
         port=1000,
         controllers={1: 2001},
         data=tmp_path,
         extra={},
-        detour=Detour(port=3000, advertised=4000),
+        listeners=[
+            Listener("DETOUR", "PLAINTEXT", port=3000, advertised=4000),
+            Listener("TLS", "SSL", port=5000, advertised=5000),
+        ],
     )
-    listeners, advertised = (
-        dict(line.split("=", 1) for line in text.splitlines())[key]
-        for key in ("listeners", "advertised.listeners")
+    settings = dict(line.split("=", 1) for line in text.splitlines())
+    assert set(settings["listeners"].split(",")) == {
+        "PLAINTEXT://127.0.0.1:1000",
+        "CONTROLLER://127.0.0.1:2001",
+        "DETOUR://127.0.0.1:3000",
+        "TLS://127.0.0.1:5000",
+    }
+    assert settings["advertised.listeners"] == (
+        "PLAINTEXT://127.0.0.1:1000,DETOUR://127.0.0.1:4000,TLS://127.0.0.1:5000"
     )
-    assert listeners.endswith(",DETOUR://127.0.0.1:3000")
-    assert advertised == "PLAINTEXT://127.0.0.1:1000,DETOUR://127.0.0.1:4000"
+    assert settings["listener.security.protocol.map"] == (
+        "PLAINTEXT:PLAINTEXT,DETOUR:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT"
+    )
