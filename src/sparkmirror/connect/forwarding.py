@@ -52,6 +52,13 @@ class Answer:
     body: bytes = field(repr=False)
 
 
+class NotDeliveredError(ApiError):
+    """Nobody listens there any more, so certainly nothing was done: another one may be asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+
+
 def next_query(query: str) -> str:
     """The query for the next worker; ApiError if there may be no next one."""
     pairs = parse_qsl(query, keep_blank_values=True)
@@ -92,6 +99,8 @@ def forward(
         _await_answer(connection, deadline, still)
         found = connection.getresponse()
         body = found.read(_MOST_BYTES + 1)
+    except ConnectionRefusedError as error:
+        raise NotDeliveredError(_failed(f"{url}: {error}").message) from error
     except (OSError, http.client.HTTPException) as error:
         raise _failed(f"{url}: {error or type(error).__name__}") from error
     finally:

@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
-from sparkmirror.connect.forwarding import Answer, Forwarded, forward
+from sparkmirror.connect.forwarding import Answer, Forwarded, NotDeliveredError, forward
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.rest.errors import refusal
 from sparkmirror.security.settings import TlsSettings
@@ -36,6 +36,7 @@ Call = Callable[[ConnectApi], Response]
 _JSON = "application/json"
 _THREADS = 64
 _HEALTH_THREADS = 4
+_PAUSE_SECONDS = 0.25
 _HANG_UP_SECONDS = 0.005  # in which the event loop learns that a connection was closed long ago
 
 
@@ -45,6 +46,7 @@ class Limits:
 
     request_seconds: float = 90.0
     health_seconds: float = 10.0
+    successor_seconds: float = 15.0  # that a request waits for the successor of a dead leader
     body_bytes: int = 12 << 20
 
 
@@ -65,24 +67,7 @@ class Desk:
             raise _hung_up(request)
 
         def blocking() -> Response:
-            try:
-                if request.method == "GET":
-                    self._api.look()
-                return call(self._api)
-            except ForwardTo as target:
-                left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
-                forwarded = _forwarded(request, body)
-                answer = forward(forwarded, target.url, left, target.still, self._peers)
-                return _response(request, answer)
-            except SparkmirrorError:
-                raise
-            except Exception as error:
-                # The trace belongs into our log, never into an answer.
-                log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
-                raise ApiError(
-                    HTTPStatus.INTERNAL_SERVER_ERROR,
-                    f"{type(error).__name__}; see the worker's log.",
-                ) from error
+            return self._persist(lambda: self._once(request, call, body, started), started)
 
         try:
             with anyio.fail_after(self._limits.request_seconds):
@@ -93,6 +78,36 @@ class Desk:
             what = f"Request timed out. The worker is currently {stage}"
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
+            ) from error
+
+    def _persist(self, once: Callable[[], Response], started: float) -> Response:
+        """The leader may have died a moment ago; soon there is another one."""
+        while True:
+            try:
+                return once()
+            except NotDeliveredError:
+                if time.monotonic() - started > self._limits.successor_seconds:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+
+    def _once(self, request: Request, call: Call, body: bytes, started: float) -> Response:
+        try:
+            if request.method == "GET":
+                self._api.look()
+            return call(self._api)
+        except ForwardTo as target:
+            left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
+            forwarded = _forwarded(request, body)
+            answer = forward(forwarded, target.url, left, target.still, self._peers)
+            return _response(request, answer)
+        except SparkmirrorError:
+            raise
+        except Exception as error:
+            # The trace belongs into our log, never into an answer.
+            log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
+            raise ApiError(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                f"{type(error).__name__}; see the worker's log.",
             ) from error
 
     async def health(self) -> Response:

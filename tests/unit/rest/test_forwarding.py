@@ -154,3 +154,19 @@ def test_the_query_says_how_far_a_request_has_come() -> None:
         with pytest.raises(ApiError) as refused:
             next_query(query)
         assert refused.value.status == 409
+
+
+def test_a_request_waits_for_the_successor_of_a_dead_leader(served: Any) -> None:
+    """Nobody listens where the leader was, so nothing was done, and the next one may be asked."""
+    leader = served(MemoryWorker())
+
+    class Waiting(Follower):
+        asked = 0
+
+        def create(self, *_: Any) -> ConnectorInfo:
+            self.asked += 1
+            raise ForwardTo("http://127.0.0.1:1/" if self.asked < 3 else leader.url)
+
+    follower = Waiting()
+    answer = served(follower).ask("POST", "/connectors", {"name": "x", "config": CONFIG})
+    assert (answer.status, follower.asked) == (201, 3)
