@@ -29,7 +29,7 @@ from sparkmirror.security.settings import (
     Security,
     TlsSettings,
 )
-from sparkmirror.security.tls import client_context
+from sparkmirror.security.tls import client_context, unasked_suites
 
 _SPOKEN = ("TLSv1.2", "TLSv1.3")
 _OUTDATED = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
@@ -112,6 +112,14 @@ def read_tls(reader: Reader, report: Report) -> TlsSettings:
         ciphers=reader.strings("ssl.cipher.suites"),
     )
     _try_out(texts, settings)
+    unasked = unasked_suites(settings)
+    if unasked:
+        origin = reader.origin("ssl.cipher.suites")
+        report.warn(
+            origin,
+            f"{origin.key}: with TLS 1.3 {' and '.join(unasked)} may be used, too, since Python "
+            "cannot choose among its suites. Enable only TLSv1.2 to keep to the list.",
+        )
     return settings
 
 

@@ -116,7 +116,7 @@ def _versions(protocols: tuple[str, ...]) -> list[ssl.TLSVersion]:
 def _choose_suites(
     context: ssl.SSLContext, names: tuple[str, ...], versions: list[ssl.TLSVersion]
 ) -> list[ssl.TLSVersion]:
-    """Allow exactly these suites; the versions that are left with one."""
+    """Allow these suites, of TLS 1.2 no others; the versions that are left with one."""
     newer = [name for name in names if name in _SUITES_OF_TLS13]
     older = [name for name in names if name not in _SUITES_OF_TLS13 and name != _NO_SUITE]
     left = [
@@ -124,14 +124,20 @@ def _choose_suites(
     ]
     if not left:
         raise ValueError("none of the cipher suites belongs to a version of TLS that is enabled")
-    if ssl.TLSVersion.TLSv1_3 in left and set(newer) != set(_SUITES_OF_TLS13):
-        raise ValueError(
-            "Python cannot choose among the cipher suites of TLS 1.3: name all of "
-            f"{', '.join(_SUITES_OF_TLS13)}, or enable only TLSv1.2"
-        )
     if ssl.TLSVersion.TLSv1_2 in left:
         _choose_older(context, older)
     return left
+
+
+def unasked_suites(settings: TlsSettings) -> tuple[str, ...]:
+    """Suites of TLS 1.3 that may be used though the list leaves them out.
+
+    Python cannot choose among them; all of them are strong.
+    """
+    listed = [name for name in settings.ciphers if name in _SUITES_OF_TLS13]
+    if not listed or "TLSv1.3" not in settings.protocols:
+        return ()
+    return tuple(name for name in _SUITES_OF_TLS13 if name not in listed)
 
 
 def _choose_older(context: ssl.SSLContext, names: list[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sparkmirror.model import Secret
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.settings import TlsSettings
-from sparkmirror.security.tls import client_context, openssl_suite, server_context
+from sparkmirror.security.tls import client_context, openssl_suite, server_context, unasked_suites
 
 GOLDEN = Path(__file__).parent / "golden"
 STORE = Secret("store-secret")
@@ -147,7 +147,6 @@ def test_suites_have_another_name_in_openssl(name: str, expected: str | None) ->
     [
         (replace(CLIENT, protocols=("TLSv1.1",)), "switched off"),
         (replace(CLIENT, protocols=("TLSv9",)), "TLSv9"),
-        (replace(CLIENT, ciphers=("TLS_AES_256_GCM_SHA384",)), "cannot choose among"),
         (replace(CLIENT, ciphers=("TLS_MAGIC",)), "TLS_MAGIC"),
         (replace(CLIENT, ciphers=("TLS_RSA_WITH_AES_128_MAGIC_SHA",)), "does not offer"),
         (replace(CLIENT, ciphers=("TLS_RSA_WITH_NULL_SHA",)), "outdated"),
@@ -181,3 +180,12 @@ def test_no_descriptor_is_left() -> None:
             server_context(replace(SERVER, chain=SECOND.chain), "none")
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_choice_among_the_suites_of_tls_13_is_not_kept_and_told() -> None:
+    """They are all strong; a list that names one of them is a file that works with Java."""
+    one = replace(CLIENT, ciphers=("TLS_AES_256_GCM_SHA384",))
+    assert client_context(one).minimum_version is ssl.TLSVersion.TLSv1_3
+    assert unasked_suites(one) == ("TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+    assert unasked_suites(CLIENT) == ()
+    assert unasked_suites(replace(one, protocols=("TLSv1.2",))) == ()
