@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import TopicPartition as Partition
@@ -19,17 +19,18 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from sparkmirror.client import MirrorClient
 from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from support.groups import commit, consumer
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.odd_logs import end, transactional
+from support.secure_clients import file_lines
 from support.translations import Held, held
 from support.waiting import eventually
 from support.witness import (
     PATIENCE_SECONDS,
+    Cluster,
     Record,
     admin,
     end_offsets,
@@ -42,6 +43,7 @@ from support.witness import (
 START_SECONDS = 60.0
 FLOW_SECONDS = 60.0
 _A_TRANSACTION = 100
+_SERVERS = "bootstrap.servers"
 # Replicating heartbeats by their own key would also take those that other tests left here.
 _EVERY_FILE = (
     "refresh.topics.interval.seconds = 1",
@@ -64,14 +66,26 @@ class Axis:
     both_ways: bool = True
     keeps_names: bool = False
     in_transactions: bool = False
+    over_tls: bool = False  # to the backup
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster by its alias."""
+    """A cluster by its alias; `keys` are how the mirror reaches it, if not as witnesses do."""
 
     alias: str
-    cluster: LocalCluster
+    cluster: Cluster
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where the mirror begins."""
+        return self.keys.get(_SERVERS, self.cluster.bootstrap_servers)
+
+    @property
+    def security(self) -> dict[str, str]:
+        """All other keys."""
+        return {key: value for key, value in self.keys.items() if key != _SERVERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +103,16 @@ class Pair:
     """The two clusters, what is written to them, and the mirror between them."""
 
     def __init__(
-        self, axis: Axis, primary: LocalCluster, backup: LocalCluster, directory: Path
+        self,
+        axis: Axis,
+        primary: Cluster,
+        backup: Cluster,
+        backup_keys: Mapping[str, str],
+        directory: Path,
     ) -> None:
         self.axis = axis
         self.primary = Site(unique_name("primary"), primary)
-        self.backup = Site(unique_name("backup"), backup)
+        self.backup = Site(unique_name("backup"), backup, backup_keys)
         self.there = Way(self.primary, self.backup)
         self.back = Way(self.backup, self.primary)
         self.file = directory / "mm2.properties"
@@ -126,7 +145,8 @@ class Pair:
         sites = (self.primary, self.backup)
         mirror_file(
             self.file.parent,
-            {site.alias: site.cluster for site in sites},
+            {site.alias: site for site in sites},
+            *(line for site in sites for line in file_lines(site.alias, site.security)),
             *(f"{site.alias}.offset.flush.interval.ms = 1000" for site in sites),
             *(f"{way}.enabled = {str(way in ways).lower()}" for way in (self.there, self.back)),
             f"topics = {', '.join([*own, 'heartbeats'])}",
@@ -272,7 +292,7 @@ def consume_from(site: Site, topic: str, offsets: Mapping[int, int], count: int)
     return sorted(message.value() or b"" for message in messages)
 
 
-def set_configs(cluster: LocalCluster, topic: str) -> dict[str, str]:
+def set_configs(cluster: Cluster, topic: str) -> dict[str, str]:
     """The configs that a topic has of its own."""
     client = admin(cluster)
     asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])

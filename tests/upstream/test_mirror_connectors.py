@@ -30,9 +30,19 @@ from support.mirror_pair import (
 )
 from support.mirror_process import STOP_SECONDS
 from support.odd_logs import alter
+from support.secure_clients import Keys, tls
+from support.secure_cluster import secure_cluster
 from support.translations import held
 from support.waiting import eventually
-from support.witness import Record, create_topics, end_offsets, numbered, read_topic, topics
+from support.witness import (
+    Cluster,
+    Record,
+    create_topics,
+    end_offsets,
+    numbered,
+    read_topic,
+    topics,
+)
 
 PARTITIONS = 10
 RECORDS = 100
@@ -45,15 +55,31 @@ PairMaker = Callable[[], Pair]
 
 
 @pytest.fixture(scope="class")
+def backup(
+    request: pytest.FixtureRequest,
+    kafka_version: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Cluster, Keys]]:
+    """The backup, and how a mirror reaches it if not as everybody does."""
+    axis: Axis = request.cls.axis
+    if axis.over_tls:
+        folder = tmp_path_factory.mktemp("backup")
+        with secure_cluster(folder, version=kafka_version) as guarded:
+            yield guarded, tls(guarded, folder)
+    else:
+        yield request.getfixturevalue("target_cluster"), {}
+
+
+@pytest.fixture(scope="class")
 def new_pair(
     request: pytest.FixtureRequest,
     source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
+    backup: tuple[Cluster, Keys],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> PairMaker:
     """Pairs of this axis that do not run yet."""
     axis: Axis = request.cls.axis
-    return lambda: Pair(axis, source_cluster, target_cluster, tmp_path_factory.mktemp("pair"))
+    return lambda: Pair(axis, source_cluster, *backup, directory=tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture
@@ -450,3 +476,10 @@ class TestExactlyOnce(Scenarios):
     """The mirror writes in transactions, whose markers leave gaps in the target's offsets."""
 
     axis = Axis(worker_lines=("exactly.once.source.support = enabled",))
+
+
+@pytest.mark.thorough
+class TestSsl(Scenarios):
+    """The backup is reached over TLS."""
+
+    axis = Axis(over_tls=True)
