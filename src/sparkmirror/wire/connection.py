@@ -289,15 +289,19 @@ class Connection:
 
         While its answer is arriving it has not: a large one takes long on a slow line.
         """
-        patience = self._dialer.request_timeout_seconds
+        if self._is_open and self._is_late(now):
+            self.ready(selectors.EVENT_READ)  # what was not worth waking us up for yet counts, too
+        if not self.closed and self._is_late(now):
+            self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
+
+    def _is_late(self, now: float) -> bool:
         if self._waiting:
             oldest = self._waiting[0].deadline
         elif self._held:
             oldest = self._held[0][0].deadline
         else:
-            return
-        if now > max(oldest, self._heard_at + patience):
-            self.close(f"a request got no reply in {patience:g} s")
+            return False
+        return now > max(oldest, self._heard_at + self._dialer.request_timeout_seconds)
 
     def check_idle(self, now: float) -> None:
         """Close when nobody has used it for long; the owner calls this at times.

@@ -262,6 +262,36 @@ def _shake_badly(listener: socket.socket, own: ssl.SSLContext, cut: int, flips: 
             peer.sendall(piece)
 
 
+def test_an_answer_that_arrives_slowly_is_not_late(loop: Loop) -> None:
+    """Nobody is woken for a bit of a large one, but it counts when somebody looks."""
+    reached, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def between() -> None:
+        reached.release()
+        go_on.acquire(timeout=5)
+
+    body = random.randbytes(400_000)
+    with SecurePeer(context(), cuts=(150_000, 170_000), between=between) as peer:
+        connection = Connection(loop, dialer(TLS), peer.address)
+        outcome = Outcome()
+        outcome.send(connection, [body])
+        turn(loop, lambda: reached.acquire(blocking=False))
+        while (began := time.monotonic()) and connection._heard_at > began - 0.05:
+            loop.turn(0.01)
+        go_on.release()
+        assert reached.acquire(timeout=5)
+        loop.turn(0.05)
+        assert connection._heard_at < began, "20,000 bytes are not worth it"
+        connection.check_deadlines(began + connection._dialer.request_timeout_seconds)
+        assert not outcome.is_over
+        assert connection._heard_at > began
+        go_on.release()
+        turn(loop, lambda: outcome.is_over)
+        connection.close("the test is over")
+
+    assert outcome.replies[0][HEADER_BYTES:] == body
+
+
 # --- logins
 
 
