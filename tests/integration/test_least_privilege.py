@@ -22,9 +22,10 @@ from confluent_kafka.admin import (
 
 from support.acls import grant
 from support.groups import commit, committed
+from support.java_connect import ConnectTopics
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.secure_clients import Keys, file_lines, login, reached, trusting
+from support.secure_clients import Keys, file_lines, login, property_text, reached, trusting
 from support.secure_cluster import SecureCluster, secure_cluster
 from support.secure_rights import Audit, documented_rights
 from support.waiting import eventually
@@ -40,11 +41,25 @@ from support.witness import (
     produce,
     topics,
 )
+from support.worker_process import WorkerProcess
 
 FLOW_SECONDS = 60.0
 SOURCE, TARGET = "near", "far"
 TOO_LARGE = 1_500_000
 READER, WRITER = "reader", "writer"
+CLIENTS = ("", "producer.")  # as Connect wants it
+NOT_OF_A_CONNECTOR = (
+    "config sync",
+    "deleted topics",
+    "positions",
+    "one process",
+    "the same",
+    "orders over REST",
+    "Connect's third topic",
+    "incidents",
+    "ACL sync",
+    "exactly-once",
+)
 EVERYTHING = (
     f"{SOURCE}->{TARGET}.enabled = true",
     f"{TARGET}->{SOURCE}.emit.heartbeats.enabled = false",
@@ -136,13 +151,93 @@ def test_the_documented_rights_are_enough_and_all_needed(
         )
         assert running.terminate()[0] == 0
 
-    # There is no flow in the other direction whose map could be read.
-    other_way = f"DESCRIBE Topic mm2-offset-map.{TARGET}.internal (Metadata)"
-    # Both sides are one broker: the group's positions in the originals are on the target, too.
-    originals = f"DESCRIBE Topic {orders} (OffsetFetch)"
-    assert audit.denied(READER) - {other_way} == set()
-    assert audit.denied(WRITER) - {originals} == set()
+    harmless = not_needed(SOURCE, TARGET, orders)
+    assert [audit.denied(user) - harmless for user in (READER, WRITER)] == [set(), set()]
     assert set(map(str, audit.unused(granted))) == set()
+
+
+@pytest.mark.thorough
+def test_the_documented_rights_of_a_worker_are_enough_and_all_needed(
+    secure: SecureCluster, tmp_path: Path
+) -> None:
+    """An exactly-once worker with two connectors, that comes twice."""
+    topic, group, workers = unique_name("orders"), unique_name("app"), unique_name("workers")
+    create_topics(secure, {topic: 1})
+    places = ConnectTopics(workers)
+    names = {
+        "A": "here",
+        "B": "there",
+        "<topic>": topic,
+        "<group>": group,
+        "<group.id>": workers,
+        "<config.storage.topic>": places.configs,
+        "<offset.storage.topic>": places.offsets,
+        "<status.storage.topic>": places.statuses,
+    }
+    own = documented_rights("cluster of a Connect worker", WRITER, names)
+    connectors = documented_rights("source", READER, names, ("flows both ways", "ACL sync"))
+    connectors |= documented_rights("target", WRITER, names, NOT_OF_A_CONNECTOR)
+    grant(secure, *own, *connectors)
+    audit = Audit(secure)
+    reader: Keys = {
+        **reached(secure, "TLSLOGIN"),
+        **trusting(tmp_path, "PEM", secure.authority),
+        **login("SCRAM-SHA-512", READER),
+    }
+    writer: Keys = {**reached(secure, "LOGIN"), **login("SCRAM-SHA-256", WRITER)}
+    clients = {f"{prefix}{key}": value for prefix in CLIENTS for key, value in writer.items()}
+    lines = {key: property_text(value) for key, value in clients.items()}
+    for copied, kind in ((50, "Source"), (100, "Checkpoint")):
+        produce(secure, topic, numbered(50))
+        commit(secure, group, topic, {0: 20})
+        with WorkerProcess(
+            secure, tmp_path, places, **{**lines, "exactly.once.source.support": "enabled"}
+        ) as worker:
+            worker.await_health()
+            config = {
+                "connector.class": f"Mirror{kind}Connector",
+                "source.cluster.alias": "here",
+                "target.cluster.alias": "there",
+                **{f"source.cluster.{key}": value for key, value in reader.items()},
+                **{f"target.cluster.{key}": value for key, value in writer.items()},
+                **{f"producer.override.{key}": value for key, value in writer.items()},
+                "topics": topic,
+                "groups": group,
+                "sync.group.offsets.enabled": "true",
+                "sync.group.offsets.interval.seconds": "1",
+                "emit.checkpoints.interval.seconds": "1",
+                "refresh.topics.interval.seconds": "1",
+                "refresh.groups.interval.seconds": "1",
+                "heartbeats.replication.enabled": "false",
+                "sync.topic.acls.enabled": "false",
+                "replication.factor": "1",
+            }
+            worker.create(kind, config)
+            worker.await_states(kind, "RUNNING", "RUNNING")
+            await_copy_of(secure, topic, {0: copied}, alias="here")
+            if kind == "Checkpoint":
+                eventually(
+                    lambda: committed(secure, group, f"here.{topic}", 1) == {0: 20},
+                    FLOW_SECONDS,
+                    "the group is where it was",
+                )
+            assert worker.process.terminate()[0] == 0
+    harmless = not_needed("here", "there", topic)
+    assert [audit.denied(user) - harmless for user in (READER, WRITER)] == [set(), set()]
+    assert set(map(str, audit.unused(own))) == set()
+
+
+def not_needed(source: str, target: str, topic: str) -> set[str]:
+    """What is asked for in vain, and rightly so.
+
+    There is no flow in the other direction whose map could be read. And both sides are one broker:
+    a group's positions in originals and copies are on both.
+    """
+    return {
+        f"DESCRIBE Topic mm2-offset-map.{target}.internal (Metadata)",
+        f"DESCRIBE Topic {topic} (OffsetFetch)",
+        f"DESCRIBE Topic {source}.{topic} (OffsetFetch)",
+    }
 
 
 @contextmanager
@@ -169,11 +264,13 @@ def mirror(secure: SecureCluster, folder: Path, prefix: str, group: str) -> Iter
         yield running
 
 
-def await_copy_of(secure: SecureCluster, topic: str, counts: dict[int, int]) -> None:
+def await_copy_of(
+    secure: SecureCluster, topic: str, counts: dict[int, int], alias: str = SOURCE
+) -> None:
     """Wait until so many records are there, whatever the markers."""
     eventually(
         lambda: (
-            (ends := end_offsets(secure, f"{SOURCE}.{topic}")).keys() == counts.keys()
+            (ends := end_offsets(secure, f"{alias}.{topic}")).keys() == counts.keys()
             and all(ends[index] >= count for index, count in counts.items())
         ),
         FLOW_SECONDS,

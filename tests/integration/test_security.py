@@ -23,6 +23,7 @@ from support.names import unique_name
 from support.secret_search import leaks
 from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, showing, trusting
 from support.secure_cluster import CHANGING, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
+from support.token_endpoint import Mood
 from support.waiting import eventually
 from support.witness import (
     await_copy,
@@ -146,6 +147,11 @@ def tokenless(secure: SecureCluster, _folder: Path) -> Keys:
     }
 
 
+def careless(secure: SecureCluster, folder: Path) -> Keys:
+    """The broker's certificate is of another machine, and that is all right."""
+    return {**elsewhere(secure, folder), "ssl.endpoint.identification.algorithm": ""}
+
+
 # What is wrong, what becomes of the flow, and what the sentence leads to.
 WRONG_WAYS: Mapping[str, tuple[Way, str, str]] = {
     "expired": (expired, "FAILED", "the brokers need a new one"),
@@ -163,14 +169,16 @@ def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_
     topic = unique_name("orders")
     create_topics(secure, {topic: 1})
     produce(secure, topic, numbered(50))
-    ways = {**WAYS, **{alias: way for alias, (way, *_) in WRONG_WAYS.items()}}
-    lines = [*clusters(secure, tmp_path, ["plain", HUB, *WRONG_WAYS], ways), *QUIET]
-    lines += [f"{alias}->{HUB}.enabled = true" for alias in ("plain", *WRONG_WAYS)]
+    right = ("plain", "careless")
+    ways = {**WAYS, "careless": careless, **{alias: way for alias, (way, *_) in WRONG_WAYS.items()}}
+    lines = [*clusters(secure, tmp_path, [*right, HUB, *WRONG_WAYS], ways), *QUIET]
+    lines += [f"{alias}->{HUB}.enabled = true" for alias in (*right, *WRONG_WAYS)]
     lines += [f"{HUB}->forgetful.enabled = true", f"topics = {topic}"]
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     with MirrorProcess(file) as mirror:
-        await_copy(secure, topic, secure, f"plain.{topic}", FLOW_SECONDS)
+        for alias in right:
+            await_copy(secure, topic, secure, f"{alias}.{topic}", FLOW_SECONDS)
         for alias, (_, state, remedy) in WRONG_WAYS.items():
             begin = f"{alias}->{HUB}: {state} Cluster '{alias}': "
             mirror.await_log(begin, FLOW_SECONDS)
@@ -222,6 +230,54 @@ def test_logins_are_renewed_mid_stream(
         for source, topic in topics.items():
             await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
             compare_topics(secure, topic, secure, f"{source}.{topic}")
+        assert mirror.terminate()[0] == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mood", [None, Mood.BROKEN, Mood.NONSENSE, Mood.SILENT])
+def test_a_token_endpoint_fails_for_a_while(
+    secure: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mood: Mood | None
+) -> None:
+    """The flow waits for tokens and says so, the other one does not notice; nothing is lost."""
+    waiting, other = unique_name("waiting"), unique_name("other")
+    create_topics(secure, {waiting: 1, other: 1})
+    key = "tokens.sasl.oauthbearer.token.endpoint.url"
+    lines = [
+        *clusters(secure, tmp_path, ["tokens", "plain", HUB]),
+        *QUIET,
+        f"tokens->{HUB}.enabled = true",
+        f"tokens->{HUB}.topics = {waiting}",
+        "tokens.sasl.login.read.timeout.ms = 1000",
+        f"plain->{HUB}.enabled = true",
+        f"plain->{HUB}.topics = {other}",
+    ]
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    monkeypatch.setattr(secure.tokens, "lifetime_seconds", TOKEN_SECONDS)
+    with MirrorProcess(file) as mirror:
+        with Load(secure, waiting, per_second=200) as load, Load(secure, other, per_second=200):
+            for alias in ("tokens", "plain"):
+                mirror.await_log(f"{alias}->{HUB}: RUNNING", FLOW_SECONDS)
+            await_more(secure, f"tokens.{waiting}", load)
+            with ExitStack() as again:
+                if mood is None:
+                    again.callback(secure.tokens.start)
+                    secure.tokens.stop()
+                else:
+                    again.callback(setattr, secure.tokens, "mood", Mood.WILLING)
+                    secure.tokens.mood = mood
+                mirror.await_log(key, FLOW_SECONDS)
+                written = sum(end_offsets(secure, other).values())
+                eventually(
+                    lambda: sum(end_offsets(secure, f"plain.{other}").values()) >= written,
+                    SESSION_SECONDS,
+                    "the other flow is up to date",
+                )
+            await_more(secure, f"tokens.{waiting}", load)
+        for alias, topic in (("tokens", waiting), ("plain", other)):
+            await_copy(secure, topic, secure, f"{alias}.{topic}", FLOW_SECONDS)
+            compare_topics(secure, topic, secure, f"{alias}.{topic}")
+        assert [line for line in mirror.log.splitlines() if key in line and "plain->" in line] == []
         assert mirror.terminate()[0] == 0
 
 

@@ -162,8 +162,9 @@ WAYS: Mapping[str, Way] = {
 
 def file_lines(alias: str, keys: Mapping[str, str]) -> list[str]:
     """The keys of a cluster as lines of a properties file."""
-    return [f"{alias}.{key} = {_property(value)}" for key, value in keys.items()]
+    return [f"{alias}.{key} = {property_text(value)}" for key, value in keys.items()]
 
 
-def _property(value: str) -> str:
+def property_text(value: str) -> str:
+    """A value as a properties file has it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -116,4 +116,4 @@ def _parsed(resource: str) -> tuple[str, bool, str]:
 
 
 def _named(name: str, names: Mapping[str, str]) -> str:
-    return re.sub(r"<\w+>|\b[AB]\b", lambda found: names[found[0]], name)
+    return re.sub(r"<[^>]+>|\b[AB]\b", lambda found: names[found[0]], name)

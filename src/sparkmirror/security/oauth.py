@@ -176,7 +176,8 @@ class _Endpoint:
             if len(body) > MOST_BYTES:
                 raise AuthenticationError(
                     f"The token endpoint {self.shown} sends more than {MOST_BYTES:,} bytes. Is it "
-                    "the address of a token endpoint (OAuth 2)?"
+                    "the address of a token endpoint (OAuth 2)?",
+                    retriable=True,  # as what is no token
                 )
         if response.length:  # read1 takes an early end for the end
             raise http.client.IncompleteRead(b"", response.length)

@@ -49,7 +49,8 @@ def read_answer(
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
         raise AuthenticationError(
             f"The token endpoint {endpoint} answered without an access_token. Is it the address "
-            "of a token endpoint (OAuth 2)?"
+            "of a token endpoint (OAuth 2)?",
+            retriable=True,  # what stands before it may answer so for a while
         )
     token = Token(Secret(text), _expires_at(text, content, now))
     if token.expires_at <= now:
@@ -117,7 +118,8 @@ def _refusal(
     if status in _REDIRECTS:
         return AuthenticationError(
             f"The token endpoint {endpoint} redirects, which is not followed: the client's secret "
-            "goes to the address that the file names and nowhere else."
+            "goes to the address that the file names and nowhere else.",
+            retriable=True,  # as above
         )
     given = [content.get("error"), content.get("error_description")]
     words = ": ".join(word for word in given if isinstance(word, str) and word)
