@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer that insists on the order of things as brokers do: TLS, API versions, login, requests.
 
-While somebody logs in it takes nothing else, and after the end of a session it takes only a new
-login; whoever breaks a rule is hung up on, and `broken_rules` says which one it was. Every other
-request is answered with its own body. It speaks PLAIN and nothing else.
+While somebody logs in it takes nothing else, after the end of a session it takes only a new login,
+and it takes no two new ones within a second. Whoever breaks a rule is hung up on, and
+`broken_rules` says which one it was. Every other request is answered with its own body. It speaks
+PLAIN and nothing else.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ API_VERSIONS = 18
 HANDSHAKE = SaslHandshakeRequest.API_KEY
 AUTHENTICATE = SaslAuthenticateRequest.API_KEY
 _PATIENCE_SECONDS = 10.0
+_SHORTEST_SECONDS = 1.0
 _GRACE_SECONDS = 0.3  # a request may have been under way for as long on a busy machine
 _CLIENT_ID_AT = 8
 _REFUSED = {"mechanism": 33, "state": 34, "login": 58}
@@ -115,6 +117,7 @@ class _Session:
         self._peer = peer
         self._is_in = owner.login is None
         self._ends_at = float("inf")
+        self._renewed_at = -float("inf")
 
     def run(self) -> None:
         while True:
@@ -144,6 +147,10 @@ class _Session:
         code = 0 if wanted == "PLAIN" else _REFUSED["mechanism"]
         if self._owner.login is None:
             code = _REFUSED["state"]
+        elif self._is_in:
+            if time.monotonic() - self._renewed_at < _SHORTEST_SECONDS:
+                self._break("two logins within a second")
+            self._renewed_at = time.monotonic()
         self._is_in = False
         message = SaslHandshakeResponse(error_code=code, mechanisms=["PLAIN"])
         self._send(correlation, bytes(message.encode(version=1)))

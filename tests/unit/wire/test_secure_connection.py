@@ -330,7 +330,10 @@ def test_no_login_where_one_is_asked_for_names_the_key(loop: Loop) -> None:
 
 @pytest.mark.parametrize("security", [SASL, BOTH], ids=lambda one: one.protocol.value)
 def test_logging_in_again_loses_nothing_and_keeps_the_order(loop: Loop, security: Security) -> None:
-    """Under load, with requests under way: every one is answered, in order, on one connection."""
+    """Under load, with requests under way: every one is answered, in order, on one connection.
+
+    Brokers let nobody log in again twice within a second, not even if a token is about to expire.
+    """
     own = context() if security.tls else None
     answers: list[int] = []
     failures: list[UnreachableError] = []
@@ -350,7 +353,7 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(loop: Loop, security
 
     assert answers == list(range(asked))
     assert asked > 50
-    assert peer.logins >= 4
+    assert peer.logins >= 3
     assert not peer.broken_rules
 
 
