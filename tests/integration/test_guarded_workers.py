@@ -15,7 +15,7 @@ from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.model import Secret
 from sparkmirror.rest_client.exchange import Access, Exchange
-from support.authority import Authority
+from support.certificates import Authority
 from support.java_connect import ConnectTopics, heartbeat_config
 from support.mirror_process import MirrorProcess, command
 from support.names import unique_name

@@ -29,6 +29,8 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509.oid import NameOID
 
 from sparkmirror.local.java import java_binary
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import TlsSettings
 
 LOOPBACK = ("127.0.0.1", "localhost")
 _A_DAY = timedelta(days=1)
@@ -65,7 +67,7 @@ class Identity:
 class Authority:
     """Vouches for whoever asks."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "authority of a test") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = _named(name)
         now = datetime.now(UTC)
@@ -97,6 +99,15 @@ class Authority:
     def elsewhere(self) -> Identity:
         """Valid, but of another machine."""
         return self.identity("broker.example.com", hosts=["broker.example.com"])
+
+    def tls(self, host: str = "127.0.0.1") -> TlsSettings:
+        """Trusts this authority, and is `host` by its word."""
+        identity = self.identity(host, hosts=[host])
+        return TlsSettings(self.pem, identity.chain, Secret(identity.key))
+
+    def stranger(self) -> TlsSettings:
+        """Trusts this authority, and says not who it is."""
+        return TlsSettings(self.pem)
 
 
 def trust_store(file: Path, kind: str, *authorities: Authority, password: str = "") -> Path:

@@ -197,7 +197,7 @@ def secure_cluster(
     directory: Path, *, version: str = DEFAULT_KAFKA, reauthenticates_ms: int = 0
 ) -> Iterator[SecureCluster]:
     """The broker and its token endpoint (https), in a folder that is there, until the end."""
-    authority = Authority("authority of a test")
+    authority = Authority()
     endpoint = key_store(directory / "endpoint.pem", "PEM", authority.identity())
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(endpoint)

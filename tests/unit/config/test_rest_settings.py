@@ -14,7 +14,7 @@ from sparkmirror.config.worker_settings import Listener, RestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import TlsSettings
-from support.authority import Authority
+from support.certificates import Authority
 
 WORKER = """\
 bootstrap.servers=t:9092

@@ -21,7 +21,7 @@ from sparkmirror.rest.door import DoorLimits
 from sparkmirror.rest.server import RestServer
 from sparkmirror.rest.tracking import Tracking
 from sparkmirror.security.tls import client_context
-from support.authority import Authority
+from support.certificates import Authority
 from support.memory_worker import MemoryWorker
 from support.waiting import eventually
 

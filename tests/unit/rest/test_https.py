@@ -22,7 +22,7 @@ from sparkmirror.rest.tracking import Tracking
 from sparkmirror.rest_client.exchange import Access, Exchange
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context
-from support.authority import Authority
+from support.certificates import Authority
 from support.memory_worker import MemoryWorker
 
 HTTP = Listener("http", "127.0.0.1", 0)
