@@ -65,8 +65,8 @@ bench: setup ## side by side with Java MirrorMaker 2, every question (ONLY=kilob
 bench-quick: setup ## the main questions in less than ten minutes
 	@$(BENCH) --quick $(ASKED)
 
-bench-profile: setup ## where the CPU of the copy loop goes
-	@$(BENCH).profile
+bench-profile: setup ## where the CPU of the copy loop goes (OF="1 KB lz4 over TLS")
+	@$(BENCH).profile $(if $(OF),"$(OF)")
 
 bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet
