@@ -133,7 +133,7 @@ class Login:
     def _introduced(self, answer: Any) -> None:
         self._introduced_at = time.monotonic()
         if answer.error_code:
-            offered = ", ".join(str(name) for name in answer.mechanisms)
+            offered = ", ".join(str(name) for name in answer.mechanisms or ())
             self._fail(_refused(self._security, self._address, answer.error_code, offered))
         else:
             first, self._first = self._first, b""
@@ -153,7 +153,7 @@ class Login:
             raise AssertionError("there is one as long as a login is under way")
         lifetime_ms = getattr(answer, "session_lifetime_ms", None) or 0
         self._think(
-            partial(steps.next, bytes(answer.auth_bytes)), partial(self._go_on, lifetime_ms)
+            partial(steps.next, bytes(answer.auth_bytes or b"")), partial(self._go_on, lifetime_ms)
         )
 
     def _go_on(self, lifetime_ms: int, proof: bytes | None) -> None:
