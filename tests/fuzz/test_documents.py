@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.connector_validation import validate
+from sparkmirror.config.keys import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Notice
-from sparkmirror.config.properties import read_properties
+from sparkmirror.config.properties import parse_properties, read_properties
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect.api import ApiError
@@ -112,6 +113,25 @@ def told(notices: list[Notice]) -> None:
     text = "\n".join(str(one) for one in notices)
     text.encode()
     assert HUSH not in text
+
+
+def is_misplaced(data: bytes) -> bool:
+    """Whether damage has moved the secret to a key that is none: sentences may repeat it then."""
+    text = data.decode(errors="replace")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    try:
+        entries = parse_properties(text, "x").entries.values() if document is None else ()
+    except ConfigError:
+        entries = ()
+    pairs: list[tuple[str, object]] = [(one.key, one.text) for one in entries]
+    if isinstance(document, dict):
+        pairs += [(key, one) for key, one in document.items() if key != "config"]
+        inner = document.get("config")
+        pairs += inner.items() if isinstance(inner, dict) else [("", inner)]
+    return any(HUSH in key or (HUSH in str(one) and not is_secret(key)) for key, one in pairs)
 
 
 class Folder:
@@ -213,7 +233,9 @@ def test_good_files_are_read(folder: Folder, kind: str) -> None:
 def test_a_file_is_read_or_refused(folder: Folder, kind: str, data: st.DataObject) -> None:
     """With a sentence that names it; nothing in a file is worth a stack trace."""
     seeds = [FILES[kind], json.dumps(CONNECTOR).encode()] if kind == "connector" else [FILES[kind]]
-    attempt(getattr(folder, kind), data.draw(damaged(seeds)), (ConfigError, PlanError))
+    drawn = data.draw(damaged(seeds))
+    assume(not is_misplaced(drawn))
+    attempt(getattr(folder, kind), drawn, (ConfigError, PlanError))
 
 
 PIECES = st.lists(
