@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ BUDGET_BYTES = 4 << 20  # that a parser may take beside what follows from the in
 GROWTH = 200  # Python's objects are larger than the bytes that describe them
 
 _DEADLINE = timedelta(seconds=5)  # of one example: far more than any takes on a busy machine
-_MANY, _FEW = 1_000, 15
+_MANY, _FEW = 300, 15
 
 
 def fuzzed(share: float = 1.0) -> settings:
@@ -38,6 +38,7 @@ def fuzzed(share: float = 1.0) -> settings:
     return settings(
         max_examples=max(5, int((_MANY if SECONDS else _FEW) * share)),
         deadline=_DEADLINE,
+        phases=set(Phase) - {Phase.explain},  # takes longer than to find out
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
 
