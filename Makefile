@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop upstream chaos thorough bench bench-quick bench-micro bench-profile docs clean
+.PHONY: help setup demo test lint unit spark integration interop upstream chaos fuzz thorough bench bench-quick bench-micro bench-profile docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,7 +15,7 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
-SUITES := tests/unit tests/contract tests/spark tests/integration tests/upstream tests/chaos
+SUITES := tests/unit tests/contract tests/fuzz tests/spark tests/integration tests/upstream tests/chaos
 
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
@@ -51,6 +51,9 @@ CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(optio
 chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
+fuzz: setup ## damaged input for everything that reads from outside, a minute for each (SECONDS=600)
+	@FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest --timeout=0 tests/fuzz
+
 thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records, 5,000 topics
 	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py
 	@$(BIN)/python -m pytest -s --thorough -m thorough tests/integration
@@ -65,8 +68,8 @@ bench: setup ## side by side with Java MirrorMaker 2, every question (ONLY=kilob
 bench-quick: setup ## the main questions in less than ten minutes
 	@$(BENCH) --quick $(ASKED)
 
-bench-profile: setup ## where the CPU of the copy loop goes
-	@$(BENCH).profile
+bench-profile: setup ## where the CPU of the copy loop goes (OF="1 KB lz4 over TLS")
+	@$(BENCH).profile $(if $(OF),"$(OF)")
 
 bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet

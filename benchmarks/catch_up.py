@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from benchmarks.contenders import Contender
 from benchmarks.data_sets import DataSet
 from benchmarks.process_tree import ProcessTree
+from benchmarks.secured import Way
 from sparkmirror.local.cluster import LocalCluster
 from support.mirror_file import mirror_file
 from support.names import unique_name
@@ -94,10 +95,12 @@ def running(
     clusters: tuple[Cluster, LocalCluster],
     directory: Path,
     *lines: str,
+    way: Way | None = None,
 ) -> Iterator[tuple[ProcessTree, str]]:
     """A contender with a flow of these topics, and the alias that its copies begin with.
 
-    The copies are deleted afterwards: they take memory from the next one.
+    The copies are deleted afterwards: they take memory from the next one. With a `way` the
+    contender takes it, while we look at the clusters by their plain listeners.
     """
     source, target = clusters
     alias = unique_name("s")
@@ -106,10 +109,11 @@ def running(
     partitions = sum(data.values())
     file = mirror_file(
         folder,
-        {alias: source, "target": target},
+        {alias: way.source, "target": way.target} if way else {alias: source, "target": target},
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {','.join(data)}",
         *contender.lines(alias, partitions),
+        *(way.lines if way else ()),
         *lines,
     )
     try:
@@ -133,10 +137,11 @@ def catch_up(
     data_set: DataSet,
     clusters: tuple[Cluster, LocalCluster],
     directory: Path,
+    way: Way | None = None,
 ) -> CatchUp:
     """Copy everything once; raises if it is not complete in time or holds too much."""
     began = time.monotonic()
-    with running(contender, data_set.topics(), clusters, directory) as (tree, alias):
+    with running(contender, data_set.topics(), clusters, directory, way=way) as (tree, alias):
         ends = Ends(clusters[1], {f"{alias}.{data_set.topic}": data_set.topics()[data_set.topic]})
         first = looked = start_cpu = 0.0
         copied = there_at_first = 0

@@ -13,18 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.addresses import Servers
 from benchmarks.sampler import Sampler
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import read_properties
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split
 from sparkmirror.pipeline.copy import CopyTask
 from sparkmirror.pipeline.plan import task_settings
 from sparkmirror.wire.loop import Loop
-from support.witness import create_topics, topics
 
 _HOURS = 3 * 3600.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Alone:
@@ -55,16 +55,17 @@ def main() -> None:
     [settings] = [
         one for one in (config.flow_settings(flow) for flow in config.pairs()) if one.enabled
     ]
-    source, target = (
-        Servers(",".join(one.bootstrap_servers))
-        for one in (settings.source_admin, settings.target_admin)
-    )
     alias = settings.flow.source
     named = read_properties(file).entries[f"{settings.flow}.topics"].text.split(",")
-    there = {name: count for name, count in topics(source).items() if name in named}
-    create_topics(target, {f"{alias}.{name}": count for name, count in there.items()})
-    create_topics(target, {settings.internal_topics.offsets: 1})
+    with ClusterAdmin(settings.source_admin) as admin:
+        there = {one.name: one.partitions for one in admin.topics(named).found.values()}
+    made = {f"{alias}.{name}": count for name, count in there.items()}
+    made[settings.internal_topics.offsets] = 1
     with ClusterAdmin(settings.target_admin) as admin:
+        answers = admin.create_topics([NewTopic(name, count, 1) for name, count in made.items()])
+        for error in filter(None, answers.values()):
+            raise error
+        admin.await_topics(list(made), _PATIENCE_SECONDS)
         producer = admin.new_producer()
     split = Split(
         0,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -137,6 +137,11 @@ CEILING = Contender(
     lambda file: [sys.executable, "-m", "benchmarks.ceiling", str(file)],
     _as_they_come,
 )
+
+
+def in_plain_text(contender: Contender) -> Contender:
+    """The same, beside the one that uses TLS."""
+    return replace(contender, name=f"{contender.name}, plain text")
 
 
 def ours_with_tasks(tasks: int) -> Contender:

@@ -19,8 +19,9 @@ from typing import Any
 
 from benchmarks.catch_up import catch_up
 from benchmarks.contenders import CEILING
-from benchmarks.data_sets import DATA_SETS
+from benchmarks.data_sets import DATA_SETS, OVER_TLS
 from benchmarks.questions import Stage, brokers
+from benchmarks.secured import Tls
 
 _MOST = 15
 
@@ -28,16 +29,18 @@ _MOST = 15
 def main() -> None:
     """Of the data set named on the command line, or 1 KB lz4."""
     name = sys.argv[1] if len(sys.argv) > 1 else "1 KB lz4"
-    [data] = [one for one in DATA_SETS if one.name == name]
+    [data] = [one for one in (*DATA_SETS, OVER_TLS) if one.name == name]
     with tempfile.TemporaryDirectory(prefix="sparkmirror-profile-") as folder:
         directory = Path(folder)
         stage = Stage(directory, 1, 1.0, random.Random(0), print, is_quick=True)
-        with brokers(stage) as clusters:
+        tls = Tls(directory / "tls") if data is OVER_TLS else None
+        with brokers(stage, tls=tls) as clusters:
             data.write(clusters[0])
-            catch_up(CEILING, data, clusters, directory)  # the brokers compile their code
+            way = tls.way(*clusters) if tls else None
+            catch_up(CEILING, data, clusters, directory, way)  # the brokers compile their code
             file = directory / "profile.json"
             sampled = replace(CEILING, environment={"SPARKMIRROR_SAMPLES": str(file)})
-            found = catch_up(sampled, data, clusters, directory)
+            found = catch_up(sampled, data, clusters, directory, way)
         show(json.loads(file.read_text(encoding="utf-8")), found.records)
 
 

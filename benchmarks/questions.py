@@ -23,6 +23,7 @@ from benchmarks.contenders import (
     TUNED,
     TUNED_FOR_DISTANCE,
     Contender,
+    in_plain_text,
     ours_with_tasks,
 )
 from benchmarks.crowd import crowd, fill, planning_seconds
@@ -30,6 +31,7 @@ from benchmarks.data_sets import (
     DATA_SETS,
     FAR_AWAY,
     KILOBYTE_LZ4,
+    OVER_TLS,
     SEVERAL_TASKS,
     SMALL_LZ4,
     SPARKS_OWN,
@@ -38,7 +40,9 @@ from benchmarks.data_sets import (
 )
 from benchmarks.latency import latency
 from benchmarks.results import Figure, Results
+from benchmarks.secured import LISTENERS, Tls
 from benchmarks.spark_reference import spark_reference
+from benchmarks.wire_alone import megabytes_per_cpu_second
 from sparkmirror.errors import SetupError
 from sparkmirror.local.cluster import LocalCluster, start_all
 from support.memory_disk import keep_in_memory
@@ -49,6 +53,7 @@ _NO_WINDOW = 64 << 20  # more than anybody asks for at once
 _BROKER = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "5000"}
 _HEAP = "1g"
 _MEBIBYTE = 1 << 20
+_WIRE_BYTES = 2_000 * _MEBIBYTE
 _LONG_ROUNDS = 2  # of turns that each measure for a minute
 
 
@@ -79,15 +84,17 @@ class Question:
 
 
 @contextmanager
-def brokers(stage: Stage, line: Line | None = None) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+def brokers(
+    stage: Stage, line: Line | None = None, tls: Tls | None = None
+) -> Iterator[tuple[LocalCluster, LocalCluster]]:
     """A source and a target, one broker each, fully compiled, with their logs in memory."""
     with ExitStack() as stack:
         detours = None
         if line is not None:
             stack.enter_context(line)
             detours = [line.proxy(lambda: _detour_port(source))]
-        source = _cluster("source", stage.directory, detours)
-        target = _cluster("target", stage.directory, None)
+        source = _cluster("source", stage.directory, detours, tls)
+        target = _cluster("target", stage.directory, None, tls)
         folders = [folder for one in (source, target) for folder in keep_in_memory(one)]
         stack.callback(_remove, folders)
         for one in (source, target):
@@ -98,14 +105,17 @@ def brokers(stage: Stage, line: Line | None = None) -> Iterator[tuple[LocalClust
         yield source, target
 
 
-def _cluster(name: str, directory: Path, detours: list[int] | None) -> LocalCluster:
+def _cluster(
+    name: str, directory: Path, detours: list[int] | None, tls: Tls | None
+) -> LocalCluster:
     return LocalCluster(
         name,
         directory / name,
         jvm_options=(),
         heap=_HEAP,
-        config=_BROKER,
+        config={**_BROKER, **tls.broker} if tls else _BROKER,
         detour_ports=detours,
+        listeners=LISTENERS if tls else None,
     )
 
 
@@ -158,6 +168,33 @@ def _far_away(
     return ask
 
 
+def _over_tls(stage: Stage, results: Results) -> None:
+    """By TLS to both clusters, and beside it in plain text on the same brokers."""
+    data = OVER_TLS.scaled(stage.scale)
+    secured = (OURS, TUNED, CEILING)
+    plain = tuple(map(in_plain_text, (OURS, TUNED)))
+    tls = Tls(stage.directory / "tls")
+    with brokers(stage, tls=tls) as clusters:
+        size = _write(stage, data, clusters[0])
+        by_tls = tls.way(*clusters)
+        for way in (by_tls, None):
+            catch_up(CEILING, data, clusters, stage.directory, way)
+        for contender in stage.turns((*secured, *plain)):
+            way = by_tls if contender in secured else None
+            found = catch_up(contender, data, clusters, stage.directory, way)
+            _note(stage, results, data, contender, found, size)
+    for contender in (OURS, TUNED):
+        rate, cpu = (
+            results.ratio(data.name, contender.name, in_plain_text(contender).name, figure)
+            for figure in (Figure.RECORDS, Figure.CPU)
+        )
+        results.notes.append(
+            f"{contender.name} over TLS, in units of itself in plain text: "
+            f"records/s {rate:.2f}, CPU per record {cpu:.2f}"
+        )
+        stage.say(results.notes[-1])
+
+
 def _write(stage: Stage, data: DataSet, source: LocalCluster) -> int:
     size = data.write(source)
     stage.say(f"{data.name}: {data.records:,} records, {size / 1e6:,.0f} MB in the log")
@@ -184,6 +221,18 @@ def _figures(found: CatchUp, record_bytes: float) -> dict[Figure, float]:
         Figure.START_CPU: found.start_cpu,
         Figure.MEMORY: found.peak_memory / _MEBIBYTE,
     }
+
+
+# --- the wire alone
+
+
+def _wire(stage: Stage, results: Results) -> None:
+    total = round(_WIRE_BYTES * stage.scale)
+    for is_secured in (False, True) * stage.rounds:
+        found = megabytes_per_cpu_second(is_secured=is_secured, total=total)
+        name = "TLS" if is_secured else "plain text"
+        results.add("the wire alone", name, {Figure.WIRE: found})
+        stage.say(f"the wire alone, {name}: {found:,.0f} MB per CPU-second")
 
 
 # --- latency
@@ -286,6 +335,8 @@ QUESTIONS = (
     ),
     Question("far-away", _far_away(FAR_AWAY, (OURS, TUNED, CEILING), has_windows=False)),
     Question("windows", _far_away(WINDOWS, (OURS, TUNED, TUNED_FOR_DISTANCE), has_windows=True)),
+    Question("tls", _over_tls),
+    Question("wire", _wire, is_quick=True),
     Question("latency-200", _latency(200), is_quick=True),
     Question("latency-5000", _latency(5_000)),
     Question("tasks", _catch_up(SEVERAL_TASKS, (OURS, ours_with_tasks(2), ours_with_tasks(4)))),

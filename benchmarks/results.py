@@ -17,6 +17,7 @@ class Figure(Enum):
     RECORDS = ("records/s", "{:,.0f}")
     MEGABYTES = ("MB/s", "{:,.0f}")
     CPU = ("CPU-s per million records", "{:.2f}")
+    WIRE = ("MB sent and received per CPU-second", "{:,.0f}")
     START = ("s to the first record", "{:.1f}")
     START_CPU = ("CPU-s to start", "{:.1f}")
     MEMORY = ("MiB at most", "{:,.0f}")

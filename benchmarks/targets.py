@@ -49,6 +49,9 @@ TARGETS = (
     Target("1 KB lz4", Figure.START, JAVA, 0.7, at_least=False),
     Target("one-record batches", Figure.RECORDS, TUNED, 1),
     Target("50 ms round trip", Figure.RECORDS, TUNED, 5),
+    Target("1 KB lz4 over TLS", Figure.RECORDS, TUNED, 1.8),  # as without it
+    Target("1 KB lz4 over TLS", Figure.RECORDS, CEILING, 0.9),
+    Target("1 KB lz4 over TLS", Figure.CPU, TUNED, 1 / 8, at_least=False),
     Target("5,000 idle partitions", Figure.ALL_FLOW, JAVA, 0.5, at_least=False),
 )
 

@@ -20,6 +20,7 @@ SparkmirrorError
 ├── MovedError             what was to be read has been written anew meanwhile (retriable)
 ├── WireError              bytes that are not what the protocol says
 │   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
+│   ├── UnreadableAnswerError      an answer of a broker that is none: as if it had not come
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
 ├── LeaseLostError         a task has not heard from its driver in time (retriable)
 └── FencedError            a task may not write any more: another one took over (retriable)
@@ -156,6 +157,10 @@ class WireError(SparkmirrorError):
 
 class UnknownVersionError(WireError):
     """A record in a version of its format that only a newer program knows."""
+
+
+class UnreadableAnswerError(WireError):
+    """An answer that cannot be decoded; whoever waits for it is told that the connection broke."""
 
 
 class CorruptRecordBatchError(WireError):

@@ -18,7 +18,7 @@ from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.witness import await_copy, compare_topics, create_topics
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.thorough, pytest.mark.alone]
 
 SECONDS = 60
 PAUSE_SECONDS = 5.0  # to start a task anew, or to go on to the next epoch

@@ -32,8 +32,8 @@ from support.waiting import eventually
 from support.witness import compare_topics, numbered, produce
 
 SESSION_MS = 2000
-TOKEN_SECONDS = 5.0
-LOAD_SECONDS = 8.0
+TOKEN_SECONDS = 4.0
+LOAD_SECONDS = 5.0
 RECORDS = 3_000
 
 
@@ -109,7 +109,13 @@ def test_a_task_copies_over_every_protocol(secured: SecureCluster, listener: str
     assert flow.check() == RECORDS
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism.OAUTHBEARER, Mechanism.SCRAM_SHA_256])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Mechanism.OAUTHBEARER,
+        pytest.param(Mechanism.SCRAM_SHA_256, marks=pytest.mark.thorough),
+    ],
+)
 def test_logging_in_again_under_load_loses_nothing(
     secured: SecureCluster, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +139,7 @@ def test_logging_in_again_under_load_loses_nothing(
 
     assert flow.check() == load.sent
     assert _troubles(driver) == set()
-    sessions = LOAD_SECONDS * 1000 / SESSION_MS
+    sessions = LOAD_SECONDS * 1000 // SESSION_MS
     assert max(logins.values()) > sessions, "it says again who it is before the broker forgets"
     assert len(logins) <= 6, "on the same connections"
     if mechanism is Mechanism.OAUTHBEARER:

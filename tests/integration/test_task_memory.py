@@ -93,6 +93,7 @@ def mirror(
         f"{ALIAS}->stopped.enabled = true",
         "topics = memory-.*",
         f"task.buffer.bytes = {BUFFER}",
+        "stopped.session.timeout.ms = 60000",  # the target is away, and nobody else takes over
     )
     with MirrorProcess(file) as running:
         running.await_log(f"{ALIAS}->stopped: RUNNING", PATIENCE_SECONDS)

@@ -17,7 +17,8 @@ def mirror_file(directory: Path, clusters: Mapping[str, Cluster], *lines: str) -
     """A properties file that names the clusters by alias and has these further lines."""
     file = directory / "mm2.properties"
     text = [f"clusters = {', '.join(clusters)}"]
-    text += [f"{alias}.session.timeout.ms = 6000" for alias in clusters]
+    if not any("session.timeout.ms" in line for line in lines):
+        text += [f"{alias}.session.timeout.ms = 6000" for alias in clusters]
     text += [
         f"{alias}.bootstrap.servers = {cluster.bootstrap_servers}"
         for alias, cluster in clusters.items()

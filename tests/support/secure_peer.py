@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer that insists on the order of things as brokers do: TLS, API versions, login, requests.
 
-While somebody logs in it takes nothing else, and after the end of a session it takes only a new
-login; whoever breaks a rule is hung up on, and `broken_rules` says which one it was. Every other
-request is answered with its own body. It speaks PLAIN and nothing else.
+While somebody logs in it takes nothing else, after the end of a session it takes only a new login,
+and it takes no two new ones within a second. Whoever breaks a rule is hung up on, and
+`broken_rules` says which one it was. Every other request is answered with its own body. It speaks
+PLAIN and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +36,7 @@ API_VERSIONS = 18
 HANDSHAKE = SaslHandshakeRequest.API_KEY
 AUTHENTICATE = SaslAuthenticateRequest.API_KEY
 _PATIENCE_SECONDS = 10.0
+_SHORTEST_SECONDS = 1.0
 _GRACE_SECONDS = 0.3  # a request may have been under way for as long on a busy machine
 _CLIENT_ID_AT = 8
 _REFUSED = {"mechanism": 33, "state": 34, "login": 58}
@@ -48,6 +52,8 @@ class SecurePeer:
         login: bytes | None = None,  # what PLAIN must say; None: nobody is asked
         session_ms: int = 0,
         pause_seconds: float = 0.0,  # before each answer to an echo
+        cuts: tuple[int, ...] = (),  # where such an answer is cut into pieces
+        between: Callable[[], None] = lambda: None,  # what happens before each piece but the first
     ) -> None:
         self.login = login
         self.session_ms = session_ms
@@ -55,7 +61,9 @@ class SecurePeer:
         self.logins = 0
         self.seen: list[int] = []  # API keys in the order of arrival
         self._context = context
-        self._pause = pause_seconds
+        self.pause_seconds = pause_seconds
+        self.cuts = cuts
+        self.between = between
         self._listener = socket.create_server((LOOPBACK, 0))
         # By the name that is in its certificate.
         self.address = Address("localhost", self._listener.getsockname()[1])
@@ -99,17 +107,17 @@ class SecurePeer:
             if self._context is not None:
                 peer = self._context.wrap_socket(peer, server_side=True)
             self._peers.append(peer)
-            _Session(self, peer, self._pause).run()
+            _Session(self, peer).run()
         peer.close()
 
 
 class _Session:
-    def __init__(self, owner: SecurePeer, peer: socket.socket, pause: float) -> None:
+    def __init__(self, owner: SecurePeer, peer: socket.socket) -> None:
         self._owner = owner
         self._peer = peer
-        self._pause = pause
         self._is_in = owner.login is None
         self._ends_at = float("inf")
+        self._renewed_at = -float("inf")
 
     def run(self) -> None:
         while True:
@@ -131,14 +139,18 @@ class _Session:
         elif time.monotonic() > self._ends_at:
             self._break("a request after the end of the session")
         else:
-            time.sleep(self._pause)
-            self._send(correlation, frame[8:])
+            time.sleep(self._owner.pause_seconds)
+            self._send(correlation, frame[8:], self._owner.cuts)
 
     def _shake_hands(self, correlation: int, body: bytes) -> None:
         wanted = SaslHandshakeRequest.decode(body, version=1).mechanism
         code = 0 if wanted == "PLAIN" else _REFUSED["mechanism"]
         if self._owner.login is None:
             code = _REFUSED["state"]
+        elif self._is_in:
+            if time.monotonic() - self._renewed_at < _SHORTEST_SECONDS:
+                self._break("two logins within a second")
+            self._renewed_at = time.monotonic()
         self._is_in = False
         message = SaslHandshakeResponse(error_code=code, mechanisms=["PLAIN"])
         self._send(correlation, bytes(message.encode(version=1)))
@@ -164,8 +176,12 @@ class _Session:
         self._owner.broken_rules.append(rule)
         raise EOFError
 
-    def _send(self, correlation: int, body: bytes) -> None:
-        self._peer.sendall(struct.pack(">ii", 4 + len(body), correlation) + body)
+    def _send(self, correlation: int, body: bytes, cuts: tuple[int, ...] = ()) -> None:
+        frame = struct.pack(">ii", 4 + len(body), correlation) + body
+        for begin, end in pairwise((0, *cuts, len(frame))):
+            if begin:
+                self._owner.between()
+            self._peer.sendall(frame[begin:end])
 
     def _exactly(self, size: int) -> bytes:
         got = bytearray()

@@ -14,7 +14,10 @@ from types import MappingProxyType
 
 from javaproperties import InvalidUEscapeError, KeyValue, parse
 
+from sparkmirror.config.bounded_files import read_bounded
 from sparkmirror.errors import ConfigError
+
+MOST_BYTES = 16 << 20  # of a file; one with a thousand flows has less than one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class PropertyFile:
 def read_properties(path: Path) -> PropertyFile:
     """Read and parse `path`; whatever is wrong with it becomes one sentence."""
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MOST_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no file {path}; check the path (relative ones start at {Path.cwd()}).",
@@ -53,6 +56,13 @@ def read_properties(path: Path) -> PropertyFile:
             f"{path} cannot be read ({error.strerror or error}); check its permissions.",
             where=str(path),
         ) from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is no path: {error}.", where=str(path)) from error
+    if data is None:
+        raise ConfigError(
+            f"{path} is larger than {MOST_BYTES >> 20} MiB; is it the properties file?",
+            where=str(path),
+        )
     return parse_properties(_decode(data, str(path)), str(path))
 
 
@@ -74,12 +84,25 @@ def parse_properties(text: str, name: str) -> PropertyFile:
         if element is None:
             break
         if isinstance(element, KeyValue):
+            _refuse_halves(element, name, line)
             entry = Entry(element.key, element.value, line)
             if entry.key in entries:
                 repeated.append(entries[entry.key])
             entries[entry.key] = entry
         line += _natural_lines(element.source)
     return PropertyFile(name, MappingProxyType(entries), tuple(repeated))
+
+
+def _refuse_halves(element: KeyValue, name: str, line: int) -> None:
+    """Half of a character can be escaped, but not written anywhere again."""
+    try:
+        f"{element.key}{element.value}".encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name} line {line}: a \\uXXXX escape stands for half of a character; write both "
+            "halves, or the character itself.",
+            where=f"line {line}",
+        ) from error
 
 
 def _natural_lines(source: str) -> int:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sparkmirror.config.properties import Entry, PropertyFile, read_properties
+from sparkmirror.config.bounded_files import read_bounded
+from sparkmirror.config.properties import MOST_BYTES, Entry, PropertyFile, read_properties
 from sparkmirror.config.value_types import Rejected, parse_list
 from sparkmirror.errors import ConfigError
 
@@ -79,6 +80,8 @@ class FileProvider:
         if not path:
             raise LookupError("it names no file; write ${file:/path/of/file:key}")
         self.allowed.check(Path(path))
+        if Path(path).exists() and not Path(path).is_file():
+            raise LookupError(f"{path} is not a file")
         try:
             entry = read_properties(Path(path)).entries.get(key)
         except ConfigError as error:
@@ -105,9 +108,13 @@ class DirectoryProvider:
         if file.parent != Path(path) or not file.is_file():
             raise LookupError(f"{path} holds no file {key!r}")
         try:
-            return file.read_text(encoding="utf-8")
+            content = read_bounded(file, MOST_BYTES)
+            text = None if content is None else content.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise LookupError(f"{file} cannot be read ({error})") from error
+        if text is None:
+            raise LookupError(f"{file} is larger than {MOST_BYTES >> 20} MiB")
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,9 @@ class Resolver:
                 found = provider.get(path, key)
             except LookupError as error:
                 reason = str(error.args[0]).rstrip(".")
+                raise LookupError(f"{match[0]} leads nowhere: {reason}") from error
+            except (OSError, ValueError) as error:  # a name that no file and no variable can have
+                reason = getattr(error, "strerror", None) or str(error)
                 raise LookupError(f"{match[0]} leads nowhere: {reason}") from error
             used = True
             return found

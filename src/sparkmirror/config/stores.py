@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from sparkmirror.config.bounded_files import read_bounded
 from sparkmirror.config.security_texts import Texts
 from sparkmirror.security.keystores import MOST_BYTES, KeyPair, read_keystore, read_truststore
 
@@ -109,8 +110,7 @@ def _no_password(texts: Texts, password: str) -> None:
 
 def _content(texts: Texts, location: str, path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            return file.read(MOST_BYTES + 1)
+        data = read_bounded(Path(path), MOST_BYTES, only_files=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise texts.misfit(
@@ -118,6 +118,11 @@ def _content(texts: Texts, location: str, path: str) -> bytes:
             f"names {texts.shown(location)}, which cannot be read ({reason}): it must be on the "
             "machine where the program runs, and readable for it",
         ) from error
+    if data is None:
+        raise texts.misfit(
+            location, f"names {texts.shown(location)}, which has more than {MOST_BYTES >> 20} MiB"
+        )
+    return data
 
 
 def _nothing_to_open(texts: Texts, password: str, location: str) -> None:

@@ -35,6 +35,7 @@ _HEADER = struct.Struct(">hqqq")
 _MORE = 0x80
 _LARGEST_SHIFT = 63
 _NUMBERS_A_RUN = 3
+_LARGEST_OFFSET = 2**63 - 1
 
 
 class MappedRun(NamedTuple):
@@ -114,6 +115,8 @@ class MapChunk:
             run = MappedRun(source + numbers[at], target + numbers[at + 1], numbers[at + 2])
             source, target = run.source_end, run.target_end
             runs.append(run)
+        if max(source, target) > _LARGEST_OFFSET:
+            raise WireError("A chunk of an offset map holds a number that is too large.")
         return cls(first, target_first, covered, target_covered, tuple(runs))
 
 

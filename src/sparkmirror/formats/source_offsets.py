@@ -23,6 +23,8 @@ from sparkmirror.formats.connect_json import Json, decode, encode
 from sparkmirror.model import ProducerState, TopicPartition
 
 _KEY_PARTS = 2
+_LARGEST_PARTITION = 2**31 - 1
+_LARGEST_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,11 @@ class SourcePartition:
         if not isinstance(cluster, str) or not isinstance(topic, str) or not _is_int(partition):
             return None
         named = cls(connector, cluster, TopicPartition(topic, int(partition)))
-        return named if named.key() == key else None
+        try:
+            is_ours = 0 <= partition <= _LARGEST_PARTITION and named.key() == key
+        except WireError:  # half a character: no Java has written it
+            is_ours = False
+        return named if is_ours else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +142,9 @@ def _text(value: Json) -> str | None:
 
 
 def _is_int(value: Json) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether it is a whole number, and one that fits into a request."""
+    return (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and -_LARGEST_LONG <= value <= _LARGEST_LONG
+    )

@@ -39,6 +39,7 @@ from sparkmirror.pipeline.control_channel import (
     encode,
     new_identity,
 )
+from sparkmirror.pipeline.control_door import Door
 
 _ALIVE_SECONDS = 1.0
 _SHORTEST_SECONDS = 1.0  # that a task gets
@@ -71,7 +72,9 @@ class EpochLine:
     def check_in(self, index: int, writer: asyncio.StreamWriter) -> Split:
         """The split for a task, as far as an earlier attempt has brought it."""
         previous = self._writers.get(index)
-        split = self._splits[index]
+        split = self._splits.get(index)
+        if split is None:
+            raise WireError(f"there is no split {index}")
         if previous is not None and split.transaction is not None:
             # Its identity is used up, and only the offsets topic knows what was committed.
             self.broken.add(index)
@@ -172,7 +175,7 @@ class ControlServer:
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._failure: OSError | None = None
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def start(self) -> None:
@@ -209,28 +212,30 @@ class ControlServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._serve, self._bind_host, self._port, ssl=self._context)
-            )
+            self._port = self._loop.run_until_complete(self._listen())
         except OSError as error:
             self._failure = error
             self._loop.close()
             self._started.set()
             return
-        self._port = self._server.sockets[0].getsockname()[1]
         self._started.set()
         beat = self._loop.create_task(self._keep_alive())
         try:
             self._loop.run_forever()
         finally:
             beat.cancel()
-            self._server.close()
             pending = asyncio.all_tasks(self._loop)
             for task in pending:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            if self._door is not None:
+                self._door.close()
             self._loop.run_until_complete(asyncio.sleep(0))  # sockets close in the next turn
             self._loop.close()
+
+    async def _listen(self) -> int:
+        self._door = Door(self._context, self._serve)
+        return await self._door.open(self._bind_host, self._port)
 
     async def _keep_alive(self) -> None:
         while True:
@@ -243,9 +248,10 @@ class ControlServer:
         index = -1
         try:
             hello = await asyncio.wait_for(_receive(reader, _HELLO_BYTES), _HELLO_SECONDS)
-            line = self._line(str(hello["token"]))
-            index = int(hello["split"])
+            line = self._line(hello.get("token"))
+            index = _split_index(hello)
             split = line.check_in(index, writer)
+            self._let_in()
             writer.write(
                 encode(
                     {
@@ -259,27 +265,54 @@ class ControlServer:
                 writer.write(encode({"type": "end"}))
             while True:
                 message = await _receive(reader)
-                if message["type"] == "progress" and line.is_current(index, writer):
-                    line.progressed(index, progress_from_json(message["progress"]))
+                if message.get("type") == "progress" and line.is_current(index, writer):
+                    line.progressed(index, _progress(message))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the task hung up, or the server ends
-        except (WireError, KeyError, ValueError, TimeoutError) as error:
-            _log.warning("a connection to the control port was refused: %s", error)
+        except (WireError, TimeoutError) as error:
+            self._refuse(str(error) or "it said nothing")
         finally:
             if line is not None:
                 line.forget(index, writer)
             writer.transport.abort()  # nothing is left to say; a TLS farewell would wait
 
-    def _line(self, token: str) -> EpochLine:
+    def _line(self, token: object) -> EpochLine:
+        shown = str(token).encode(errors="replace")
         for known, line in [*self._lines.items()]:
-            if hmac.compare_digest(known.encode(), token.encode()):
+            if hmac.compare_digest(known.encode(), shown):
                 return line
         raise WireError("unknown token")
+
+    def _let_in(self) -> None:
+        if self._door is not None:
+            self._door.let_in()
+
+    def _refuse(self, reason: str) -> None:
+        if self._door is not None:
+            self._door.refused(reason)
 
 
 async def _receive(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
     size = check_length(await reader.readexactly(LENGTH.size), most)
-    message = json.loads(await reader.readexactly(size))
+    body = await reader.readexactly(size)
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise WireError("a control message is no JSON") from error
     if not isinstance(message, dict):
         raise WireError("a control message is no JSON object")
     return message
+
+
+def _split_index(hello: dict[str, Any]) -> int:
+    index = hello.get("split")
+    if not isinstance(index, int):
+        raise WireError("a task did not say which split it is for")
+    return index
+
+
+def _progress(message: dict[str, Any]) -> Progress:
+    try:
+        return progress_from_json(message["progress"])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise WireError("a task's report cannot be read") from error

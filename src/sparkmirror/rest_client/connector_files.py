@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkmirror.config.bounded_files import read_bounded
 from sparkmirror.errors import ConfigError
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -56,6 +57,11 @@ def read_text(text: str, path: str) -> ConnectorFile:
         document = json.loads(
             text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_once
         )
+        json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be sent
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{path} has a \\uXXXX escape for half of a character: write both halves.", where=path
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no JSON: {error}.", where=path) from error
     if not isinstance(document, dict):
@@ -143,11 +149,10 @@ def _files(paths: Sequence[Path], complaints: list[str]) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = read_bounded(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.", where=str(path)) from error
-    if len(content) > MOST_BYTES:
+    if content is None:
         raise ConfigError(f"{path} is larger than {MOST_BYTES:,} bytes.", where=str(path))
     try:
         return content.decode("utf-8-sig")

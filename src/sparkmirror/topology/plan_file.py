@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkmirror.config.bounded_files import read_bounded
 from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
 from sparkmirror.topology.action_json import dump_action, parse_action
@@ -74,12 +75,11 @@ def write(document: PlanDocument, path: Path) -> None:
 def read(path: Path) -> PlanDocument:
     """A plan file; PlanError says what is wrong with it."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_bounded(path, MOST_BYTES)
     except OSError as error:
         msg = f"The plan {path} cannot be read: {error.strerror or error}."
         raise PlanError(msg) from error
-    if len(data) > MOST_BYTES:
+    if data is None:
         msg = f"{path} is no plan: it is larger than {MOST_BYTES >> 20} MiB."
         raise PlanError(msg)
     try:

@@ -21,8 +21,14 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from sparkmirror.errors import AuthenticationError, UnreachableError, WireError
+from sparkmirror.errors import (
+    AuthenticationError,
+    UnreachableError,
+    UnreadableAnswerError,
+    WireError,
+)
 from sparkmirror.security.troubles import silence_hint, tls_trouble
+from sparkmirror.wire.answers import decode_answer
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.loop import Loop
@@ -151,7 +157,7 @@ class Connection:
         request = ApiVersionsRequest(version=0)  # every broker knows it; no flexible header
 
         def versions(frame: memoryview) -> None:
-            answer = request.header.get_response_class().decode(frame[4:], version=0)
+            answer = decode_answer(request.header.get_response_class(), frame[4:], 0)
             if answer.error_code:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
@@ -186,6 +192,7 @@ class Connection:
 
     def _become_ready(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
         self.api_versions = versions
+        self._reader.trust()
         if is_late:
             self._ask_again()
         pending, self._before_ready = self._before_ready, []
@@ -289,15 +296,19 @@ class Connection:
 
         While its answer is arriving it has not: a large one takes long on a slow line.
         """
-        patience = self._dialer.request_timeout_seconds
+        if self._is_open and self._is_late(now):
+            self.ready(selectors.EVENT_READ)  # what was not worth waking us up for yet counts, too
+        if not self.closed and self._is_late(now):
+            self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
+
+    def _is_late(self, now: float) -> bool:
         if self._waiting:
             oldest = self._waiting[0].deadline
         elif self._held:
             oldest = self._held[0][0].deadline
         else:
-            return
-        if now > max(oldest, self._heard_at + patience):
-            self.close(f"a request got no reply in {patience:g} s")
+            return False
+        return now > max(oldest, self._heard_at + self._dialer.request_timeout_seconds)
 
     def check_idle(self, now: float) -> None:
         """Close when nobody has used it for long; the owner calls this at times.
@@ -393,10 +404,17 @@ class Connection:
                 return  # the kernel had no more
 
     def _dispatch(self, frame: memoryview) -> None:
+        if len(frame) < _CORRELATION.size:
+            raise WireError(f"an answer of {len(frame)} bytes arrived")
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             raise WireError(f"an unexpected reply (correlation id {correlation_id}) arrived")
-        self._waiting.popleft().reply(frame)
+        waiting = self._waiting.popleft()
+        try:
+            waiting.reply(frame)
+        except UnreadableAnswerError:
+            self._waiting.appendleft(waiting)  # it fails with the connection
+            raise
 
     def close(self, reason: str, *, is_refusal: bool = False) -> None:
         """Close and fail every request that waits."""
@@ -436,6 +454,6 @@ def _decoder(message: Any, reply: Callable[[Any], None]) -> Reply:
         version = message.API_VERSION
         response_class = message.header.get_response_class()
         flexible = response_class.flexible_version_q(version)
-        reply(response_class.decode(frame[5 if flexible else 4 :], version=version))
+        reply(decode_answer(response_class, frame[5 if flexible else 4 :], version))
 
     return decoded

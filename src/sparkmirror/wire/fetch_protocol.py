@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
+from sparkmirror.errors import UnreadableAnswerError
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.answers import STUMBLES
 from sparkmirror.wire.outgoing import AbortedTransaction
 
 FETCH_KEY = 1
@@ -37,6 +39,7 @@ _DIVERGING = struct.Struct(">iq")
 _DIVERGING_TAG = 0
 _ABORTED = struct.Struct(">qq")
 _EMPTY = memoryview(b"")
+_MOST_SHIFT = 28  # lengths and tags have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,16 @@ def fetch_request(
 
 
 def parse_response(frame: memoryview, version: int) -> FetchResponse:
-    """Read a fetch response without copying payload."""
+    """Read a fetch response without copying payload; UnreadableAnswerError if it is none."""
+    try:
+        return _response(frame, version)
+    except STUMBLES as error:
+        raise UnreadableAnswerError(
+            f"an answer of {len(frame)} bytes is no fetch response of version {version}"
+        ) from error
+
+
+def _response(frame: memoryview, version: int) -> FetchResponse:
     position = _skip_tags(frame, 4)
     _throttle, error, session_id = _BODY.unpack_from(frame, position)
     position += _BODY.size
@@ -190,13 +202,14 @@ def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
     if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
         return byte, position
     value, shift = byte & 0x7F, 7
-    while True:
+    while shift <= _MOST_SHIFT:
         byte = frame[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
             return value, position
         shift += 7
+    raise ValueError("a number has more than five bytes")
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:

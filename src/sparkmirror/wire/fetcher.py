@@ -324,11 +324,11 @@ class Fetcher:
     def _answered(
         self, session: FetchSession, frame: memoryview, version: int, wanted: int
     ) -> None:
+        response = parse_response(frame, version)  # if it cannot be read, the request is lost
         session.in_flight = False
         self._budget.give_back(wanted)
         if self._closing:
             return
-        response = parse_response(frame, version)
         if response.error:
             session.start_over()
             if response.error not in error_codes.SESSION_ERRORS:

@@ -4,6 +4,9 @@
 The caller fills the buffer that `space()` offers and says how much came in with `received()`.
 Small frames share one scratch buffer and are copied out of it; a large frame gets a buffer of its
 own, so that its payload goes from the kernel to where it stays in one step.
+
+Room is made for what a length announces, so whoever has not proved to be a broker yet may announce
+little.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from sparkmirror.errors import WireError
 
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
+FIRST_FRAME_BYTES = 64 * 1024  # until `trust`: API versions and the steps of a login
 _LENGTH = struct.Struct(">i")
 _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 
@@ -21,7 +25,7 @@ _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 class FrameReader:
     """The receiving half of a connection, as a pure state machine."""
 
-    __slots__ = ("_filled", "_frame", "_frame_filled", "_is_first", "_scratch", "_view")
+    __slots__ = ("_filled", "_frame", "_frame_filled", "_is_first", "_most", "_scratch", "_view")
 
     def __init__(self) -> None:
         self._scratch = bytearray(SCRATCH_BYTES)
@@ -30,6 +34,11 @@ class FrameReader:
         self._frame: memoryview | None = None
         self._frame_filled = 0
         self._is_first = True
+        self._most = FIRST_FRAME_BYTES
+
+    def trust(self) -> None:
+        """It is a broker: let its frames be as large as fetch responses are."""
+        self._most = MAX_FRAME_BYTES
 
     def space(self) -> memoryview:
         """Where the next bytes from the socket belong."""
@@ -53,10 +62,10 @@ class FrameReader:
         start, filled = 0, self._filled
         while filled - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._scratch, start)
-            if not 0 < length <= MAX_FRAME_BYTES:
-                raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
             if self._is_first and length >> 16 == _TLS_ALERT:
                 raise WireError("the listener speaks TLS")
+            if not 0 < length <= self._most:
+                raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
             self._is_first = False
             body = start + _LENGTH.size
             if body + length <= filled:

@@ -18,9 +18,10 @@ from typing import Protocol
 
 from kafka.protocol.producer import ProduceResponse
 
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import UnreachableError, UnreadableAnswerError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.answers import decode_answer
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.budget import Budget
 from sparkmirror.wire.cluster import Cluster
@@ -440,14 +441,17 @@ class Producer:
         frame: memoryview,
         version: int,
     ) -> None:
-        self._in_flight[node] -= 1
         tags = 1 if version >= VERSION else 0
-        answer = ProduceResponse.decode(frame[4 + tags :], version=version)
+        answer = decode_answer(ProduceResponse, frame[4 + tags :], version)
         results = {
             (topic.name, one.index): one
-            for topic in answer.responses
-            for one in topic.partition_responses
+            for topic in answer.responses or ()
+            for one in topic.partition_responses or ()
         }
+        missing = next((part.tp for part, _out in sent if part.tp not in results), None)
+        if missing is not None:
+            raise UnreadableAnswerError(f"a produce response does not speak of {missing}")
+        self._in_flight[node] -= 1
         for part, out in sent:
             part.unanswered -= 1
             one = results[part.tp]

@@ -76,7 +76,7 @@ def decode(view: memoryview) -> list[Record]:
         timestamp = append_time
         if timestamp is None:
             timestamp = as_long(base_timestamp + timestamp_delta)
-        key, value, headers = _body(data[rest:end])
+        key, value, headers = take_apart(data[rest:end])
         found.append(Record(key, value, headers, timestamp, data[at]))
     return found
 
@@ -155,8 +155,8 @@ def _long_varint(data: bytes, at: int) -> tuple[int, int]:
     raise CorruptRecordBatchError("a number in a record has more than ten bytes")
 
 
-def _body(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]:
-    """Key, value and headers."""
+def take_apart(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]:
+    """Key, value and headers of a frame's body."""
     headers: list[tuple[bytes, bytes | None]] = []
     try:
         key, at = _sized(data, 0)

@@ -37,6 +37,7 @@ Send = Callable[[Any, Callable[[Any], None]], None]
 _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
+_SHORTEST_SECONDS = 1.0  # a broker refuses who logs in again sooner, however short the session
 _MOST_WORDS = 300
 
 
@@ -66,6 +67,7 @@ class Login:
         self._steps: SaslClient | None = None
         self._first = b""
         self._due_at = math.inf
+        self._introduced_at = -math.inf
         self._is_ended = False
         self.is_under_way = False
         self.is_thinking = False  # we are the ones who take long, not the broker
@@ -79,7 +81,15 @@ class Login:
         self._versions = versions
         self.is_under_way = True
         self._due_at = math.inf
-        self._think(partial(_begin, self._sasl, self._address.host), self._introduce)
+        early = self._introduced_at + _SHORTEST_SECONDS - time.monotonic()
+        if early > 0:
+            self._loop.call_later(early, self._start)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        if not self._is_ended:
+            self._think(partial(_begin, self._sasl, self._address.host), self._introduce)
 
     def end(self) -> None:
         """The connection is closed: nothing is of interest any more."""
@@ -121,8 +131,9 @@ class Login:
         self._ask(message, _HANDSHAKE_VERSION, self._introduced)
 
     def _introduced(self, answer: Any) -> None:
+        self._introduced_at = time.monotonic()
         if answer.error_code:
-            offered = ", ".join(str(name) for name in answer.mechanisms)
+            offered = ", ".join(str(name) for name in answer.mechanisms or ())
             self._fail(_refused(self._security, self._address, answer.error_code, offered))
         else:
             first, self._first = self._first, b""
@@ -142,7 +153,7 @@ class Login:
             raise AssertionError("there is one as long as a login is under way")
         lifetime_ms = getattr(answer, "session_lifetime_ms", None) or 0
         self._think(
-            partial(steps.next, bytes(answer.auth_bytes)), partial(self._go_on, lifetime_ms)
+            partial(steps.next, bytes(answer.auth_bytes or b"")), partial(self._go_on, lifetime_ms)
         )
 
     def _go_on(self, lifetime_ms: int, proof: bytes | None) -> None:

@@ -2,9 +2,11 @@
 """A TCP socket inside of TLS, with the few methods of a socket that a connection uses.
 
 OpenSSL hands out one record (16 KiB at most) at a time and holds what it has decrypted where no
-selector sees it; so `recv_into` goes on until the space is full or nothing is left. What is sent
-costs a system call per record: small neighbours are joined into one, large buffers are not copied.
-A send that found no room must be repeated with the same bytes, of which OpenSSL has encrypted some.
+selector sees it; so `recv_into` goes on until the space is full or nothing is left. Brokers send
+record by record, and being woken for each of them costs an eighth of a task's CPU: while much of a
+large frame is missing the kernel waits for more of it. What is sent costs a system call per record:
+small neighbours are joined into one, large buffers are not copied. A send that found no room must
+be repeated with the same bytes, of which OpenSSL has encrypted some.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from typing import Any
 
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context
+from sparkmirror.wire.frames import SCRATCH_BYTES
 
 RECORD_BYTES = 16 * 1024
+_MOST_AWAITED_BYTES = 256 * 1024
 _LATER = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # To read what is trusted takes a while. A task has two clusters, and may have a third for its
 # positions; the Python worker that runs it runs the next one, too.
@@ -33,12 +37,13 @@ class TlsSocket:
     ValueError if TLS cannot be set up.
     """
 
-    __slots__ = ("_socket", "_stuck")
+    __slots__ = ("_enough", "_socket", "_stuck")
 
     def __init__(self, sock: socket.socket, settings: TlsSettings, host: str) -> None:
         self._socket = _context(settings).wrap_socket(
             sock, do_handshake_on_connect=False, server_hostname=host
         )
+        self._enough = 1
         self._stuck: tuple[Any, int] | None = None  # to be sent again, and of how many buffers
 
     def fileno(self) -> int:
@@ -79,7 +84,10 @@ class TlsSocket:
         return total
 
     def recv_into(self, space: memoryview) -> int:
-        """Fill the space with what there is; BlockingIOError if there is nothing, 0 at the end."""
+        """Fill the space with what there is; BlockingIOError if there is nothing, 0 at the end.
+
+        A space that is larger than what small frames share is one that will be filled.
+        """
         filled, room = 0, len(space)
         try:
             while filled < room:
@@ -88,9 +96,20 @@ class TlsSocket:
                     break
                 filled += size
         except _LATER:
+            self._expect(room - filled if room > SCRATCH_BYTES else 0)
             if not filled:
                 raise BlockingIOError from None
         return filled
+
+    def _expect(self, missing: int) -> None:
+        """Be woken when there is something worth it; more is to come than that, whatever happens.
+
+        OpenSSL may have taken a record already of which the end is missing.
+        """
+        enough = max(1, min(missing - 2 * RECORD_BYTES, _MOST_AWAITED_BYTES))
+        if enough != self._enough:
+            self._enough = enough
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
 
     def parting_words(self) -> OSError | None:
         """What the peer said before it hung up; a write finds only that it has."""

@@ -34,6 +34,7 @@ from kafka.protocol.producer import (
 from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.answers import decode_answer
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import Connection
@@ -237,7 +238,7 @@ class Transactions:
         connection = self._cluster.connection(self._node)
 
         def featured(frame: memoryview) -> None:
-            answer = ApiVersionsResponse.decode(frame[4:], version=message.API_VERSION)
+            answer = decode_answer(ApiVersionsResponse, frame[4:], message.API_VERSION)
             self._has_v2 = any(
                 one.name == "transaction.version" and one.max_version_level >= 2  # noqa: PLR2004
                 for one in getattr(answer, "finalized_features", None) or ()

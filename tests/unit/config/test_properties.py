@@ -105,3 +105,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(ConfigError, match=r"loop\.properties cannot be read"):
         read_properties(loop)
+
+
+def test_what_never_ends_is_no_properties_file() -> None:
+    """A device named by mistake is not read for ever."""
+    with pytest.raises(ConfigError, match="larger than 16 MiB"):
+        read_properties(Path("/dev/zero"))
+
+
+def test_half_a_character_names_its_line() -> None:
+    """It could be read, but never be printed or sent."""
+    with pytest.raises(ConfigError, match=r"x line 2: .*half of a character"):
+        parse_properties("a=\\ud83d\\ude00\nb=\\ud83d\n", "x")

@@ -157,3 +157,22 @@ def test_a_wrong_declaration_is_an_error_of_its_line(lines: list[str], key: str)
     _, errors = make_resolver(parse_properties("\n".join(lines), "x").entries)
     assert key in [error.key for error in errors]
     assert all(error.where for error in errors)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "${file:/a\x00b:k}",
+        "${file:/dev/zero:k}",
+        "${file:/dev/stdin:k}",
+        f"${{directory:/dev:{'x' * 300}}}",
+        "${directory:/dev:zero}",
+        "${directory:/d\x00:x}",
+        "${directory:/dev:\ud800}",
+        "${env:\ud800}",
+    ],
+)
+def test_a_name_that_nothing_can_have_leads_nowhere(reference: str) -> None:
+    """Nor does what never ends, or waits for somebody to type."""
+    with pytest.raises(LookupError, match="leads nowhere"):
+        Resolver({}).resolve(reference)

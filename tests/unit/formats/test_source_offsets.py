@@ -21,7 +21,7 @@ def test_a_key_comes_back(partition: SourcePartition) -> None:
     assert SourcePartition.from_key(partition.key()) == partition
 
 
-@given(st.builds(StoredPosition, st.integers(-1), st.none() | st.integers(0)))
+@given(st.builds(StoredPosition, st.integers(-1, 2**63 - 1), st.none() | st.integers(0, 2**63 - 1)))
 def test_a_value_comes_back(offset: StoredPosition) -> None:
     """Decoding undoes encoding, with and without a downstream offset."""
     assert StoredPosition.from_value(offset.value()) == offset
@@ -44,6 +44,9 @@ def test_other_alphabets_are_written_as_they_are() -> None:
         b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"a","targetClusterAlias":"b"}]',
         b'["MirrorCheckpointConnector",{"partition":0,"topic":"a.t","group":"g"}]',
         b'["c",{"cluster":"a","partition":0,"topic":"t"},1]',
+        b'["c",{"cluster":"a","partition":2147483648,"topic":"t"}]',
+        b'["c",{"cluster":"a","partition":-1,"topic":"t"}]',
+        b'["c",{"cluster":"a","partition":0,"topic":"\\uD800"}]',
         b'{"cluster":"a"}',
         b"[1,2]",
         b"no json",

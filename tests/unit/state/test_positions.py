@@ -34,7 +34,7 @@ def write(position: StoredPosition | None, cluster: str = "a") -> PositionRecord
 @given(
     st.dictionaries(
         st.builds(TopicPartition, st.text("abc.-", min_size=1), st.integers(0, 9)),
-        st.builds(StoredPosition, st.integers(0), st.none() | st.integers(0)),
+        st.builds(StoredPosition, st.integers(0, 2**40), st.none() | st.integers(0, 2**40)),
     ),
     st.integers(1, 50),
 )

@@ -4,12 +4,20 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import pytest
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from support.secure_peer import AUTHENTICATE, SecurePeer
+from support.wire_requests import turn
 
 LOOPBACK = "127.0.0.1"
 DIALER = Dialer("b", "test", 2.0, 2.0, -1, -1)
@@ -41,3 +49,26 @@ def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
 
         assert all(one.closed for one in before)
         assert {cluster.connection(1, lane).address for lane in range(3)} == {new}
+
+
+def test_a_broker_that_refuses_us_is_not_asked_all_the_time() -> None:
+    """The trouble is told meanwhile, to whoever wants a connection and in the status."""
+    login = SaslSettings(Mechanism.PLAIN, "me", Secret("wrong"))
+    security = Security(Protocol.SASL_PLAINTEXT, sasl=login)
+    loop = Loop()
+    with ExitStack() as stack:
+        stack.callback(loop.close)
+        peer = stack.enter_context(SecurePeer(login=b"\0me\0right"))
+        cluster = Cluster(loop, DIALER._replace(security=security), [peer.address])
+        stack.callback(cluster.close)
+        cluster._addresses[1] = peer.address
+        cluster.want(["t"])
+        turn(loop, lambda: cluster.trouble is not None)
+        until = time.monotonic() + 0.8
+        while time.monotonic() < until:
+            with pytest.raises(UnreachableError, match=r"sasl\.jaas\.config"):
+                cluster.connection(1)
+            loop.turn(0.01)
+        assert peer.seen.count(AUTHENTICATE) == 1
+        turn(loop, lambda: peer.seen.count(AUTHENTICATE) == 2)
+        assert "sasl.jaas.config" in str(cluster.trouble)

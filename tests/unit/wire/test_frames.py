@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.wire.frames import MAX_FRAME_BYTES, SCRATCH_BYTES, FrameReader
+from sparkmirror.wire.frames import (
+    FIRST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    SCRATCH_BYTES,
+    FrameReader,
+)
 
 BODIES = [
     b"a",
@@ -22,6 +27,13 @@ BODIES = [
     b"f" * (3 * SCRATCH_BYTES + 7),
     b"g",
 ]
+
+
+def trusting() -> FrameReader:
+    """For frames of any size."""
+    reader = FrameReader()
+    reader.trust()
+    return reader
 
 
 def framed(bodies: Iterable[bytes]) -> bytes:
@@ -48,8 +60,8 @@ def test_one_piece_and_one_byte_pieces_give_the_same_frames() -> None:
     """Frames smaller and larger than the scratch buffer, in order."""
     stream = framed(BODIES)
 
-    assert feed(FrameReader(), stream, []) == BODIES
-    assert feed(FrameReader(), stream, [1] * len(stream)) == BODIES
+    assert feed(trusting(), stream, []) == BODIES
+    assert feed(trusting(), stream, [1] * len(stream)) == BODIES
 
 
 @settings(max_examples=60)
@@ -65,7 +77,7 @@ def test_any_cut_gives_the_same_frames(lengths: list[int], sizes: list[int]) -> 
     """Random frames in random pieces."""
     bodies = [bytes((index + 1,)) * length for index, length in enumerate(lengths)]
 
-    assert feed(FrameReader(), framed(bodies), sizes) == bodies
+    assert feed(trusting(), framed(bodies), sizes) == bodies
 
 
 def test_a_frame_is_independent_of_what_comes_later() -> None:
@@ -83,7 +95,7 @@ def test_a_frame_is_independent_of_what_comes_later() -> None:
 
 def test_frames_can_be_patched_in_place() -> None:
     """Record batches are rewritten where they were received."""
-    reader = FrameReader()
+    reader = trusting()
     for body in (b"small", b"x" * SCRATCH_BYTES):
         stream = framed([body])
         at = 0
@@ -103,6 +115,15 @@ def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
     """Something else than Kafka listens there (the last one is an HTTP server's first word)."""
     with pytest.raises(WireError, match="is it a Kafka port"):
         feed(FrameReader(), struct.pack(">i", length) + b"x" * 10, [])
+
+
+def test_nobody_gets_much_room_before_being_known() -> None:
+    """A few bytes of a stranger must not set a gigabyte aside; a broker's may."""
+    announced = struct.pack(">i", FIRST_FRAME_BYTES + 1)
+    with pytest.raises(WireError, match="is it a Kafka port"):
+        feed(FrameReader(), announced, [])
+    assert feed(trusting(), announced, []) == []
+    assert feed(FrameReader(), framed([b"x" * FIRST_FRAME_BYTES]), []) == [b"x" * FIRST_FRAME_BYTES]
 
 
 def test_nonsense_behind_a_good_frame_is_refused() -> None:

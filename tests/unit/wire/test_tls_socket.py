@@ -8,14 +8,17 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import TlsSettings
+from sparkmirror.security.settings import Protocol, Security, TlsSettings
 from sparkmirror.security.tls import server_context
+from sparkmirror.security.troubles import tls_trouble
+from sparkmirror.wire.frames import SCRATCH_BYTES
 from sparkmirror.wire.tls_socket import RECORD_BYTES, TlsSocket
 from support.certificates import Authority
 
@@ -105,7 +108,7 @@ def test_what_is_sent_arrives(sizes: list[int], gathered: int) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(sizes=SIZES, room=st.integers(1, 100_000))
+@given(sizes=SIZES, room=st.integers(100, SCRATCH_BYTES))
 def test_what_arrives_is_read_to_its_end(sizes: list[int], room: int) -> None:
     """A space that was not filled means that nothing is left, also inside of OpenSSL."""
     sent = bodies(sizes)
@@ -139,3 +142,32 @@ def test_the_end_is_told_after_what_came_before_it() -> None:
         wait(sock, selectors.EVENT_READ)
         assert sock.recv_into(space) == 4
         assert sock.recv_into(space) == 0
+
+
+def test_why_the_peer_hung_up_is_known_also_to_who_was_writing() -> None:
+    """With TLS 1.3 a client has begun to send before it hears that its certificate is missing."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    demanding = server_context(
+        TlsSettings(trusted=AUTHORITY.pem, chain=OWN.chain, key=Secret(OWN.key)), "required"
+    )
+
+    def refuse() -> None:
+        with theirs, suppress(ssl.SSLError):
+            demanding.wrap_socket(theirs, server_side=True)
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    sock = TlsSocket(ours, CLIENT, "localhost")
+    while events := sock.shake_hands():
+        wait(sock, events)
+    thread.join(PATIENCE_SECONDS)
+    with pytest.raises((ssl.SSLEOFError, BrokenPipeError)) as written:
+        sock.sendmsg([b"a request"])
+    words = sock.parting_words()
+    sock.close()
+
+    security = Security(Protocol.SSL, CLIENT)
+    assert tls_trouble(written.value, "b:1", security) == ""
+    assert words is not None
+    assert "asks for a certificate" in tls_trouble(words, "b:1", security)

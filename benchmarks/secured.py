@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brokers with a listener for TLS beside the plain one, and a trust store for whoever comes there.
+
+The store is a JKS made with keytool, as operators have it; Java and sparkmirror read the same file.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.addresses import Servers
+from sparkmirror.local.cluster import LocalCluster
+from support.certificates import Authority, key_store, trust_store
+
+_LISTENER = "TLS"
+LISTENERS = {_LISTENER: "SSL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where contenders reach both clusters, and what their file says about it."""
+
+    source: Servers
+    target: Servers
+    lines: tuple[str, ...]
+
+
+class Tls:
+    """What brokers and their clients need, in files in a folder."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        self._password = secrets.token_hex()
+        authority = Authority("benchmark")
+        identity = key_store(directory / "broker.pem", "PEM", authority.identity())
+        self._trusted = trust_store(
+            directory / "trusted.jks", "JKS", authority, password=self._password
+        )
+        prefix = f"listener.name.{_LISTENER.lower()}.ssl.keystore"
+        self.broker = {f"{prefix}.type": "PEM", f"{prefix}.location": str(identity)}
+
+    def way(self, source: LocalCluster, target: LocalCluster) -> Way:
+        """To both clusters by TLS; lines without an alias are meant for both."""
+        return Way(
+            Servers(source.servers(_LISTENER)),
+            Servers(target.servers(_LISTENER)),
+            (
+                "security.protocol = SSL",
+                "ssl.truststore.type = JKS",
+                f"ssl.truststore.location = {self._trusted}",
+                f"ssl.truststore.password = {self._password}",
+            ),
+        )

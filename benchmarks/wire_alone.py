@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the wire itself takes: a connection sends record batches to a peer that sends them back.
+
+The peer is another process, so that the CPU counted is ours alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection as Pipe
+
+from sparkmirror.errors import UnreachableError
+from sparkmirror.model import Secret
+from sparkmirror.security.settings import PLAINTEXT, Protocol, Security, TlsSettings
+from sparkmirror.security.tls import server_context
+from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.loop import Loop
+from support.certificates import Authority
+from support.secure_peer import ECHO, SecurePeer
+
+_PATIENCE_SECONDS = 60.0
+_BATCHES, _BATCH_BYTES = 8, 128 << 10  # in a request
+_UNDER_WAY = 4  # requests
+_WARM_UP = 50 << 20
+_HEADER = struct.Struct(">ihhi")
+
+
+def megabytes_per_cpu_second(*, is_secured: bool, total: int) -> float:
+    """Of payload that was sent and came back, as it passes a task: in once, out once."""
+    security, shown = PLAINTEXT, None
+    if is_secured:
+        authority = Authority("benchmark")
+        identity = authority.identity()
+        security = Security(Protocol.SSL, TlsSettings(trusted=authority.pem))
+        shown = (identity.chain, identity.key)
+    with _peer(shown) as address:
+        dialer = Dialer(
+            "peer", "bench", _PATIENCE_SECONDS, _PATIENCE_SECONDS, -1, -1, security=security
+        )
+        loop = Loop()
+        connection = Connection(loop, dialer, address)
+        _exchange(loop, connection, min(total, _WARM_UP))
+        began = time.process_time()
+        _exchange(loop, connection, total)
+        used = time.process_time() - began
+        connection.close("measured")
+        loop.close()
+    return total / 1e6 / used
+
+
+def _exchange(loop: Loop, connection: Connection, total: int) -> None:
+    batches = [memoryview(bytearray(os.urandom(_BATCH_BYTES))) for _ in range(_BATCHES)]
+    size = _BATCHES * _BATCH_BYTES
+    sent = received = 0
+    failures: list[UnreachableError] = []
+
+    def header(correlation_id: int) -> bytes:
+        return _HEADER.pack(_HEADER.size - 4 + size, ECHO, 0, correlation_id)
+
+    def send() -> None:
+        nonlocal sent
+        sent += size
+        connection.send(header, batches, answered, failures.append)
+
+    def answered(frame: memoryview) -> None:
+        nonlocal received
+        received += len(frame) - 4
+        if sent < total:
+            send()
+
+    for _ in range(_UNDER_WAY):
+        connection.when_ready(send, failures.append)
+    while received < max(sent, total):
+        loop.turn(1.0)
+        if failures:
+            raise failures[0]
+
+
+@contextmanager
+def _peer(shown: tuple[str, str] | None) -> Iterator[Address]:
+    """A process that sends everything back; `shown` is its certificate and key."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(there, shown), daemon=True)
+    process.start()
+    there.close()
+    try:
+        if not here.poll(_PATIENCE_SECONDS):
+            raise TimeoutError("the peer did not start")
+        yield here.recv()
+    finally:
+        here.close()
+        process.join(_PATIENCE_SECONDS)
+        process.kill()
+
+
+def _serve(pipe: Pipe, shown: tuple[str, str] | None) -> None:
+    context = None
+    if shown is not None:
+        chain, key = shown
+        context = server_context(TlsSettings(chain=chain, key=Secret(key)), "none")
+    with SecurePeer(context) as peer:
+        pipe.send(peer.address)
+        pipe.poll(None)  # until the other end is closed

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker's answer as the message that it holds, or one error if it is none.
+
+kafka-python's codecs stumble over bytes that are not theirs in any way that Python knows; whoever
+waits for an answer should hear of all of them as of a lost connection.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from sparkmirror.errors import UnreadableAnswerError
+
+# How decoding fails on bytes that are none: cut off, no text, a length or a tag out of range.
+STUMBLES = (LookupError, ValueError, TypeError, OverflowError, AttributeError, struct.error)
+
+
+def decode_answer(kind: Any, data: memoryview, version: int) -> Any:
+    """The message of a class of kafka-python's; UnreadableAnswerError if the bytes are none."""
+    try:
+        return kind.decode(data, version=version)
+    except STUMBLES as error:
+        raise UnreadableAnswerError(
+            f"an answer of {len(data)} bytes is no {kind.__name__} of version {version}"
+        ) from error
