@@ -82,7 +82,9 @@ def login(mechanism: Mechanism, secured: SecureCluster, user: str = MASTER) -> S
     """A user's name and password, or where the tokens come from."""
     secret = Secret(USERS[user])
     if mechanism is Mechanism.OAUTHBEARER:
-        return SaslSettings(mechanism, oauth=OAuthSettings(secured.tokens.url, user, secret))
+        trusted = TlsSettings(secured.authority.pem)
+        source = OAuthSettings(secured.tokens.url, user, secret, tls=trusted)
+        return SaslSettings(mechanism, oauth=source)
     return SaslSettings(mechanism, user, secret)
 
 

@@ -108,7 +108,12 @@ def trusting(stores: dict[str, Path], kind: str = "PEM") -> tuple[str, ...]:
 
 def login(mechanism: str, secured: SecureCluster, password: str = "") -> tuple[str, ...]:
     """Lines that say who we are."""
-    line = jaas_line(mechanism, MASTER, password or USERS[MASTER])
+    trusted: dict[str, str] = {}
+    if mechanism == "OAUTHBEARER":  # whom to trust at its endpoint
+        authority = secured.directory / "endpoint-authority.pem"
+        authority.write_text(secured.authority.pem, encoding="utf-8")
+        trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
+    line = jaas_line(mechanism, MASTER, password or USERS[MASTER], **trusted)
     endpoint = (f"a.sasl.oauthbearer.token.endpoint.url={secured.tokens.url}",)
     return (
         f"a.sasl.mechanism={mechanism}",
