@@ -39,6 +39,7 @@ _PATIENCE_SECONDS = 10.0
 _SHORTEST_SECONDS = 1.0
 _GRACE_SECONDS = 0.3  # a request may have been under way for as long on a busy machine
 _CLIENT_ID_AT = 8
+_UNSUPPORTED_VERSION = 35
 _REFUSED = {"mechanism": 33, "state": 34, "login": 58}
 
 
@@ -128,7 +129,7 @@ class _Session:
 
     def _answer(self, key: int, version: int, correlation: int, frame: bytes) -> None:
         if key == API_VERSIONS:
-            self._send(correlation, _versions())
+            self._send(correlation, _versions(version))
         elif key == HANDSHAKE:
             self._shake_hands(correlation, _body(frame, flexible=False))
         elif key == AUTHENTICATE:
@@ -198,11 +199,12 @@ def _body(frame: bytes, *, flexible: bool) -> bytes:
     return frame[_CLIENT_ID_AT + 2 + client_size + flexible :]
 
 
-def _versions() -> bytes:
+def _versions(asked: int) -> bytes:
+    """Whoever asks in a newer way is told to ask in the oldest one."""
     key = ApiVersionsResponse.ApiVersion
-    newest = {ECHO: 12, HANDSHAKE: 1, API_VERSIONS: 3, AUTHENTICATE: 2}
+    newest = {ECHO: 12, HANDSHAKE: 1, API_VERSIONS: 0, AUTHENTICATE: 2}
     message = ApiVersionsResponse(
-        error_code=0,
+        error_code=_UNSUPPORTED_VERSION if asked else 0,
         api_keys=[
             key(api_key=one, min_version=0, max_version=version) for one, version in newest.items()
         ],

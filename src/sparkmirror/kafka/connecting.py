@@ -3,14 +3,16 @@
 
 kafka-python waits for a TLS handshake without limit, forgets its socket when it fails, drops what a
 broker says in the moment in which it hangs up, and tries again until the time is up whatever the
-reason; a wrong password would be sent dozens of times. Here a refusal ends the attempt at once, and
-is told to whoever asks next.
+reason; a wrong password would be sent dozens of times. Here a refusal ends the attempt at once. A
+client that nobody uses looks at its cluster, too, and servers lock users out who are refused often:
+so the broker is left alone for a while, which grows, and whoever asks meanwhile hears why.
 """
 
 from __future__ import annotations
 
 import ssl
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.inet import create_connection
@@ -18,6 +20,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from sparkmirror.kafka.failures import Connection, refusal
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 
 class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
@@ -47,6 +51,15 @@ def _last_words(received: tuple[bytes, KafkaError | None]) -> tuple[bytes, Kafka
     return data, None if data else error
 
 
+class _Refusal(NamedTuple):
+    error: KafkaError
+    pause_seconds: float
+    until: float
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
 class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-python has no types
     """All connections of one client."""
 
@@ -54,6 +67,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
         super().__init__(net, **configs)
         self._connection = connection
         self.last_failure: KafkaError | None = None
+        self._refusals: dict[Any, _Refusal] = {}  # by node, until it lets us in
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(
@@ -85,14 +99,35 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
     async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
         await super()._connect(node, conn, *args, **kwargs)
         error = conn.init_future.exception
+        if conn.init_future.succeeded():
+            self._refusals.pop(node.node_id, None)
         if isinstance(error, KafkaError):
             error.address = f"{node.host}:{node.port}"
             self.last_failure = error
             if refusal(self._connection, error) is not None:
-                self._auth_failures[node.node_id] = error
+                self._leave_alone(node.node_id, error)
+
+    def _leave_alone(self, node_id: Any, error: KafkaError) -> None:
+        before = self._refusals.get(node_id)
+        wanted = FIRST_PAUSE_SECONDS if before is None else 2 * before.pause_seconds
+        pause = min(wanted, LONGEST_PAUSE_SECONDS)
+        self._refusals[node_id] = _Refusal(error, pause, time.monotonic() + pause)
+
+    def connection_delay(self, node_id: Any) -> float:
+        """Seconds for which a node is not to be tried."""
+        refused = self._refusals.get(node_id)
+        pause = 0.0 if refused is None else refused.until - time.monotonic()
+        return max(pause, super().connection_delay(node_id))
+
+    def get_connection(self, node_id: Any, *args: Any, **kwargs: Any) -> Any:
+        """If no node may be tried, that is because of a refusal where there was one."""
+        if node_id is None:
+            for one in self._refusals:
+                self.maybe_raise_auth_failure(one)
+        return super().get_connection(node_id, *args, **kwargs)
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Tell it once: the next question tries anew."""
-        error = self._auth_failures.pop(node_id, None)
-        if error is not None:
-            raise error
+        """Tell it until the pause is over: the next question tries anew."""
+        refused = self._refusals.get(node_id)
+        if refused is not None and not refused.is_over():
+            raise refused.error

@@ -4,8 +4,9 @@
 Java looks into a file before it believes its type: PKCS12 that is called JKS (keytool's own default
 is called so in old files) opens, and the other way round. So it does here.
 
-Whom a truststore trusts: its trusted certificates, and as in Java the certificate of a private key.
-Of PKCS12 every certificate counts, also where Java's mark for a trusted one is missing.
+Whom a truststore trusts: its trusted certificates, and as in Java the certificate of a private key,
+but not those that vouch for it. Of PKCS12 every other certificate counts, also where Java's mark
+for a trusted one is missing.
 
 If a keystore has several private keys, the first one that the password opens is used.
 
@@ -77,7 +78,7 @@ def read_truststore(data: bytes, kind: str, password: Secret | None) -> str:
             ]
         case _:
             key_and_certificates = _load_pkcs12(data, password)
-            found = [_der(one) for one in _pkcs12_certificates(key_and_certificates)]
+            found = [_der(one) for one in _pkcs12_trusted(key_and_certificates)]
     if not found:
         raise ValueError("the store has no trusted certificate")
     for number, certificate in enumerate(found, start=1):
@@ -165,6 +166,16 @@ def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCer
 def _pkcs12_certificates(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
     first = [] if loaded.cert is None else [loaded.cert.certificate]
     return first + [other.certificate for other in loaded.additional_certs]
+
+
+def _pkcs12_trusted(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
+    """All but those that only vouch for the key; keytool writes one that is trusted, too, twice."""
+    found = _pkcs12_certificates(loaded)
+    if loaded.key is None or loaded.cert is None:
+        return found
+    for above in _above(loaded.cert.certificate, found)[1:]:
+        found.remove(above)
+    return found
 
 
 def _pkcs12_keystore(data: bytes, password: Secret | None, key_password: Secret | None) -> KeyPair:
@@ -288,7 +299,13 @@ def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Cer
             if not found
             else "the private key does not belong to any certificate of the store"
         )
-    rest = [one for one in found if one != chain[0]]
+    return _above(chain[0], found)
+
+
+def _above(own: x509.Certificate, found: list[x509.Certificate]) -> list[x509.Certificate]:
+    """A certificate, then who vouches for it, and so on."""
+    chain = [own]
+    rest = [one for one in found if one != own]
     names = {one: _names(one) for one in found}
     while names[chain[-1]].issuer != names[chain[-1]].subject:
         above = next((one for one in rest if names[one].subject == names[chain[-1]].issuer), None)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def encrypted_key(pair: KeyPair, password: str) -> str:
         ("trust-open.p12", STORE, ["CN=authority"]),
         ("trust-legacy.p12", STORE, ["CN=authority"]),
         ("key.jks", STORE, ["CN=authority", "CN=own", "CN=second"]),
+        ("key.p12", STORE, ["CN=own"]),
     ],
 )
 def test_a_truststore_opens_whatever_it_is_called(
@@ -74,6 +76,28 @@ def test_a_truststore_opens_whatever_it_is_called(
 ) -> None:
     """Java looks into the file, and so do we."""
     assert expected == sorted(subjects(read_truststore(stored(name), kind, password)))
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_who_vouches_for_our_key_is_not_trusted_for_that(*, is_trusted: bool) -> None:
+    """A public authority may have signed our certificate; keytool repeats one that is trusted."""
+    pair = own_pair()
+    own, authority = x509.load_pem_x509_certificates(pair.chain.encode())
+    other = x509.load_pem_x509_certificate(
+        read_keystore(stored("key.jks"), "JKS", STORE, OTHER).chain.encode()
+    )
+    key = serialization.load_pem_private_key(pair.key.reveal().encode(), None)
+    assert isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey))
+    data = pkcs12.serialize_key_and_certificates(
+        b"own",
+        key,
+        own,
+        [authority, other, *([authority] if is_trusted else [])],
+        serialization.BestAvailableEncryption(STORE.reveal().encode()),
+    )
+
+    expected = ["CN=authority"] * is_trusted + ["CN=own", "CN=second"]
+    assert expected == sorted(subjects(read_truststore(data, "PKCS12", STORE)))
 
 
 @pytest.mark.parametrize(
