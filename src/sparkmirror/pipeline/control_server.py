@@ -4,6 +4,10 @@
 Each epoch has a token; a task that shows it gets its split and keeps its lease as long as the
 connection lives. A task that Spark runs again for the same split gets what the first one had
 reported, and the first one is told to end.
+
+Whoever reaches the port can connect. Connections are accepted here, one by one, so that those whose
+handshake or hello is still to come can be counted: there are few, none for long, and a newcomer
+takes the place of the oldest.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ import hmac
 import json
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from sparkmirror.attempts import Attempts, shown
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
@@ -42,7 +49,12 @@ from sparkmirror.pipeline.control_channel import (
 
 _ALIVE_SECONDS = 1.0
 _SHORTEST_SECONDS = 1.0  # that a task gets
+_HANDSHAKE_SECONDS = 5.0
 _HELLO_SECONDS = 10.0
+_STRANGERS = 64  # connections without a hello, beside those of tasks
+_PER_SPLIT = 4  # Spark may run a task several times
+_BACKLOG = 128
+_PAUSE_SECONDS = 0.1  # when the system has no descriptor for a connection
 _HELLO_BYTES = 4096  # nobody gets more room before the token is checked
 _log = logging.getLogger(__name__)
 
@@ -155,6 +167,11 @@ class EpochLine:
         return [index for index, when in [*self.heard.items()] if now - when > lease_seconds]
 
     @property
+    def size(self) -> int:
+        """How many splits there are."""
+        return len(self._splits)
+
+    @property
     def checked_in(self) -> int:
         """How many splits have a task."""
         return len(self._writers)
@@ -172,7 +189,10 @@ class ControlServer:
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._failure: OSError | None = None
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._strangers: dict[asyncio.Task[None], None] = {}  # in the order in which they came
+        self._refused = Attempts(_log)
+        self._crowded = Attempts(_log)
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def start(self) -> None:
@@ -209,27 +229,26 @@ class ControlServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._serve, self._bind_host, self._port, ssl=self._context)
-            )
+            self._sockets = _listen(self._bind_host, self._port)
         except OSError as error:
             self._failure = error
             self._loop.close()
             self._started.set()
             return
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._sockets[0].getsockname()[1]
         self._started.set()
-        beat = self._loop.create_task(self._keep_alive())
+        running = [self._loop.create_task(self._accept(one)) for one in self._sockets]
+        running.append(self._loop.create_task(self._keep_alive()))
         try:
             self._loop.run_forever()
         finally:
-            beat.cancel()
-            self._server.close()
             pending = asyncio.all_tasks(self._loop)
             for task in pending:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             self._loop.run_until_complete(asyncio.sleep(0))  # sockets close in the next turn
+            for one in self._sockets:
+                one.close()
             self._loop.close()
 
     async def _keep_alive(self) -> None:
@@ -237,6 +256,57 @@ class ControlServer:
             for line in [*self._lines.values()]:
                 line.broadcast({"type": "alive"})
             await asyncio.sleep(_ALIVE_SECONDS)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _address = await self._loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # it was gone before we looked
+            except OSError as error:
+                self._crowded.note(f"a control connection cannot be taken: {error}")
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._make_room()
+            newcomer = self._loop.create_task(self._greet(connection))
+            self._strangers[newcomer] = None
+            newcomer.add_done_callback(partial(self._gone, connection))
+
+    def _gone(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        """Closes what a task that was called off before it began has left open."""
+        self._strangers.pop(task, None)
+        connection.close()
+
+    def _make_room(self) -> None:
+        most = _STRANGERS + _PER_SPLIT * sum(line.size for line in [*self._lines.values()])
+        while len(self._strangers) >= most:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.cancel()
+            self._crowded.note(f"{most} control connections have said no hello: the oldest ends")
+
+    async def _greet(self, connection: socket.socket) -> None:
+        reader = asyncio.StreamReader(loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            )
+        except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is an OSError
+            if isinstance(error, OSError) and not isinstance(error, ConnectionResetError):
+                reason = getattr(error, "reason", None) or error
+                self._refused.note(f"a control connection has failed: {shown(str(reason))}")
+            return
+        await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
+
+    def _is_known(self) -> None:
+        """Whoever this task talks to has shown its token, and is nobody's newcomer."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._strangers.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line: EpochLine | None = None
@@ -246,6 +316,7 @@ class ControlServer:
             line = self._line(str(hello["token"]))
             index = int(hello["split"])
             split = line.check_in(index, writer)
+            self._is_known()
             writer.write(
                 encode(
                     {
@@ -263,8 +334,12 @@ class ControlServer:
                     line.progressed(index, progress_from_json(message["progress"]))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the task hung up, or the server ends
-        except (WireError, KeyError, ValueError, TimeoutError) as error:
-            _log.warning("a connection to the control port was refused: %s", error)
+        except _NONSENSE as error:
+            if line is None:
+                reason = shown(str(error) or type(error).__name__)
+                self._refused.note(f"a connection to the control port was refused: {reason}")
+            else:
+                _log.warning("a connection to the control port was refused: %s", error)
         finally:
             if line is not None:
                 line.forget(index, writer)
@@ -275,6 +350,35 @@ class ControlServer:
             if hmac.compare_digest(known.encode(), token.encode()):
                 return line
         raise WireError("unknown token")
+
+
+# What a message can be wrong with; json knows no depth, and int() no bounds.
+_NONSENSE = (
+    WireError,
+    KeyError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    TimeoutError,
+)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """All addresses of the host, on one port; 0 is any free one."""
+    bound: list[socket.socket] = []
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            at = (address[0], bound[0].getsockname()[1] if bound else port)
+            bound.append(socket.create_server(at, family=family, backlog=_BACKLOG))
+    except OSError:
+        for one in bound:
+            one.close()
+        raise
+    for one in bound:
+        one.setblocking(False)
+    return bound
 
 
 async def _receive(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
