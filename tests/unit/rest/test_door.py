@@ -44,6 +44,16 @@ class Slow(MemoryWorker):
         return super().connectors()
 
 
+class Wordy(MemoryWorker):
+    """Has much to say."""
+
+    SIZE = 32 << 20
+
+    def connectors(self) -> list[str]:
+        """A name that no buffer of the system holds."""
+        return ["a" * self.SIZE]
+
+
 @pytest.fixture
 def served() -> Iterator[Any]:
     """A function that serves with these limits, and gives the two ports."""
@@ -194,6 +204,26 @@ def test_slow_answers_are_waited_for(served: Any) -> None:
         time.sleep(0.05)
     assert connection.sock is not None
     connection.close()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_whoever_reads_slowly_is_not_idle(served: Any, *, secure: bool) -> None:
+    """A large answer comes whole, though it takes longer than a connection may be idle."""
+    ports = served(DoorLimits(idle_seconds=0.6), Wordy())
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    opened.settimeout(10)
+    opened.connect(("127.0.0.1", ports[secure]))
+    if secure:
+        context = client_context(AUTHORITY.stranger())
+        opened = context.wrap_socket(opened, server_hostname="127.0.0.1")
+    with opened:
+        opened.sendall(b"GET /connectors HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        time.sleep(2)
+        size = 0
+        while chunk := opened.recv(1 << 20):
+            size += len(chunk)
+    assert size > Wordy.SIZE
 
 
 def test_a_full_house_of_busy_people_takes_nobody(served: Any) -> None:
