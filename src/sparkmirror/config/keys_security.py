@@ -347,6 +347,10 @@ OAUTH_KEYS = (
     *_store_keys("oauth.ssl."),
     _key("oauth.access.token", "A token that does not change; refused.", Type.PASSWORD),
     _key("oauth.refresh.token", "A token to ask for tokens with; refused.", Type.PASSWORD),
+    _key("oauth.password.grant.username", "A person to ask for tokens as; refused."),
+    _key("oauth.password.grant.password", "That person's password; refused.", Type.PASSWORD),
+    _key("oauth.client.assertion", "A proof in place of a secret; refused.", Type.PASSWORD),
+    _key("oauth.client.assertion.location", "A file with such a proof; refused."),
     *(
         _key(f"oauth.{name}", "A detail of Strimzi's login.", no_effect=_WHAT_STRIMZI_KNOWS)
         for name in (

@@ -22,6 +22,7 @@ _REFUSED = {
     "oauth.access.token": "a token that does not change would end with a flow that fails",
     "oauth.refresh.token": "a refresh token belongs to a person",
     "oauth.password.grant.username": "a password grant belongs to a person",
+    "oauth.password.grant.password": "a password grant belongs to a person",
     "oauth.client.assertion": "only a client secret is known here",
     "oauth.client.assertion.location": "only a client secret is known here",
 }

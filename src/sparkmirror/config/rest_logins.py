@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sparkmirror.config.login_sections import read_sections
 from sparkmirror.config.properties import read_properties
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
-from sparkmirror.security.login_files import parse_login_file
 
 EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
 EXTENSION_NAMES = frozenset({EXTENSION, EXTENSION.rpartition(".")[2]})
 LOGIN_KEY = "rest.basic.auth.login.config"
 _MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
 _SECTION = "KafkaConnect"
-_MOST_BYTES = 1 << 20
 
 
 def read_users(login_file: str) -> dict[str, Secret]:
@@ -38,17 +37,7 @@ def read_users(login_file: str) -> dict[str, Secret]:
 
 
 def _credentials_file(login_file: str) -> str:
-    try:
-        with Path(login_file).open("rb") as opened:
-            sections = parse_login_file(opened.read(_MOST_BYTES).decode())
-    except OSError as error:
-        raise ConfigError(
-            f"{login_file}, the JAAS file of the REST API, cannot be read: "
-            f"{error.strerror or error}."
-        ) from error
-    except ValueError as error:
-        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise ConfigError(f"{login_file} is no JAAS file: {reason}.") from error
+    sections = read_sections(login_file, "the REST API")
     entries = sections.get(_SECTION)
     if entries is None:
         raise ConfigError(f"{login_file} has no section {_SECTION}, which the REST API needs.")

@@ -60,7 +60,7 @@ def read_rest(
         response_headers=reader.string("response.http.headers.config"),
         tls=tls,
         client_auth=client_auth,
-        users=_read_users(reader, report),
+        users=_read_users(reader, report, (*listeners, *(admin_listeners or ()))),
     )
 
 
@@ -126,16 +126,22 @@ def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsS
     return tls, client_auth
 
 
-def _read_users(reader: Reader, report: Report) -> dict[str, Secret] | None:
+def _read_users(
+    reader: Reader, report: Report, listeners: Iterable[Listener]
+) -> dict[str, Secret] | None:
     listed = reader.strings(_EXTENSIONS)
     others = [one for one in listed if one not in EXTENSION_NAMES]
     origin = reader.origin(_EXTENSIONS)
     if others:
-        report.warn(
-            origin,
+        sentence = (
             f"{_EXTENSIONS}: {', '.join(others)} is not run, there is no Java here: what it "
-            f"guards is not guarded. Known is {EXTENSION}.",
+            f"guards is not guarded. Known is {EXTENSION}."
         )
+        if all(one.is_loopback for one in listeners):
+            report.warn(origin, sentence)
+        else:
+            remedy = "Take it out to serve without it, or let listeners name 127.0.0.1 only."
+            report.error(reader.value(_EXTENSIONS), _EXTENSIONS, f"{sentence} {remedy}")
     if len(others) == len(listed):
         if reader.is_set(LOGIN_KEY):
             report.warn(

@@ -6,20 +6,25 @@ Files are read here, on the driver, and nowhere else: what comes out needs no fi
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from importlib.util import find_spec
 
+from sparkmirror.config.clear_texts import remark_clear_texts
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys_security import REACH_KEYS
 from sparkmirror.config.layering import default
 from sparkmirror.config.login_classes import KNOWN_CLASSES, fits, is_known, mechanisms_of
+from sparkmirror.config.login_sections import CLIENT_SECTION, read_sections
 from sparkmirror.config.notices import Level
 from sparkmirror.config.oauth_settings import ENDPOINT, is_option, read_oauth
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.security_texts import JAAS, PROTOCOL, JaasTexts, KeyTexts, Misfit
 from sparkmirror.config.stores import read_identity, read_trust
+from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.jaas import JaasLine, expected_modules, parse_jaas
+from sparkmirror.security.login_files import login_file_of
 from sparkmirror.security.settings import (
     PLAINTEXT,
     KeyNames,
@@ -44,6 +49,7 @@ def read_security(reader: Reader, report: Report) -> Security:
         tls = read_tls(reader, report) if protocol.has_tls else None
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
         security = Security(protocol, tls, sasl, _names(reader))
+        remark_clear_texts(security, reader, report)
     except Misfit as error:
         written = KeyTexts(reader).called(error.name)
         value = reader.value(error.name) if reader.is_given(error.name) else default("", written)
@@ -160,7 +166,7 @@ def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
     for name in KNOWN_CLASSES:
         if name.startswith("sasl."):
             _check_class(texts, reader, name)
-    line = _jaas(texts, mechanism, reader)
+    line = _jaas(texts, mechanism, reader, report)
     options = None if line is None else JaasTexts(reader, line.options)
     if line is not None:
         _remark_options(line, mechanism, reader, report)
@@ -180,28 +186,54 @@ def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
     )
 
 
-def _jaas(texts: KeyTexts, mechanism: Mechanism, reader: Reader) -> JaasLine | None:
+def _jaas(texts: KeyTexts, mechanism: Mechanism, reader: Reader, report: Report) -> JaasLine | None:
     text = reader.secret(JAAS)
-    example = f'{expected_modules(mechanism)[0]} required username="..." password="...";'
     if text is None:
-        if mechanism in _WITH_PASSWORD:
-            raise texts.misfit(JAAS, f"is missing: write {example}")
-        return None
+        return _jaas_of_java(texts, mechanism, reader, report)
     try:
         line = parse_jaas(text.reveal())
     except ValueError as error:
         raise texts.misfit(JAAS, f"is no JAAS line: {error}") from None
     if not fits(mechanism, line.module):
-        others = mechanisms_of(line.module)
-        chosen = texts.called("sasl.mechanism")
-        remedy = (
-            f"write {chosen}={others[0]}" if others else f"write {expected_modules(mechanism)[0]}"
-        )
-        raise texts.misfit(
-            JAAS,
-            f"names {line.module}, which does not go with {chosen}={mechanism.value}: {remedy}",
-        )
+        raise _other_module(texts, mechanism, line, "")
     return line
+
+
+def _jaas_of_java(
+    texts: KeyTexts, mechanism: Mechanism, reader: Reader, report: Report
+) -> JaasLine | None:
+    """Where Java looks if there is no line: in the login file of the whole process."""
+    file = login_file_of(os.environ.get("KAFKA_OPTS", ""))
+    entries: list[JaasLine] = []
+    if file:
+        try:
+            entries = read_sections(file, "KAFKA_OPTS").get(CLIENT_SECTION, [])
+        except ConfigError as error:
+            told = str(error).rstrip(".")
+            raise texts.misfit(JAAS, f"is missing, and {told}") from error
+    if not entries:
+        if mechanism in _WITH_PASSWORD:
+            looked = f" (KAFKA_OPTS names {file}, without a section {CLIENT_SECTION})"
+            example = f'{expected_modules(mechanism)[0]} required username="..." password="...";'
+            raise texts.misfit(JAAS, f"is missing{looked if file else ''}: write {example}")
+        return None
+    line = next((one for one in entries if fits(mechanism, one.module)), None)
+    where = f"the section {CLIENT_SECTION} of {file} (KAFKA_OPTS)"
+    if line is None:
+        raise _other_module(texts, mechanism, entries[0], f"is missing, and {where} ")
+    origin = reader.origin(PROTOCOL)
+    report.warn(origin, f"{texts.called(JAAS)} is not set: {where} is used.", Level.INFO)
+    return line
+
+
+def _other_module(texts: KeyTexts, mechanism: Mechanism, line: JaasLine, where: str) -> Misfit:
+    others = mechanisms_of(line.module)
+    chosen = texts.called("sasl.mechanism")
+    remedy = f"write {chosen}={others[0]}" if others else f"write {expected_modules(mechanism)[0]}"
+    return texts.misfit(
+        JAAS,
+        f"{where}names {line.module}, which does not go with {chosen}={mechanism.value}: {remedy}",
+    )
 
 
 def _with_password(mechanism: Mechanism, texts: KeyTexts, line: JaasLine | None) -> SaslSettings:
@@ -251,6 +283,8 @@ _READ_OPTIONS = {
 
 def _remark_options(line: JaasLine, mechanism: Mechanism, reader: Reader, report: Report) -> None:
     """Options by name only: their values may be secrets under a wrong name."""
+    if mechanism is Mechanism.GSSAPI:
+        _remark_kerberos(line, reader, report)
     if mechanism is Mechanism.OAUTHBEARER:
         idle = [name for name in line.options if not is_option(name)]
     elif mechanism in _READ_OPTIONS:
@@ -261,4 +295,20 @@ def _remark_options(line: JaasLine, mechanism: Mechanism, reader: Reader, report
         origin = reader.origin(JAAS)
         report.warn(
             origin, f"{origin.key}: its option {', '.join(idle)} has no effect.", Level.INFO
+        )
+
+
+_TICKET_OPTIONS = ("useKeyTab", "keyTab", "principal", "ticketCache")
+
+
+def _remark_kerberos(line: JaasLine, reader: Reader, report: Report) -> None:
+    """Java would get its ticket by these; here the system's Kerberos does."""
+    idle = [name for name in _TICKET_OPTIONS if line.options.get(name, "false") != "false"]
+    if idle:
+        origin = reader.origin(JAAS if reader.is_given(JAAS) else PROTOCOL)
+        report.warn(
+            origin,
+            f"{KeyTexts(reader).called(JAAS)}: its option {', '.join(idle)} is not used. The "
+            "ticket is the one of kinit, or of the keytab that KRB5_CLIENT_KTNAME names, here and "
+            "where tasks run.",
         )

@@ -95,7 +95,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
     connection = read_connection(
         "admin",
         ALIAS,
-        _own_client(values, rest),
+        _own_client(values, reader, rest),
         resolver,
         report,
         client_id=f"connect-{group.group_id}",
@@ -131,14 +131,14 @@ _REMEDIES = {
 }
 
 
-def _own_client(values: Layered, rest: RestSettings) -> Layered:
+def _own_client(values: Layered, reader: Reader, rest: RestSettings) -> Layered:
     """The worker's own client reads its keys from the top of the file.
 
     Keys of TLS may stand there for https alone.
     """
     known = CLIENT["admin"].keys() | IGNORED["admin"].keys()
-    protocol = values.get("security.protocol")
-    if rest.tls.chain and (protocol is None or "SSL" not in protocol.text.upper()):
+    protocol = reader.resolved("security.protocol") or ""
+    if rest.tls.chain and "SSL" not in protocol.upper():
         known -= tls_values(values).keys()
     return Layered((name, values[name]) for name in values if name in known)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import ip_address
 
+from sparkmirror.config.loopback import is_loopback
 from sparkmirror.config.settings import (
     ConnectionSettings,
     ExactlyOnce,
@@ -62,12 +62,7 @@ class Listener:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 from collections.abc import Collection
 from http import HTTPStatus
@@ -28,6 +29,16 @@ def sign(body: bytes, key: bytes, algorithm: str) -> SignedBody:
     """The same body with its signature."""
     digest = hmac.new(key, body, _DIGESTS[algorithm]).digest()
     return SignedBody(body, base64.b64encode(digest).decode(), algorithm)
+
+
+def could_be_signed(signature: str, algorithm: str) -> bool:
+    """Whether the signature has the form of one; what it signs is not looked at."""
+    digest = _DIGESTS.get(algorithm)
+    try:
+        found = base64.b64decode(signature, validate=True)
+    except ValueError:  # binascii.Error is one, and so are letters beyond ASCII
+        return False
+    return digest is not None and len(found) == hashlib.new(digest).digest_size
 
 
 def check_signature(signed: SignedBody, key: bytes | None, accepted: Collection[str]) -> None:

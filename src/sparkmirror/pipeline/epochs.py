@@ -26,6 +26,7 @@ from sparkmirror.pipeline.contract import (
 )
 from sparkmirror.pipeline.control_channel import Invitation
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
+from sparkmirror.pipeline.open_lines import warning_about
 from sparkmirror.pipeline.spark_task import copy_function
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Epochs:
         self._line: EpochLine | None = None
         self._lock = threading.Lock()
         self._end_early = False
+        self._has_looked = False  # at how Spark sends what it sends
         self.number = before  # a flow that is begun anew goes on counting
 
     def arm(self) -> None:
@@ -99,6 +101,7 @@ class Epochs:
         """Run one epoch to its end; blocks. Spark's failures come back as a value."""
         self.number += 1
         spark = self._spark()
+        self._look(spark, settings)
         line = EpochLine({split.index: split for split in splits}, settings, self._on_progress)
         with self._lock:
             self._line = line
@@ -140,6 +143,14 @@ class Epochs:
             with self._lock:
                 self._line = None
         return EpochResult(_standings(receipts), receipts)
+
+    def _look(self, spark: SparkContext, settings: TaskSettings) -> None:
+        if self._has_looked:
+            return
+        self._has_looked = True
+        warning = warning_about(dict(spark.getConf().getAll()), settings)
+        if warning:
+            _log.warning("%s: %s", self._name, warning)
 
     def _job(
         self, spark: SparkContext, group: str, title: str, splits: int, invitation: Invitation

@@ -21,6 +21,7 @@ from sparkmirror.rest.gate import Gate
 from sparkmirror.rest.parameters import speaks_json
 from sparkmirror.rest.response_headers import HeaderRule, read_rules
 from sparkmirror.rest.tracking import Tracking
+from sparkmirror.rest.unproven import UnprovenBodies
 from sparkmirror.security.settings import TlsSettings
 
 
@@ -71,7 +72,14 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
     if wanted.has_admin:
         app.include_router(loggers.router, dependencies=every)
     add_error_handlers(app)
+    unproven = None
+    if wanted.auth is not None:
+        unproven = UnprovenBodies(wanted.door.idle_seconds, wanted.limits.body_bytes)
     app.add_middleware(
-        Gate, cross_origin=wanted.cross_origin, rules=wanted.headers, auth=wanted.auth
+        Gate,
+        cross_origin=wanted.cross_origin,
+        rules=wanted.headers,
+        auth=wanted.auth,
+        unproven=unproven,
     )
     return app

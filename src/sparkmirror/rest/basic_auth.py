@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
+from sparkmirror.attempts import Attempts, shown
+from sparkmirror.connect.signatures import could_be_signed
 from sparkmirror.model import Secret
-from sparkmirror.rest.attempts import Attempts, shown
 from sparkmirror.rest.errors import refusal
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ _INTERNAL = {
     "PUT": re.compile(r"/connectors/[^/]+/fence"),
 }
 _SIGNATURE = "x-connect-authorization"
+_ALGORITHM = "x-connect-request-signature-algorithm"
 
 
 class Logins:
@@ -78,9 +80,13 @@ class BasicAuth:
 
 
 def is_internal(method: str, path: str, headers: Headers) -> bool:
-    """Whether a request is between workers: the signature that it has is checked later."""
+    """Whether a request is between workers: what its signature signs is checked later."""
     pattern = _INTERNAL.get(method)
-    return pattern is not None and bool(pattern.fullmatch(path)) and _SIGNATURE in headers
+    return (
+        pattern is not None
+        and bool(pattern.fullmatch(path))
+        and could_be_signed(headers.get(_SIGNATURE, ""), headers.get(_ALGORITHM, ""))
+    )
 
 
 def read_authorization(header: str) -> tuple[str, Secret] | None:

@@ -23,6 +23,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
+from sparkmirror.attempts import Attempts, shown
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
 from sparkmirror.connect.forwarding import Answer, Forwarded, NotDeliveredError, forward
 from sparkmirror.errors import SparkmirrorError
@@ -57,6 +58,7 @@ class Desk:
         self._api = api
         self._peers = peers or TlsSettings()
         self._limits = limits
+        self._left_undone = Attempts(log)
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
 
@@ -64,7 +66,7 @@ class Desk:
         """What the worker answers, or the one that it sends us to."""
         started = time.monotonic()
         if request.method != "GET" and await _has_hung_up(request):
-            raise _hung_up(request)
+            raise self._hung_up(request)
 
         def blocking() -> Response:
             return self._persist(lambda: self._once(request, call, body, started), started)
@@ -145,8 +147,13 @@ class Desk:
                 if len(body) > most:
                     raise _too_large(most)
         except ClientDisconnect as error:
-            raise _hung_up(request) from error
+            raise self._hung_up(request) from error
         return bytes(body)
+
+    def _hung_up(self, request: Request) -> ApiError:
+        what = f"{request.method} {shown(request.url.path)}"
+        self._left_undone.note(f"{what} is left undone: whoever asked has hung up.")
+        return ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
 
 
 def desk_of(request: Request) -> Desk:
@@ -168,11 +175,6 @@ def nothing(status: int) -> Response:
 async def _has_hung_up(request: Request) -> bool:
     await anyio.sleep(_HANG_UP_SECONDS)
     return await request.is_disconnected()
-
-
-def _hung_up(request: Request) -> ApiError:
-    log.warning(f"{request.method} {request.url.path} is left undone: whoever asked has hung up.")
-    return ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
 
 
 def _forwarded(request: Request, body: bytes) -> Forwarded:

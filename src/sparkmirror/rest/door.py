@@ -19,7 +19,7 @@ from functools import partial
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from sparkmirror.rest.attempts import Attempts, shown
+from sparkmirror.attempts import Attempts, shown
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,10 @@ class _Visitor:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Whether a request is under way, or its answer still being read."""
+        if self.cycle is None or self.protocol is None:
+            return False
+        return not self.cycle.response_complete or _is_sending(self.protocol.transport)
 
     @property
     def has_left(self) -> bool:
@@ -200,6 +202,14 @@ class Door:
     def _end(self, visitor: _Visitor) -> None:
         visitor.show_out()
         self._visitors.discard(visitor)
+
+
+def _is_sending(transport: asyncio.Transport) -> bool:
+    """Whether a part of what was written still waits for who reads it."""
+    try:
+        return transport.get_write_buffer_size() > 0
+    except AttributeError:  # asyncio's TLS that was closed twice has no buffer any more
+        return False
 
 
 async def _says_something(connection: socket.socket) -> bool:

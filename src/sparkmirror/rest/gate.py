@@ -14,14 +14,15 @@ from urllib.parse import unquote
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sparkmirror.rest.basic_auth import BasicAuth
+from sparkmirror.rest.basic_auth import BasicAuth, is_internal
 from sparkmirror.rest.cors import CrossOrigin
 from sparkmirror.rest.errors import refusal
 from sparkmirror.rest.response_headers import HeaderRule
+from sparkmirror.rest.unproven import UnprovenBodies
 
 
 class Gate:
-    """Wraps the application."""
+    """Wraps the application; with `auth`, `unproven` reads what passes without a password."""
 
     def __init__(
         self,
@@ -29,11 +30,13 @@ class Gate:
         cross_origin: CrossOrigin | None,
         rules: Sequence[HeaderRule],
         auth: BasicAuth | None = None,
+        unproven: UnprovenBodies | None = None,
     ) -> None:
         self._app = app
         self._cross_origin = cross_origin
         self._rules = rules
         self._auth = auth
+        self._unproven = unproven
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -52,8 +55,8 @@ class Gate:
             await send({"type": "http.response.body", "body": b""})
             return
         path = _path(scope)
+        client = (scope.get("client") or ("somewhere",))[0]
         if self._auth is not None:
-            client = (scope.get("client") or ("somewhere",))[0]
             refused = self._auth.refuses(scope["method"], path, headers, client)
             if refused is not None:
                 await refused(scope, receive, send)
@@ -62,6 +65,14 @@ class Gate:
             await refusal(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
             return
         inner["path"] = path
+        if self._unproven is not None and is_internal(scope["method"], path, headers):
+            read = await self._unproven.read(receive, client)
+            if read is None:
+                answer = refusal(503, "The body of the request did not come in time")
+                answer.headers["Connection"] = "close"
+                await answer(scope, receive, send)
+                return
+            receive = read
         await self._app(inner, receive, send)
 
     def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:

@@ -92,6 +92,25 @@ def test_without_the_prefix_kafkas_stores_serve(stores: list[str]) -> None:
     assert found.client_auth == "required"
 
 
+def test_a_protocol_from_a_provider_keeps_the_stores(
+    stores: list[str], identity: TlsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys serve https and Kafka: whether Kafka has TLS is known only once it is resolved."""
+    monkeypatch.setenv("REACHED_BY", "SSL")
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    lines = [
+        "config.providers=env",
+        f"config.providers.env.class={provider}",
+        "security.protocol=${env:REACHED_BY}",
+        "listeners=https://:8443",
+    ]
+    file = WorkerFile.parse(WORKER + "\n".join([*lines, *stores]))
+    tls = file.settings.connection.security.tls
+    assert tls is not None
+    assert tls.chain.strip() == identity.chain.strip()
+    assert tls.trusted
+
+
 def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
     """As in Connect: all or nothing."""
     lines = ["listeners=https://:8443", "security.protocol=SSL", *stores]
@@ -113,6 +132,11 @@ def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
         (["listeners.https.ssl.client.auth=maybe"], "none, requested, required"),
         (["listeners.https.ssl.client.auth=required"], "ssl.truststore.location"),
         ([f"rest.extension.classes={EXTENSION}"], "KAFKA_OPTS"),
+        (["rest.extension.classes=acme.Guard", "listeners=http://:1"], "acme.Guard is not run"),
+        (
+            ["rest.extension.classes=acme.Guard", "listeners=http://[::1]:1,http://10.0.0.1:1"],
+            "acme.Guard is not run",
+        ),
         (
             [f"rest.extension.classes={EXTENSION}", "rest.basic.auth.login.config=/nowhere"],
             "rest.basic.auth.login.config: /nowhere",

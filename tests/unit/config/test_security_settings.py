@@ -432,6 +432,12 @@ def test_mechanisms_with_packages_of_their_own(monkeypatch: pytest.MonkeyPatch) 
     assert source.options["keyTab"] == "/k"
     assert target == SaslSettings(Mechanism.AWS_MSK_IAM, options={"awsProfileName": "p"})
     (sentence,) = said(
+        Level.WARNING,
+        "a.security.protocol=SASL_PLAINTEXT",
+        f'a.sasl.jaas.config={kerberos} required useKeyTab=true keyTab="/k" storeKey=true;',
+    )
+    assert "a.sasl.jaas.config: its option useKeyTab, keyTab is not used" in sentence
+    (sentence,) = said(
         Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", "a.sasl.mechanism=AWS_MSK_IAM"
     )
     assert "a.security.protocol must be SASL_SSL" in sentence
@@ -506,3 +512,119 @@ def test_a_store_that_is_missing_stops_the_flow() -> None:
     """With a sentence about the line."""
     with pytest.raises(ConfigError, match=r"a\.ssl\.truststore\.location names /gone\.jks"):
         settings("a.security.protocol=SSL", "a.ssl.truststore.location=/gone.jks")
+
+
+@pytest.mark.parametrize(
+    ("servers", "protocol", "is_readable"),
+    [
+        ("b1:9092", "SASL_PLAINTEXT", True),
+        ("b1:9092", "SASL_SSL", False),
+        ("localhost:9092,127.0.0.2:9092,[::1]:9092", "SASL_PLAINTEXT", False),
+        ("PLAINTEXT://localhost:9092", "SASL_PLAINTEXT", False),
+        ("localhost:9092,10.0.0.1:9092", "SASL_PLAINTEXT", True),
+    ],
+)
+def test_a_password_that_others_can_read_is_told(
+    servers: str, protocol: str, *, is_readable: bool
+) -> None:
+    """Not one that stays on this machine."""
+    lines = (f"a.bootstrap.servers={servers}", f"a.security.protocol={protocol}", *WITH_PLAIN[1:])
+    found = MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *lines))).problems()
+    sentences = [str(one) for one in found]
+    assert [("password goes to brokers unencrypted" in one) for one in sentences] == (
+        [True] * is_readable
+    )
+    with_scram = (*lines[:2], "a.sasl.mechanism=SCRAM-SHA-256", lines[3].replace(PLAIN, SCRAM))
+    assert MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *with_scram))).problems() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "is_readable"),
+    [
+        ("http://idp/token", True),
+        ("HTTP://idp/token", True),
+        ("https://idp/token", False),
+        ("http://127.0.0.1:8080/token", False),
+    ],
+)
+def test_a_token_endpoint_that_others_can_read_is_told(url: str, *, is_readable: bool) -> None:
+    """In every place where it may stand."""
+    login = f'a.sasl.jaas.config={OAUTH} required clientId="x" clientSecret="{HUSH}"'
+    common = ("a.security.protocol=SASL_SSL", "a.sasl.mechanism=OAUTHBEARER")
+    for lines in (
+        (f"{login};", f"a.sasl.oauthbearer.token.endpoint.url={url}"),
+        (f'{login} oauth.token.endpoint.uri="{url}";',),
+    ):
+        sentences = said(Level.WARNING, *common, *lines)
+        assert len(sentences) == is_readable
+        assert all("endpoint unencrypted" in one for one in sentences)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "oauth.password.grant.username",
+        "oauth.password.grant.password",
+        "oauth.client.assertion",
+        "oauth.client.assertion.location",
+    ],
+)
+def test_grants_of_people_are_refused_and_hidden(name: str) -> None:
+    """As keys as on the JAAS line; a password is not shown as a text of no key would be."""
+    lines = (
+        "a.security.protocol=SASL_SSL",
+        "a.sasl.mechanism=OAUTHBEARER",
+        "a.oauth.token.endpoint.uri=https://idp/token",
+        f"a.{name}={HUSH}",
+    )
+    (sentence,) = said(Level.ERROR, *lines)
+    assert f"a.{name} is not used here" in sentence
+    config = MirrorConfig.parse("\n".join((*BASE, *lines)))
+    shown = [str(one.text) for one in config.reading(FLOW).report.effective if one.key == name]
+    assert shown
+    is_secret = name.endswith((".password", ".assertion"))
+    assert (HUSH in "".join(shown)) is not is_secret
+
+
+def test_without_a_line_the_login_file_of_java_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its section KafkaClient, as in Java; a line in the file wins."""
+    file = tmp_path / "jaas.conf"
+    login = f'{PLAIN} required username="me" password="{HUSH}";'
+    file.write_text(f"KafkaServer {{ {SCRAM} required; }};\nKafkaClient {{ {login} }};")
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={file}")
+    protocol = "a.security.protocol=SASL_SSL"
+    found = settings(protocol, "a.sasl.mechanism=PLAIN").consumer.security.sasl
+    assert found == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    (sentence,) = said(Level.INFO, protocol, "a.sasl.mechanism=PLAIN")
+    assert f"a.sasl.jaas.config is not set: the section KafkaClient of {file}" in sentence
+    own = WITH_PLAIN[2].replace('"me"', '"you"')
+    other = settings(protocol, "a.sasl.mechanism=PLAIN", own).consumer.security.sasl
+    assert other is not None
+    assert other.username == "you"
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("KafkaServer { };", "without a section KafkaClient"),
+        (f"KafkaClient {{ {SCRAM} required password={HUSH}; }};", "names " + SCRAM),
+        (f"KafkaClient {{ {PLAIN} required password={HUSH} }};", "is no JAAS file"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_login_file_of_java_that_does_not_help_is_told(
+    content: str | None, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, which names the file and nothing that stands in it."""
+    file = tmp_path / "jaas.conf"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={file}")
+    lines = ("a.security.protocol=SASL_SSL", "a.sasl.mechanism=PLAIN")
+    (sentence,) = said(Level.ERROR, *lines)
+    assert "a.sasl.jaas.config is missing" in sentence
+    assert part in sentence
+    assert str(file) in sentence
+    assert HUSH not in sentence

@@ -263,7 +263,11 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
         ("producer.linger.ms=5", Level.INFO, "is ignored: record batches are copied"),
         ("retry.backoff.ms=5", Level.INFO, "is ignored"),
         ("listeners.https.ssl.keystor.type=JKS", Level.WARNING, "https.ssl.keystore.type?"),
-        ("rest.extension.classes=acme.Extension", Level.WARNING, "is not run"),
+        (
+            "rest.extension.classes=acme.Extension\nlisteners=http://localhost:1",
+            Level.WARNING,
+            "is not run",
+        ),
         ("rest.basic.auth.login.config=/jaas", Level.WARNING, "without rest.extension.classes"),
         ("confluent.topic=x", Level.INFO, "Confluent's own"),
         ("metrics.context.a=b", Level.INFO, "do not exist here"),

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
+from sparkmirror.pipeline import control_server
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
@@ -124,7 +126,7 @@ def raw_connection(invitation: Invitation) -> ssl.SSLSocket:
     return client_context(invitation.certificate).wrap_socket(sock, server_hostname=SERVER_NAME)
 
 
-def is_hung_up(stranger: ssl.SSLSocket) -> bool:
+def is_hung_up(stranger: socket.socket) -> bool:
     """Whether the server ended the connection without a word, gently or not."""
     try:
         return stranger.recv(100) == b""
@@ -356,17 +358,72 @@ def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
 
 
 @pytest.mark.parametrize(
-    "hello", [b"not json", b"[]", b"{}", b'{"token": 5}', b'"hello"', b"\xff\xfe"]
+    "hello",
+    [
+        *(b"not json", b"[]", b"{}", b'{"token": 5}', b'"hello"', b"\xff\xfe", b"[" * 4000),
+        *(b'{"token": "\xc3\xa4"}', b'{"token": "\\ud800"}'),
+    ],
 )
 def test_nonsense_is_refused_and_the_server_goes_on(
-    epoch: Epoch, join: Callable[[Invitation], ControlClient], hello: bytes
+    epoch: Epoch,
+    join: Callable[[Invitation], ControlClient],
+    hello: bytes,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whatever knocks, tasks are served afterwards."""
+    """Whatever knocks, tasks are served afterwards, and the log has one line about it."""
+    for _ in range(3):
+        with raw_connection(epoch.invitation) as stranger:
+            stranger.sendall(struct.pack(">i", len(hello)) + hello)
+            assert is_hung_up(stranger)
+
+    assert join(epoch.invitation).split == SPLIT
+    (record,) = caplog.records
+    assert "a connection to the control port was refused" in record.getMessage()
+    assert record.exc_info is None
+
+
+@pytest.mark.parametrize("split", ["null", "[]", "1e999", '"four"', "{}"])
+def test_a_split_that_is_no_number_is_refused(
+    epoch: Epoch, split: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even with the right token."""
+    hello = f'{{"token": "{epoch.invitation.token}", "split": {split}}}'.encode()
     with raw_connection(epoch.invitation) as stranger:
         stranger.sendall(struct.pack(">i", len(hello)) + hello)
         assert is_hung_up(stranger)
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert caplog.records[0].exc_info is None
 
-    assert join(epoch.invitation).split == SPLIT
+
+def test_strangers_keep_no_task_out(
+    epoch: Epoch,
+    join: Callable[[Invitation], ControlClient],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The oldest of those who say nothing goes; a task that has checked in does not."""
+    first = join(epoch.invitation)
+    address = (epoch.invitation.host, epoch.invitation.port)
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(address, 5)),  # not even a handshake
+            stack.enter_context(raw_connection(epoch.invitation)),
+        ]
+        for _ in range(70):
+            stack.enter_context(socket.create_connection(address, 5))
+        for one in silent:
+            one.settimeout(2)
+            assert is_hung_up(one)
+        first.report(progress(41))
+        eventually(lambda: epoch.reports == [progress(41)], 5, "the report")
+        assert join(epoch.invitation).split.index == SPLIT.index
+    assert caplog.text.count("have said no hello") == 1
+
+
+def test_a_handshake_that_does_not_come_ends(epoch: Epoch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before long."""
+    monkeypatch.setattr(control_server, "_HANDSHAKE_SECONDS", 0.3)
+    with socket.create_connection((epoch.invitation.host, epoch.invitation.port), 5) as stranger:
+        assert is_hung_up(stranger)
 
 
 def test_a_plain_connection_without_tls_gets_nothing(

@@ -12,15 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
+from sparkmirror.attempts import Attempts, shown
 from sparkmirror.model import Secret
 from sparkmirror.rest.app import AppOptions, create_app
-from sparkmirror.rest.attempts import Attempts, shown
 from sparkmirror.rest.basic_auth import BasicAuth, read_authorization
 from support.memory_worker import MemoryWorker
 from support.rest_client import RestClient
 
 PASSWORD = "s3:cret ü"
 USERS = {"ann": Secret(PASSWORD), "empty": Secret("")}
+
+SIGNED = {
+    "X-Connect-Authorization": base64.b64encode(bytes(32)).decode(),
+    "X-Connect-Request-Signature-Algorithm": "HmacSHA256",
+}
 
 
 def basic(name: str, password: str) -> dict[str, str]:
@@ -89,11 +94,8 @@ def test_every_path_asks() -> None:
 
 
 def test_workers_need_a_signature_in_place_of_a_password(client: RestClient) -> None:
-    """As in Connect; a signature that is none is refused by who checks it."""
-    signed = {
-        "X-Connect-Authorization": "bm9uZQ==",
-        "X-Connect-Request-Signature-Algorithm": "HmacSHA256",
-    }
+    """As in Connect; one with another key is refused by who checks it."""
+    signed = SIGNED
     assert client.ask("POST", "/connectors/a%2Fb/tasks", [], signed).status == 403
     assert client.ask("PUT", "/connectors/a/fence/", b"", signed).status == 403
     for method, path in (
@@ -104,6 +106,28 @@ def test_workers_need_a_signature_in_place_of_a_password(client: RestClient) -> 
         ("PUT", "/connectors/a%2Ffence"),
     ):
         assert client.ask(method, path, headers=signed).status == 401, path
+
+
+@pytest.mark.parametrize(
+    ("signature", "algorithm"),
+    [
+        ("", "HmacSHA256"),
+        ("bm9uZQ==", "HmacSHA256"),
+        (SIGNED["X-Connect-Authorization"], "HmacSHA512"),
+        (SIGNED["X-Connect-Authorization"], "Hmac"),
+        ("*" + SIGNED["X-Connect-Authorization"], "HmacSHA256"),
+    ],
+)
+def test_what_cannot_be_a_signature_is_none(
+    client: RestClient, signature: str, algorithm: str
+) -> None:
+    """Whoever sends it is a stranger, whose body nobody reads."""
+    headers = {
+        "X-Connect-Authorization": signature,
+        "X-Connect-Request-Signature-Algorithm": algorithm,
+    }
+    answer = client.ask("POST", "/connectors/a/tasks", [], headers)
+    assert (answer.status, answer.headers["Connection"]) == (401, "close")
 
 
 def test_nobody_reads_the_body_of_a_stranger(client: RestClient) -> None:

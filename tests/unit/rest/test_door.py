@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import logging
 import socket
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.model import Secret
 from sparkmirror.rest import door
 from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.door import DoorLimits
 from sparkmirror.rest.server import RestServer
 from sparkmirror.rest.tracking import Tracking
@@ -41,13 +44,28 @@ class Slow(MemoryWorker):
         return super().connectors()
 
 
+class Wordy(MemoryWorker):
+    """Has much to say."""
+
+    SIZE = 32 << 20
+
+    def connectors(self) -> list[str]:
+        """A name that no buffer of the system holds."""
+        return ["a" * self.SIZE]
+
+
 @pytest.fixture
 def served() -> Iterator[Any]:
     """A function that serves with these limits, and gives the two ports."""
     with ExitStack() as stack:
 
-        def serve(limits: DoorLimits, worker: MemoryWorker | None = None) -> tuple[int, ...]:
-            server = RestServer(REST, replace(AppOptions.of(REST, Tracking()), door=limits))
+        def serve(
+            limits: DoorLimits,
+            worker: MemoryWorker | None = None,
+            auth: BasicAuth | None = None,
+        ) -> tuple[int, ...]:
+            options = replace(AppOptions.of(REST, Tracking()), door=limits, auth=auth)
+            server = RestServer(REST, options)
             server.start(worker or MemoryWorker())
             stack.callback(server.stop)
             return server.ports
@@ -69,6 +87,13 @@ def status(port: int, *, secure: bool = False) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+def ask(port: int, request: str) -> str:
+    """The beginning of the answer to a request as it stands."""
+    with socket.create_connection(("127.0.0.1", port), 10) as opened:
+        opened.sendall(request.encode())
+        return opened.recv(100).decode()
 
 
 def test_500_idle_connections_keep_nobody_out(
@@ -122,6 +147,47 @@ def test_a_body_that_does_not_end_ends(served: Any) -> None:
         assert stranger.recv(100) == NOTHING
 
 
+def test_invented_signatures_keep_nobody_out(served: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither people with a password nor workers, while strangers announce bodies and wait."""
+    limits = DoorLimits(connections=20, idle_seconds=1.5)
+    plain, _ = served(limits, auth=BasicAuth({"ann": Secret("s3cret")}))
+    signature = base64.b64encode(bytes(32)).decode()
+    head = (
+        "POST /connectors/x/tasks HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n"
+        f"X-Connect-Authorization: {signature}\r\n"
+        "X-Connect-Request-Signature-Algorithm: HmacSHA256\r\n\r\n"
+    )
+    with caplog.at_level(logging.WARNING), ExitStack() as stack:
+        strangers = []
+        for _ in range(limits.connections):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", plain), 10))
+            one.sendall(head.format(12 << 20).encode())
+            strangers.append(one)
+        assert strangers[0].recv(100).startswith(b"HTTP/1.1 503 ")
+        answer = ask(plain, head.format(2) + "[]")
+        assert answer.startswith("HTTP/1.1 403 ")  # read, and refused by who checks it
+        known = base64.b64encode(b"ann:s3cret").decode()
+        head = f"GET /health HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {known}\r\n\r\n"
+        assert ask(plain, head).startswith("HTTP/1.1 200 ")
+        assert strangers[-1].recv(100).startswith(b"HTTP/1.1 503 ")  # its time is up
+    assert len([one for one in caplog.records if "is given up" in one.getMessage()]) == 1
+
+
+def test_who_hangs_up_again_and_again_does_not_fill_the_log(
+    served: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line a minute."""
+    plain, _ = served(DoorLimits())
+    head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n"
+    with caplog.at_level(logging.WARNING):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", plain), 10) as stranger:
+                stranger.sendall(head)
+        eventually(lambda: "left undone" in caplog.text, 5, "a line tells of it")
+        assert status(plain) == 200
+    assert caplog.text.count("left undone") == 1
+
+
 def test_slow_answers_are_waited_for(served: Any) -> None:
     """Whoever has asked is not idle; nor is one that asks again and again on one connection."""
     plain, _ = served(DoorLimits(idle_seconds=0.7), Slow())
@@ -138,6 +204,26 @@ def test_slow_answers_are_waited_for(served: Any) -> None:
         time.sleep(0.05)
     assert connection.sock is not None
     connection.close()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_whoever_reads_slowly_is_not_idle(served: Any, *, secure: bool) -> None:
+    """A large answer comes whole, though it takes longer than a connection may be idle."""
+    ports = served(DoorLimits(idle_seconds=0.6), Wordy())
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    opened.settimeout(10)
+    opened.connect(("127.0.0.1", ports[secure]))
+    if secure:
+        context = client_context(AUTHORITY.stranger())
+        opened = context.wrap_socket(opened, server_hostname="127.0.0.1")
+    with opened:
+        opened.sendall(b"GET /connectors HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        time.sleep(2)
+        size = 0
+        while chunk := opened.recv(1 << 20):
+            size += len(chunk)
+    assert size > Wordy.SIZE
 
 
 def test_a_full_house_of_busy_people_takes_nobody(served: Any) -> None:
