@@ -10,7 +10,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
-from sparkmirror.pipeline import control_server
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
@@ -393,37 +391,6 @@ def test_a_split_that_is_no_number_is_refused(
         assert is_hung_up(stranger)
     assert [one.levelname for one in caplog.records] == ["WARNING"]
     assert caplog.records[0].exc_info is None
-
-
-def test_strangers_keep_no_task_out(
-    epoch: Epoch,
-    join: Callable[[Invitation], ControlClient],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The oldest of those who say nothing goes; a task that has checked in does not."""
-    first = join(epoch.invitation)
-    address = (epoch.invitation.host, epoch.invitation.port)
-    with ExitStack() as stack:
-        silent = [
-            stack.enter_context(socket.create_connection(address, 5)),  # not even a handshake
-            stack.enter_context(raw_connection(epoch.invitation)),
-        ]
-        for _ in range(70):
-            stack.enter_context(socket.create_connection(address, 5))
-        for one in silent:
-            one.settimeout(2)
-            assert is_hung_up(one)
-        first.report(progress(41))
-        eventually(lambda: epoch.reports == [progress(41)], 5, "the report")
-        assert join(epoch.invitation).split.index == SPLIT.index
-    assert caplog.text.count("have said no hello") == 1
-
-
-def test_a_handshake_that_does_not_come_ends(epoch: Epoch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before long."""
-    monkeypatch.setattr(control_server, "_HANDSHAKE_SECONDS", 0.3)
-    with socket.create_connection((epoch.invitation.host, epoch.invitation.port), 5) as stranger:
-        assert is_hung_up(stranger)
 
 
 def test_a_plain_connection_without_tls_gets_nothing(
