@@ -65,6 +65,12 @@ class TokenSource:
             )
             raise AuthenticationError(str(failure), retriable=failure.retriable) from failure
 
+    def hide(self, words: str) -> str:
+        """What somebody else said, without the token that we have; asks nobody."""
+        with self._lock:
+            token = self._token
+        return words if token is None else words.replace(token.text.reveal(), "[hidden]")
+
     def _is_valid(self) -> bool:
         return self._token is not None and time.time() < self._token.expires_at
 

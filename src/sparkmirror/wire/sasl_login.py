@@ -27,6 +27,7 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.security.sasl import SaslClient, authenticate_steps
 from sparkmirror.security.settings import SaslSettings, Security
 from sparkmirror.security.token_sources import token_source
+from sparkmirror.security.words import clean_words
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.dialer import Address
 from sparkmirror.wire.loop import Loop
@@ -37,7 +38,6 @@ Send = Callable[[Any, Callable[[Any], None]], None]
 _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
-_MOST_WORDS = 300
 
 
 class Login:
@@ -178,7 +178,7 @@ def _begin(sasl: SaslSettings, host: str) -> tuple[SaslClient, bytes]:
 
 def _refused(security: Security, address: Address, code: int, words: str) -> AuthenticationError:
     """What a broker's refusal means, and what to look at."""
-    keys, said = security.keys, _clean(words, security)
+    keys, said = security.keys, clean_words(words, security)
     mechanism = "" if security.sasl is None else security.sasl.mechanism.value
     match code:
         case error_codes.SASL_AUTHENTICATION_FAILED:
@@ -196,12 +196,3 @@ def _refused(security: Security, address: Address, code: int, words: str) -> Aut
             reason = f"{address} answered the login with {name}{f' ({said})' if said else ''}"
             return AuthenticationError(f"{reason}.", retriable=True)
     return AuthenticationError(f"{reason}.")
-
-
-def _clean(words: str, security: Security) -> str:
-    """What a broker said, fit to be shown: one line, not long, without our password."""
-    password = None if security.sasl is None else security.sasl.password
-    if password is not None and password.reveal():
-        words = words.replace(password.reveal(), "[hidden]")
-    words = "".join(char if char.isprintable() else " " for char in words)
-    return words[:_MOST_WORDS].strip().rstrip(".")
