@@ -36,6 +36,10 @@ Reply = Callable[[memoryview], None]
 Failure = Callable[[UnreachableError], None]
 
 
+class _UnreadableError(WireError):
+    """An answer that is not what its request asks for."""
+
+
 class _Waiting(NamedTuple):
     correlation_id: int
     reply: Reply
@@ -151,12 +155,14 @@ class Connection:
         request = ApiVersionsRequest(version=0)  # every broker knows it; no flexible header
 
         def versions(frame: memoryview) -> None:
-            answer = request.header.get_response_class().decode(frame[4:], version=0)
+            answer = _decode(request.header.get_response_class(), frame[4:], 0)
             if answer.error_code:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
             is_late = time.monotonic() - self._asked_at > _FAR_SECONDS
-            known = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+            known = {
+                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys or ()
+            }
             if self._dialer.security.sasl is None:
                 self._become_ready(known, is_late=is_late)
             else:
@@ -397,10 +403,17 @@ class Connection:
                 return  # the kernel had no more
 
     def _dispatch(self, frame: memoryview) -> None:
+        if len(frame) < _CORRELATION.size:
+            raise WireError(f"a reply of {len(frame)} bytes arrived")
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             raise WireError(f"an unexpected reply (correlation id {correlation_id}) arrived")
-        self._waiting.popleft().reply(frame)
+        waiting = self._waiting.popleft()
+        try:
+            waiting.reply(frame)
+        except _UnreadableError:
+            self._waiting.appendleft(waiting)  # fails with the others
+            raise
 
     def close(self, reason: str, *, is_refusal: bool = False) -> None:
         """Close and fail every request that waits."""
@@ -440,6 +453,14 @@ def _decoder(message: Any, reply: Callable[[Any], None]) -> Reply:
         version = message.API_VERSION
         response_class = message.header.get_response_class()
         flexible = response_class.flexible_version_q(version)
-        reply(response_class.decode(frame[5 if flexible else 4 :], version=version))
+        reply(_decode(response_class, frame[5 if flexible else 4 :], version))
 
     return decoded
+
+
+def _decode(response_class: Any, body: memoryview, version: int) -> Any:
+    try:
+        return response_class.decode(body, version=version)
+    except Exception as error:  # whatever kafka-python stumbles over
+        name = f"{response_class.__name__} {version}"
+        raise _UnreadableError(f"{name} cannot be read ({type(error).__name__})") from error

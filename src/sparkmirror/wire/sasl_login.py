@@ -37,6 +37,7 @@ Send = Callable[[Any, Callable[[Any], None]], None]
 
 _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
+SHORTEST_SESSION_SECONDS = 1.0  # whatever a broker says, we do not log in all the time
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
 
 
@@ -67,6 +68,7 @@ class Login:
         self._first = b""
         self._due_at = math.inf
         self._is_ended = False
+        self._was_let_in = False
         self.is_under_way = False
         self.is_thinking = False  # we are the ones who take long, not the broker
 
@@ -122,8 +124,8 @@ class Login:
 
     def _introduced(self, answer: Any) -> None:
         if answer.error_code:
-            offered = ", ".join(str(name) for name in answer.mechanisms)
-            self._fail(_refused(self._security, self._address, answer.error_code, offered))
+            offered = ", ".join(str(name) for name in answer.mechanisms or ())
+            self._refuse(answer.error_code, offered)
         else:
             first, self._first = self._first, b""
             self._prove(first)
@@ -135,14 +137,14 @@ class Login:
     def _proven(self, answer: Any) -> None:
         if answer.error_code:
             words = answer.error_message or ""
-            self._fail(_refused(self._security, self._address, answer.error_code, words))
+            self._refuse(answer.error_code, words)
             return
         steps = self._steps
         if steps is None:
             raise AssertionError("there is one as long as a login is under way")
         lifetime_ms = getattr(answer, "session_lifetime_ms", None) or 0
         self._think(
-            partial(steps.next, bytes(answer.auth_bytes)), partial(self._go_on, lifetime_ms)
+            partial(steps.next, bytes(answer.auth_bytes or b"")), partial(self._go_on, lifetime_ms)
         )
 
     def _go_on(self, lifetime_ms: int, proof: bytes | None) -> None:
@@ -151,18 +153,29 @@ class Login:
             return
         self._steps = None
         self.is_under_way = False
+        self._was_let_in = True
         if lifetime_ms > 0:
             part = _SESSION_PART + _SESSION_JITTER * random.random()  # noqa: S311 - spreads load
-            self._due_at = time.monotonic() + lifetime_ms / 1000 * part
+            seconds = max(lifetime_ms / 1000 * part, SHORTEST_SESSION_SECONDS)
+            self._due_at = time.monotonic() + seconds
         self._done()
 
     def _ask(self, message: Any, newest: int, then: Callable[[Any], None]) -> None:
         low, high = self._versions.get(message.API_KEY, (0, -1))
         if high < low or newest < low:
-            self._fail(_refused(self._security, self._address, error_codes.ILLEGAL_SASL_STATE, ""))
+            self._refuse(error_codes.ILLEGAL_SASL_STATE, "")
             return
         message.API_VERSION = min(high, newest)
         self._send(message, then)
+
+    def _refuse(self, code: int, words: str) -> None:
+        error = _refused(self._security, self._address, code, words)
+        if code == error_codes.ILLEGAL_SASL_STATE and self._was_let_in:
+            # It does ask who we are, so this is about the moment; a new connection will do.
+            error = AuthenticationError(
+                f"{self._address} did not take our login once more.", retriable=True
+            )
+        self._fail(error)
 
     def _fail(self, error: AuthenticationError) -> None:
         self._steps = None
