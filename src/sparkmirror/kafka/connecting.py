@@ -102,7 +102,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
             return _Transport(self._net, sock, host=node.host)
         try:
             transport = _TlsTransport(
-                self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
+                self._net, sock, host=node.host.rstrip("."), ssl_context=self.config["ssl_context"]
             )
         except BaseException:
             sock.close()
@@ -143,7 +143,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
         """Seconds for which a node is not to be tried."""
         refused = self._refusals.get(node_id)
         pause = 0.0 if refused is None else refused.until - time.monotonic()
-        return max(pause, super().connection_delay(node_id))
+        return max(pause, float(super().connection_delay(node_id)))
 
     def get_connection(self, node_id: Any, *args: Any, **kwargs: Any) -> Any:
         """If no node may be tried, that is because of a refusal where there was one."""

@@ -173,7 +173,7 @@ class _Endpoint:
         return read_answer(status, body, self.shown, self._settings, time.time())
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
+        host, port = (self._parts.hostname or "").rstrip("."), self._parts.port  # as certificates
         seconds = self._settings.connect_timeout_seconds
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=seconds)
