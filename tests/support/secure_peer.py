@@ -54,17 +54,20 @@ class SecurePeer:
         session_ms: int = 0,
         pause_seconds: float = 0.0,  # before each answer to an echo
         cuts: tuple[int, ...] = (),  # where such an answer is cut into pieces
+        nonsense: dict[int, bytes] | None = None,  # by API key: the body of its answer
         between: Callable[[], None] = lambda: None,  # what happens before each piece but the first
     ) -> None:
         self.login = login
         self.session_ms = session_ms
         self.broken_rules: list[str] = []
         self.logins = 0
+        self.takes_once = False  # a second login on a connection is refused
         self.seen: list[int] = []  # API keys in the order of arrival
         self._context = context
         self.pause_seconds = pause_seconds
         self.cuts = cuts
         self.between = between
+        self.nonsense = nonsense or {}
         self._listener = socket.create_server((LOOPBACK, 0))
         # By the name that is in its certificate.
         self.address = Address("localhost", self._listener.getsockname()[1])
@@ -128,7 +131,9 @@ class _Session:
             self._answer(key, version, correlation, frame)
 
     def _answer(self, key: int, version: int, correlation: int, frame: bytes) -> None:
-        if key == API_VERSIONS:
+        if key in self._owner.nonsense:
+            self._send(correlation, self._owner.nonsense[key])
+        elif key == API_VERSIONS:
             self._send(correlation, _versions(version))
         elif key == HANDSHAKE:
             self._shake_hands(correlation, _body(frame, flexible=False))
@@ -146,7 +151,7 @@ class _Session:
     def _shake_hands(self, correlation: int, body: bytes) -> None:
         wanted = SaslHandshakeRequest.decode(body, version=1).mechanism
         code = 0 if wanted == "PLAIN" else _REFUSED["mechanism"]
-        if self._owner.login is None:
+        if self._owner.login is None or (self._owner.takes_once and self._is_in):
             code = _REFUSED["state"]
         elif self._is_in:
             if time.monotonic() - self._renewed_at < _SHORTEST_SECONDS:

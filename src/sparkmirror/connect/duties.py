@@ -141,7 +141,7 @@ class Duties:
             try:
                 self._look()
             except ClusterError as error:
-                self._fails(str(error))
+                self._fails(str(error), slow=not error.retriable)
             except Exception as error:  # noqa: BLE001 - the root of the thread
                 # Without it nothing would be begun or ended any more.
                 _log.exception("A worker's look at its connectors failed; trying again.")
@@ -152,11 +152,11 @@ class Duties:
                 self._trouble = ""
                 self._backoff = Backoff()
 
-    def _fails(self, sentence: str) -> None:
+    def _fails(self, sentence: str, *, slow: bool = False) -> None:
         if not self._trouble:
             _log.warning(f"The worker cannot do its duties: {sentence}")
         self._trouble = sentence
-        self._wake.wait(self._backoff.next_pause())
+        self._wake.wait(self._backoff.next_pause(slow=slow))
 
     def _look(self) -> None:
         membership, leading = self._membership, self._leading

@@ -114,7 +114,7 @@ def forward(
 def _connection(
     place: SplitResult, timeout_seconds: float, tls: TlsSettings
 ) -> http.client.HTTPConnection:
-    host = place.hostname or ""
+    host = (place.hostname or "").rstrip(".")  # as in certificates
     if place.scheme == "http":
         return http.client.HTTPConnection(host, place.port, timeout=timeout_seconds)
     try:

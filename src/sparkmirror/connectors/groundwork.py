@@ -48,7 +48,7 @@ class Groundwork:
                     self._ensure(settings, [topic for topic in topics if topic.side is side], side)
             except ClusterError as error:
                 failed(error)
-                self._stop.wait(backoff.next_pause())
+                self._stop.wait(backoff.next_pause(slow=not error.retriable))
                 continue
             return not self._stop.is_set()
         return False

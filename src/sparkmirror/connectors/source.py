@@ -202,7 +202,8 @@ class MirrorSourceConnector:
             except (ClusterError, WireError) as error:
                 state = FlowState.RETRYING if error.retriable else FlowState.FAILED
                 self._status.enter(state, str(error))
-            self._stop.wait(backoff.next_pause())
+                pause = backoff.next_pause(slow=not error.retriable)  # users get locked out
+            self._stop.wait(pause)
         return None
 
     # --- positions

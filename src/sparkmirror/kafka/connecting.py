@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from sparkmirror.kafka.failures import Connection, refusal
+from sparkmirror.security.settings import Security
+from sparkmirror.security.words import clean_words
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
@@ -49,6 +58,17 @@ def _last_words(received: tuple[bytes, KafkaError | None]) -> tuple[bytes, Kafka
     """What came before the end counts; the end is found again by the next look."""
     data, error = received
     return data, None if data else error
+
+
+async def _log_in(
+    log_in: Callable[..., Any], security: Security, *args: Any, **kwargs: Any
+) -> None:
+    """kafka-python writes into its log what a broker says, so that is cleaned where it arises."""
+    try:
+        await log_in(*args, **kwargs)
+    except (SaslAuthenticationFailedError, UnsupportedSaslMechanismError) as error:
+        said = (clean_words(str(one), security) for one in error.args)
+        raise type(error)(*said) from None
 
 
 class _Refusal(NamedTuple):
@@ -82,7 +102,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
             return _Transport(self._net, sock, host=node.host)
         try:
             transport = _TlsTransport(
-                self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
+                self._net, sock, host=node.host.rstrip("."), ssl_context=self.config["ssl_context"]
             )
         except BaseException:
             sock.close()
@@ -97,6 +117,12 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
         return transport
 
     async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
+        # Later logins on the same connection (KIP-368) go the same way.
+        conn._sasl_authenticate = partial(  # noqa: SLF001 - there is no other way to its errors
+            _log_in,
+            conn._sasl_authenticate,  # noqa: SLF001
+            self._connection.security,
+        )
         await super()._connect(node, conn, *args, **kwargs)
         error = conn.init_future.exception
         if conn.init_future.succeeded():

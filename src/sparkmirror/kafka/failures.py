@@ -26,6 +26,7 @@ from sparkmirror.errors import AuthenticationError, BrokerError, ClusterError, U
 from sparkmirror.kafka.logins import LoginError
 from sparkmirror.security.settings import Security
 from sparkmirror.security.troubles import silence_hint, tls_trouble
+from sparkmirror.security.words import clean_words
 
 
 class Connection(Protocol):
@@ -145,12 +146,13 @@ def refusal(connection: Connection, error: KafkaError) -> AuthenticationError | 
         return login_failure(connection, error.failure)
     if isinstance(error, SaslAuthenticationFailedError):
         said = (_text(error) or "").removeprefix(f"{SaslAuthenticationFailedError.__name__}: ")
-        reason = f"{address} does not let us in ({said.rstrip('.')}): check {keys.login}"
+        said = clean_words(said, security)
+        reason = f"{address} does not let us in ({said}): check {keys.login}"
     elif isinstance(error, UnsupportedSaslMechanismError):
         wanted = security.sasl.mechanism.value if security.sasl else ""
         reason = f"{address} does not offer {wanted}: check {keys.mechanism}"
         if error.args:
-            reason += f" ({_text(error)})"
+            reason += f" ({clean_words(_text(error) or '', security)})"
     elif isinstance(error, IllegalSaslStateError):
         reason = (
             f"{address} asks nobody who they are: {keys.protocol} must be "

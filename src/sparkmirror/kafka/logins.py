@@ -15,7 +15,11 @@ from typing import Any
 from kafka.errors import KafkaError
 from kafka.net.sasl import SASL_MECHANISMS, register_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslBytesRequest,
+)
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.security.sasl import SaslClient, authenticate_steps
@@ -23,7 +27,7 @@ from sparkmirror.security.settings import Mechanism, SaslSettings
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token
 
-_LOGIN_REQUESTS = (SaslAuthenticateRequest, SaslBytesRequest)
+_LOGIN_MESSAGES = (SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest)
 
 
 class LoginError(KafkaError):  # type: ignore[misc] # kafka-python has no types
@@ -98,8 +102,8 @@ class _NoCredentials(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         arguments = record.args if isinstance(record.args, tuple) else (record.args,)
-        is_login = any(isinstance(one, _LOGIN_REQUESTS) for one in arguments)
-        return not is_login and not str(record.msg).endswith("Send: %r")
+        is_login = any(isinstance(one, _LOGIN_MESSAGES) for one in arguments)
+        return not is_login and not str(record.msg).endswith(("Send: %r", "Recv: %r"))
 
 
 for _logger in ("kafka.protocol.parser", "kafka.net.connection"):

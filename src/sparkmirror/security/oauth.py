@@ -3,7 +3,9 @@
 
 Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
 long for its successor: the request goes on in a thread of its own, and if it fails, the old token
-is used as long as it lasts and the endpoint is asked again a bit later.
+is used as long as it lasts and the endpoint is asked again a bit later. Without a valid token
+everybody hears of the failure until then: an endpoint that refuses us is not asked by each
+connection anew.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from sparkmirror.security.tokens import Token, basic_credentials, clean, read_an
 MOST_BYTES = 1 << 20
 RETRY_SECONDS = 10.0  # as Kafka's clients
 PATIENCE_SECONDS = 1.0  # how long a valid token may be held back for a newer one
-
+_SLACK_SECONDS = 30.0  # for what has no time limit of its own, such as to resolve a name
 _CHUNK_BYTES = 16384
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class TokenSource:
         self._lock = threading.Condition()
         self._token: Token | None = None
         self._ask_at = 0.0
+        self._retry_at = 0.0  # monotonic: after a failure
         self._is_asking = False
         self._failure: AuthenticationError | None = None
         self._has_warned = False
@@ -51,19 +54,54 @@ class TokenSource:
             if self._is_valid() and time.time() < self._ask_at:
                 return self._current()
             if not self._is_asking:
-                self._is_asking = True
-                self._failure = None
-                threading.Thread(target=self._ask, name="oauth-token", daemon=True).start()
-                patience = PATIENCE_SECONDS if self._is_valid() else None
-                self._lock.wait_for(lambda: not self._is_asking, patience)
+                if not self._is_valid() and time.monotonic() < self._retry_at:
+                    raise self._told()
+                self._begin()
+                self._wait(PATIENCE_SECONDS if self._is_valid() else self._longest_seconds())
             elif not self._is_valid():
-                self._lock.wait_for(lambda: not self._is_asking)
+                self._wait(self._longest_seconds())
             if self._is_valid():
                 return self._current()
-            failure = self._failure or AuthenticationError(
-                f"The token of {self._endpoint.shown} has expired.", retriable=True
+            raise self._told()
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._ask, name="oauth-token", daemon=True)
+        self._is_asking = True
+        self._failure = None
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads just now
+            self._is_asking = False
+            self._failure = AuthenticationError(
+                f"The token endpoint {self._endpoint.shown} could not be asked: this process "
+                "cannot start a thread.",
+                retriable=True,
             )
-            raise AuthenticationError(str(failure), retriable=failure.retriable) from failure
+            self._lock.notify_all()
+
+    def _wait(self, seconds: float) -> None:
+        self._lock.wait_for(lambda: not self._is_asking, seconds)
+
+    def _longest_seconds(self) -> float:
+        settings = self._settings
+        return settings.connect_timeout_seconds + settings.read_timeout_seconds + _SLACK_SECONDS
+
+    def _told(self) -> AuthenticationError:
+        failure = self._failure
+        if failure is None:
+            words = "has not answered in time" if self._is_asking else "gave a token that is over"
+            failure = AuthenticationError(
+                f"The token endpoint {self._endpoint.shown} {words}.", retriable=True
+            )
+        told = AuthenticationError(str(failure), retriable=failure.retriable)
+        told.__cause__ = failure
+        return told
+
+    def hide(self, words: str) -> str:
+        """What somebody else said, without the token that we have; asks nobody."""
+        with self._lock:
+            token = self._token
+        return words if token is None else words.replace(token.text.reveal(), "[hidden]")
 
     def _is_valid(self) -> bool:
         return self._token is not None and time.time() < self._token.expires_at
@@ -90,6 +128,8 @@ class TokenSource:
         with self._lock:
             self._is_asking = False
             self._failure = failure
+            if failure is not None:
+                self._retry_at = time.monotonic() + RETRY_SECONDS
             if token is not None:
                 self._token = token
                 self._has_warned = False
@@ -133,7 +173,7 @@ class _Endpoint:
         return read_answer(status, body, self.shown, self._settings, time.time())
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
+        host, port = (self._parts.hostname or "").rstrip("."), self._parts.port  # as certificates
         seconds = self._settings.connect_timeout_seconds
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=seconds)

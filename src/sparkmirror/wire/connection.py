@@ -162,7 +162,9 @@ class Connection:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
             is_late = time.monotonic() - self._asked_at > _FAR_SECONDS
-            known = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+            known = {
+                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys or ()
+            }
             if self._dialer.security.sasl is None:
                 self._become_ready(known, is_late=is_late)
             else:

@@ -27,6 +27,7 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.security.sasl import SaslClient, authenticate_steps
 from sparkmirror.security.settings import SaslSettings, Security
 from sparkmirror.security.token_sources import token_source
+from sparkmirror.security.words import clean_words
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.dialer import Address
 from sparkmirror.wire.loop import Loop
@@ -36,9 +37,8 @@ Send = Callable[[Any, Callable[[Any], None]], None]
 
 _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
+SHORTEST_SESSION_SECONDS = 1.0  # a broker refuses who logs in again sooner
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
-_SHORTEST_SECONDS = 1.0  # a broker refuses who logs in again sooner, however short the session
-_MOST_WORDS = 300
 
 
 class Login:
@@ -69,6 +69,7 @@ class Login:
         self._due_at = math.inf
         self._introduced_at = -math.inf
         self._is_ended = False
+        self._was_let_in = False
         self.is_under_way = False
         self.is_thinking = False  # we are the ones who take long, not the broker
 
@@ -81,7 +82,7 @@ class Login:
         self._versions = versions
         self.is_under_way = True
         self._due_at = math.inf
-        early = self._introduced_at + _SHORTEST_SECONDS - time.monotonic()
+        early = self._introduced_at + SHORTEST_SESSION_SECONDS - time.monotonic()
         if early > 0:
             self._loop.call_later(early, self._start)
         else:
@@ -134,7 +135,7 @@ class Login:
         self._introduced_at = time.monotonic()
         if answer.error_code:
             offered = ", ".join(str(name) for name in answer.mechanisms or ())
-            self._fail(_refused(self._security, self._address, answer.error_code, offered))
+            self._refuse(answer.error_code, offered)
         else:
             first, self._first = self._first, b""
             self._prove(first)
@@ -146,7 +147,7 @@ class Login:
     def _proven(self, answer: Any) -> None:
         if answer.error_code:
             words = answer.error_message or ""
-            self._fail(_refused(self._security, self._address, answer.error_code, words))
+            self._refuse(answer.error_code, words)
             return
         steps = self._steps
         if steps is None:
@@ -162,18 +163,29 @@ class Login:
             return
         self._steps = None
         self.is_under_way = False
+        self._was_let_in = True
         if lifetime_ms > 0:
             part = _SESSION_PART + _SESSION_JITTER * random.random()  # noqa: S311 - spreads load
-            self._due_at = time.monotonic() + lifetime_ms / 1000 * part
+            seconds = max(lifetime_ms / 1000 * part, SHORTEST_SESSION_SECONDS)
+            self._due_at = time.monotonic() + seconds
         self._done()
 
     def _ask(self, message: Any, newest: int, then: Callable[[Any], None]) -> None:
         low, high = self._versions.get(message.API_KEY, (0, -1))
         if high < low or newest < low:
-            self._fail(_refused(self._security, self._address, error_codes.ILLEGAL_SASL_STATE, ""))
+            self._refuse(error_codes.ILLEGAL_SASL_STATE, "")
             return
         message.API_VERSION = min(high, newest)
         self._send(message, then)
+
+    def _refuse(self, code: int, words: str) -> None:
+        error = _refused(self._security, self._address, code, words)
+        if code == error_codes.ILLEGAL_SASL_STATE and self._was_let_in:
+            # It does ask who we are, so this is about the moment; a new connection will do.
+            error = AuthenticationError(
+                f"{self._address} did not take our login once more.", retriable=True
+            )
+        self._fail(error)
 
     def _fail(self, error: AuthenticationError) -> None:
         self._steps = None
@@ -189,7 +201,7 @@ def _begin(sasl: SaslSettings, host: str) -> tuple[SaslClient, bytes]:
 
 def _refused(security: Security, address: Address, code: int, words: str) -> AuthenticationError:
     """What a broker's refusal means, and what to look at."""
-    keys, said = security.keys, _clean(words, security)
+    keys, said = security.keys, clean_words(words, security)
     mechanism = "" if security.sasl is None else security.sasl.mechanism.value
     match code:
         case error_codes.SASL_AUTHENTICATION_FAILED:
@@ -207,12 +219,3 @@ def _refused(security: Security, address: Address, code: int, words: str) -> Aut
             reason = f"{address} answered the login with {name}{f' ({said})' if said else ''}"
             return AuthenticationError(f"{reason}.", retriable=True)
     return AuthenticationError(f"{reason}.")
-
-
-def _clean(words: str, security: Security) -> str:
-    """What a broker said, fit to be shown: one line, not long, without our password."""
-    password = None if security.sasl is None else security.sasl.password
-    if password is not None and password.reveal():
-        words = words.replace(password.reveal(), "[hidden]")
-    words = "".join(char if char.isprintable() else " " for char in words)
-    return words[:_MOST_WORDS].strip().rstrip(".")

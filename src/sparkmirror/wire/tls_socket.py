@@ -33,7 +33,8 @@ _context = lru_cache(maxsize=8)(client_context)
 class TlsSocket:
     """Owned by the loop's thread. Sessions are not resumed: certificates are looked at each time.
 
-    `host` is the broker's name as it is advertised; its certificate must be made out to it.
+    `host` is the broker's name as it is advertised; its certificate must be made out to it,
+    without the dot that may end it.
     ValueError if TLS cannot be set up.
     """
 
@@ -41,7 +42,7 @@ class TlsSocket:
 
     def __init__(self, sock: socket.socket, settings: TlsSettings, host: str) -> None:
         self._socket = _context(settings).wrap_socket(
-            sock, do_handshake_on_connect=False, server_hostname=host
+            sock, do_handshake_on_connect=False, server_hostname=host.rstrip(".")
         )
         self._enough = 1
         self._stuck: tuple[Any, int] | None = None  # to be sent again, and of how many buffers

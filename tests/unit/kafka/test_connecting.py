@@ -14,6 +14,7 @@ from kafka.net.selector import NetworkSelector
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka import connecting
 from sparkmirror.kafka.connecting import TellingManager
+from sparkmirror.kafka.failures import refusal
 from sparkmirror.kafka.logins import Login
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
@@ -98,3 +99,27 @@ def test_who_is_let_in_at_last_is_not_held_up(
     connect(manager)
     assert peer.logins == 1
     assert manager.connection_delay(NODE) == 0
+
+
+def test_a_password_that_a_broker_repeats_is_not_shown(
+    manager: TellingManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither in our sentence nor in any line of kafka-python's log; all in one line."""
+    caplog.set_level("DEBUG")
+    words = fail(manager)
+
+    assert "[hidden]" in words
+    assert "of yours" in words
+    assert "\n" not in words
+    assert "Connection lost" in caplog.text
+    assert WRONG not in words + caplog.text
+
+
+def test_a_refusal_is_one_line_without_the_password() -> None:
+    """Whoever raised it."""
+    settings = ConnectionSettings(
+        "a", ("b:1",), "test", security=Security(Protocol.SASL_PLAINTEXT, sasl=SASL)
+    )
+    found = str(refusal(settings, SaslAuthenticationFailedError(f"bad {WRONG}\nof yours")))
+
+    assert "bad [hidden] of yours" in found

@@ -154,6 +154,39 @@ def test_the_old_token_is_used_while_the_endpoint_is_down(
     assert caplog.text.count("is used until it expires") == 1
 
 
+def test_an_endpoint_that_refuses_us_is_left_alone_for_a_while(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Identity providers lock clients out; everybody hears of the one refusal meanwhile."""
+    endpoint.answers = [(401, b'{"error":"invalid_client"}')]
+    source = TokenSource(endpoint.settings())
+    for _ in range(5):
+        with pytest.raises(AuthenticationError, match="invalid_client"):
+            source.token()
+    assert len(endpoint.asked) == 1
+
+    monkeypatch.setattr(source, "_retry_at", 0.0)
+    endpoint.answers = [answer("one", expires_in=1000)]
+    assert source.token().text.reveal() == "one"
+
+
+def test_a_thread_that_cannot_start_is_a_failure_and_not_the_end(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one who asks does not wait for it."""
+    endpoint.answers = [answer("one", expires_in=1000)]
+    source = TokenSource(endpoint.settings())
+
+    def no_start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_start)
+        with pytest.raises(AuthenticationError, match="cannot start a thread"):
+            source.token()
+    assert source.token().text.reveal() == "one"
+
+
 def test_nobody_waits_long_for_a_successor(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

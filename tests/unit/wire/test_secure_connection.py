@@ -60,8 +60,9 @@ def dialer(security: Security, **changes: float) -> Dialer:
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine answers late; nothing here is about far away brokers."""
+    """A busy machine answers late; nothing here is about far away brokers. Sessions are short."""
     monkeypatch.setattr(FAR, 5.0)
+    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -448,3 +449,48 @@ def test_a_token_that_never_comes_ends_with_the_requests_time(loop: Loop) -> Non
 
     assert "nothing to log in with" in str(outcome.failures[0])
     assert connection.closed
+
+
+@pytest.mark.parametrize("key", [API_VERSIONS, HANDSHAKE, AUTHENTICATE])
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\x21\xff\xff\xff\xff", b"\xff" * 40])
+def test_an_answer_to_a_login_that_cannot_be_read_ends_only_its_connection(
+    loop: Loop, key: int, body: bytes
+) -> None:
+    """Whatever is at the other end, the task goes on with its other brokers."""
+    with SecurePeer(login=PLAIN, nonsense={key: body}) as peer:
+        connection = Connection(loop, dialer(SASL, connect_timeout_seconds=0.5), peer.address)
+        outcome = Outcome()
+        outcome.send(connection, [b"x"])
+        turn(loop, lambda: outcome.is_over)
+        connection.close("the test is over")
+
+    assert outcome.failures
+
+
+def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop) -> None:
+    """Such a broker lets us in on a new connection; it does not count as one without logins."""
+    refusals: list[UnreachableError] = []
+    with SecurePeer(login=PLAIN, session_ms=50) as peer:
+        peer.takes_once = True
+        connection = Connection(loop, dialer(SASL), peer.address, refusals.append)
+        for is_last in (False, True):
+            outcome = Outcome()
+            outcome.send(connection, [b"x"])
+            turn(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
+            assert bool(outcome.failures) == is_last
+            time.sleep(0.1)
+
+    assert "once more" in str(outcome.failures[0])
+    assert not refusals
+
+
+def test_a_very_short_session_is_not_renewed_all_the_time(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that says a millisecond would get logins and nothing else."""
+    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 60.0)
+    with SecurePeer(login=PLAIN, session_ms=1) as peer:
+        outcomes, _ = ask(loop, SASL, peer.address, [[b"x"]] * 3)
+
+    assert all(one.replies for one in outcomes)
+    assert peer.logins == 1

@@ -41,7 +41,7 @@ SIZES = st.lists(
 
 
 @contextmanager
-def pair() -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
+def pair(host: str = "localhost") -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
     """Both ends, hands shaken; sockets with little room, so that sending gets stuck."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -52,7 +52,7 @@ def pair() -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
         target=lambda: accepted.append(SERVER.wrap_socket(theirs, server_side=True))
     )
     thread.start()
-    sock = TlsSocket(ours, CLIENT, "localhost")
+    sock = TlsSocket(ours, CLIENT, host)
     while events := sock.shake_hands():
         wait(sock, events)
     thread.join(PATIENCE_SECONDS)
@@ -71,6 +71,13 @@ def wait(sock: TlsSocket, events: int) -> None:
 def bodies(sizes: list[int]) -> list[bytes]:
     """Buffers that can be told apart."""
     return [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+
+
+def test_a_name_may_end_with_a_dot() -> None:
+    """As absolute names do; no certificate is made out to such a one."""
+    with pair("localhost.") as (sock, peer):
+        sock.sendmsg([b"x"])
+        assert peer.recv(1) == b"x"
 
 
 @settings(max_examples=25, deadline=None)

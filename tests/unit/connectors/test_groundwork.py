@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often a cluster is asked for its internal topics."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+import pytest
+
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.groundwork import Groundwork
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.topology.factors import ReplicationFactors
+
+
+class Pauses(threading.Event):
+    """Set after the first pause, which it remembers."""
+
+    seconds = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Take no time."""
+        self.seconds = timeout or 0.0
+        self.set()
+        return True
+
+
+@pytest.mark.parametrize(("retriable", "least", "most"), [(False, 4.0, 6.0), (True, 0.0, 0.2)])
+def test_a_refused_login_is_not_repeated_soon(
+    monkeypatch: pytest.MonkeyPatch, *, retriable: bool, least: float, most: float
+) -> None:
+    """Brokers may lock a user out who is refused often."""
+
+    def refuse(*_: object) -> None:
+        raise AuthenticationError("no", cluster="a", retriable=retriable)
+
+    monkeypatch.setattr(Groundwork, "_ensure", refuse)
+    pauses = Pauses()
+    work = Groundwork(cast("ReplicationFactors", None), cast("FlowStatus", None), pauses)
+
+    assert not work.lay(cast("FlowSettings", None), [], lambda _error: None)
+    assert least <= pauses.seconds <= most
