@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With FUZZ_SECONDS a test with generated input is run over and over for so long."""
+"""With FUZZ_SECONDS a test with generated input goes on for so long, in bounded memory."""
 
 from __future__ import annotations
 
+import resource
 import time
 
 import pytest
 from hypothesis import is_hypothesis_test
 
 from support.fuzzing import SECONDS
+
+_MOST_BYTES = 4 << 30  # of the process: what takes more fails instead of the machine
+
+
+def pytest_sessionstart() -> None:
+    """Whatever a hunt of hours comes across, others on the machine go on."""
+    if SECONDS:
+        _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, hard))
 
 
 @pytest.hookimpl(tryfirst=True)

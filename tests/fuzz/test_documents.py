@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from starlette.datastructures import MutableHeaders
 
+from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import read_connector
+from sparkmirror.config.connector_offsets import offset_changes
 from sparkmirror.config.connector_validation import validate
 from sparkmirror.config.keys import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -21,10 +24,12 @@ from sparkmirror.config.properties import parse_properties, read_properties
 from sparkmirror.config.providers import Resolver
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect.api import ApiError
-from sparkmirror.errors import AuthenticationError, ConfigError, PlanError
+from sparkmirror.errors import ArgumentError, AuthenticationError, ConfigError, PlanError
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import Flow, Secret
+from sparkmirror.policy.java_regex import compile_java
 from sparkmirror.rest import bodies
+from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest_client import answers
 from sparkmirror.rest_client.connector_files import read_files
 from sparkmirror.rest_client.exchange import Answer
@@ -275,6 +280,45 @@ HTTP = [
         (b'{"offsets":[{"partition":{"cluster":"a","partition":0},"offset":{"offset":1.5e3}}]}',),
     ),
 ]
+
+
+PLACE = {"cluster": "a", "topic": "t", "partition": 0}
+
+
+def altered(data: bytes) -> object:
+    """Offsets as far as the records that would be written."""
+    return offset_changes(ConnectorClass.SOURCE, "m", bodies.read_offsets(data))
+
+
+def header_rules(data: bytes) -> None:
+    """Rules as far as the headers of an answer."""
+    headers = MutableHeaders()
+    for rule in read_rules(data.decode(errors="replace")):
+        rule.add_to(headers)
+
+
+TEXTS = [
+    Parser(
+        "altered offsets",
+        altered,
+        (ApiError, ArgumentError),
+        (json.dumps({"offsets": [{"partition": PLACE, "offset": {"offset": 41}}]}).encode(),),
+    ),
+    Parser(
+        "header rules",
+        header_rules,
+        (ConfigError,),
+        (b'"set Cache-Control: no-cache, no-store", add C:d, setDate Expires: 60000',),
+        (b"set A:b\n, \r", b'"', b"set X: \xff", b"setDate E: 999999999999999", b"x" * 140_000),
+    ),
+    Parser(
+        "pattern",
+        lambda data: compile_java(data.decode(errors="replace")),
+        (ValueError,),
+        (rb"(?i)or[a-z&&[^xyz]]ders\Q.\E(?<n>\p{Alpha}+)\k<n>\x{41}{2,3}|\d*+",),
+        (b"(" * 3000, b"a{99999999999}", b"[" * 3000, b"(?i)" * 3000),
+    ),
+]
 RECORDED = json.loads((TESTS / "unit/rest_client/recorded.json").read_text())["answers"]
 
 
@@ -389,7 +433,7 @@ LINES = Parser(
 )
 
 
-PARSERS = [*HTTP, *ANSWERED, *TOKENS, *STORED, *KEYED, LINES]
+PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, LINES]
 
 
 @pytest.mark.parametrize("parser", [one for one in PARSERS if "401" not in one.name], ids=str)
@@ -405,3 +449,10 @@ def test_good_ones_are_read(parser: Parser) -> None:
 def test_only_what_is_promised(parser: Parser, data: st.DataObject) -> None:
     """A value, or one of its errors with a sentence; in little memory and time."""
     attempt(parser.parse, data.draw(damaged(parser.seeds)), parser.promised)
+
+
+@pytest.mark.parametrize("parser", [one for one in PARSERS if one.found], ids=str)
+def test_what_did_harm_does_no_more(parser: Parser) -> None:
+    """Nested three thousand times, counted too far, or no table at all."""
+    for data in parser.found:
+        attempt(parser.parse, data, parser.promised)

@@ -174,7 +174,7 @@ def mutated_json(draw: st.DrawFn, documents: Sequence[Any]) -> bytes:
         container, key = places[int(draw(_PLACES) * len(places))]
         match kind:
             case 0 | 1:
-                container[key] = draw(_VALUES)
+                container[key] = copy.deepcopy(draw(_VALUES))  # or one could come to hold itself
             case 2:
                 del container[key]
             case 3 if isinstance(container, dict):

@@ -229,7 +229,7 @@ def _make(kind: str, params: Mapping[str, Entry]) -> Provider:
         pattern = params.get("allowlist.pattern")
         try:
             return EnvironmentProvider(re.compile(pattern.text.strip() if pattern else ".*"))
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise Rejected(f"must be a regular expression ({error})") from error
     paths = params.get("allowed.paths")
     allowed = _AllowedPaths.parse(paths.text) if paths else _AllowedPaths()

@@ -52,8 +52,10 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     """The Python pattern that matches what Java's would; ValueError says what is wrong."""
     try:
         return re.compile(_Translation(pattern).run(), re.ASCII)
-    except re.error as error:
+    except (re.error, OverflowError) as error:  # also a{99999999999}
         raise ValueError(str(error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 class _Translation:

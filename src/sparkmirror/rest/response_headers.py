@@ -20,6 +20,7 @@ from starlette.datastructures import MutableHeaders
 from sparkmirror.errors import ConfigError
 
 KEY = "response.http.headers.config"
+_DELAY = re.compile(r"\d{1,14}|-\d{1,13}")  # milliseconds: within the years that HTTP can write
 _RULE = re.compile(r"(?P<action>set|add|setDate|addDate)\s+(?P<name>[!-9;-~]+):(?P<value>[ -~]*)")
 
 
@@ -45,7 +46,10 @@ class HeaderRule:
 
 def read_rules(text: str) -> tuple[HeaderRule, ...]:
     """The rules of a text; ConfigError naming the one that is none."""
-    items = next(csv.reader([text], skipinitialspace=True), [])
+    try:
+        items = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as error:
+        raise ConfigError(f"{KEY}: it is no list of rules: {error}.", key=KEY) from error
     return tuple(_rule(item.strip()) for item in items if item.strip())
 
 
@@ -53,7 +57,7 @@ def _rule(text: str) -> HeaderRule:
     found = _RULE.fullmatch(text)
     value = found["value"].strip() if found else ""
     is_date = found is not None and found["action"].endswith("Date")
-    if found is None or (is_date and re.fullmatch(r"-?\d{1,15}", value) is None):
+    if found is None or (is_date and _DELAY.fullmatch(value) is None):
         raise ConfigError(
             f"{KEY}: {text!r} is no rule such as 'set X-Frame-Options: DENY'; the actions are "
             "set, add, setDate and addDate, and dates are milliseconds from now.",

@@ -22,5 +22,10 @@ def decode_answer(kind: Any, data: memoryview, version: int) -> Any:
         return kind.decode(data, version=version)
     except STUMBLES as error:
         raise UnreadableAnswerError(
-            f"an answer of {len(data)} bytes is no {kind.__name__} of version {version}"
+            f"an answer of {len(data)} bytes is no {_name(kind)} of version {version}"
         ) from error
+
+
+def _name(kind: Any) -> str:
+    """As the protocol has it; some classes are made for one version and called so."""
+    return str(kind.__name__).partition("_v")[0]

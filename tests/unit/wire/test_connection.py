@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
@@ -171,6 +171,34 @@ def test_a_peer_that_speaks_something_else_is_left(
     (outcome,) = ask(loop, serve(script))
 
     assert reason in str(outcome.failures[0])
+
+
+def test_an_answer_that_cannot_be_read_fails_its_request(
+    loop: Loop, serve: Callable[[Script], Address]
+) -> None:
+    """Once, and those behind it too: the connection is closed, the loop goes on."""
+
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        asked = read_frame(peer)[4:8]
+        peer.sendall(struct.pack(">i", 9) + asked + b"\xff" * 5)
+        peer.recv(1)
+
+    outcome, behind = Outcome(), Outcome()
+    connection = Connection(loop, DIALER, serve(script))
+    connection.when_ready(
+        lambda: connection.call(
+            MetadataRequest(topics=None), outcome.replies.append, outcome.failures.append, newest=12
+        ),
+        outcome.failures.append,
+    )
+    behind.send(connection)
+    turn(loop, lambda: outcome.is_over and behind.is_over)
+
+    assert (len(outcome.failures), len(behind.failures)) == (1, 1)
+    assert "is no MetadataResponse of version 12" in str(outcome.failures[0])
+    assert connection.closed
 
 
 def test_a_silent_peer_is_given_up(loop: Loop, serve: Callable[[Script], Address]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from sparkmirror.errors import UnreachableError, UnreadableAnswerError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import Buffer
@@ -556,3 +557,19 @@ def test_a_session_without_partitions_takes_no_share_of_the_memory() -> None:
     bench.loop.advance(1)
     bench.cluster.learn()
     assert bench.request(2).content.max_bytes == 16 << 20
+
+
+def test_an_answer_that_cannot_be_read_is_a_lost_request() -> None:
+    """Its memory is free again, once, and its partitions are asked for anew."""
+    bench = Bench()
+    bench.start()
+    request = bench.request()
+    held = bench.budget.held
+
+    with pytest.raises(UnreadableAnswerError):
+        request.reply(memoryview(b"\x00\x00\x00\x01\xff\xff"))
+    assert bench.budget.held == held > 0
+    request.fail(UnreachableError("closed", cluster="fake"))
+
+    assert bench.budget.held == 0
+    assert {tp for tp, _code in bench.sink.troubles} == {A, B}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparkmirror.errors import UnreachableError, UnreadableAnswerError
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.budget import OBJECTS_BYTES, Buffer
 from sparkmirror.wire.outgoing import Outgoing
@@ -162,6 +163,23 @@ def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> N
     bench.loop.advance(0.2)
     bench.serve(waiting.popleft())
     assert bench.sink.acks == {TP: [0]}, "the others were sent again and are answered again"
+    bench.settle()
+    bench.check_all_copied_once()
+
+
+def test_an_answer_that_says_nothing_of_a_partition_is_no_answer() -> None:
+    """Nobody knows what became of its record batch: it counts as lost and is sent again."""
+    bench = Bench()
+    bench.offer(1)
+    bench.producer.pump()
+    request = bench.broker().waiting.popleft()
+    bench.logs[TP].append(request.batches[TP])
+
+    with pytest.raises(UnreadableAnswerError, match="does not speak of"):
+        request.produced({OTHER: (0, 5)})
+    request.fail(UnreachableError("closed", cluster="fake"))
+
+    bench.loop.advance(5)
     bench.settle()
     bench.check_all_copied_once()
 
