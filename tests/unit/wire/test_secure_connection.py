@@ -62,7 +62,8 @@ def dialer(security: Security, **changes: float) -> Dialer:
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers late; nothing here is about far away brokers. Sessions are short."""
     monkeypatch.setattr(FAR, 5.0)
-    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 0.0)
+    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 0.05)
+    monkeypatch.setattr("support.secure_peer._SHORTEST_SECONDS", 0.05)
 
 
 @pytest.fixture
