@@ -23,6 +23,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError, ClusterError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.security import oauth
 from sparkmirror.security.settings import Mechanism, SaslSettings
 from support.certificates import Authority, key_store, trust_store
 from support.secure_cluster import (
@@ -270,8 +271,11 @@ def test_a_wrong_password_is_told_at_once(mechanism: str, secured: SecureCluster
     assert "a.sasl.jaas.config" in str(error)
 
 
-def test_a_token_endpoint_that_is_down_is_tried_again(secured: SecureCluster) -> None:
-    """It may come back: then all is well."""
+def test_a_token_endpoint_that_is_down_is_tried_again(
+    secured: SecureCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come back: then all is well, though not in the same moment."""
+    monkeypatch.setattr(oauth, "RETRY_SECONDS", 0.1)
     settings = connection(
         secured.servers("LOGIN"),
         "a.security.protocol=SASL_PLAINTEXT",
@@ -286,6 +290,7 @@ def test_a_token_endpoint_that_is_down_is_tried_again(secured: SecureCluster) ->
     assert error.retriable
     assert "token endpoint" in str(error)
     assert "a.sasl.oauthbearer.token.endpoint.url" in str(error)
+    time.sleep(0.1)
     ask(settings)
 
 

@@ -205,6 +205,14 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
     }
 
 
+def words_of(process: psutil.Process) -> str:
+    """Its command line and environment; nothing if it has ended meanwhile."""
+    try:
+        return f"{process.cmdline()} {process.environ()}"
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return ""
+
+
 def test_no_secret_is_where_spark_writes(
     spark: SparkContext,
     control: ControlServer,
@@ -234,7 +242,7 @@ def test_no_secret_is_where_spark_writes(
     running = Running(epochs, secured)
     eventually(lambda: len(reports) >= 4, 30, "reports of a running epoch")
     processes = psutil.Process().children(recursive=True)
-    told = [f"{one.cmdline()} {one.environ()}" for one in processes]
+    told = [words_of(one) for one in processes]
     epochs.end()
     result = running.result(10)
 
