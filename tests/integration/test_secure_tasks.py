@@ -114,8 +114,9 @@ def test_a_task_copies_over_every_protocol(secured: SecureCluster, listener: str
 @pytest.mark.parametrize(
     "mechanism",
     [
-        Mechanism.OAUTHBEARER,
-        pytest.param(Mechanism.SCRAM_SHA_256, marks=pytest.mark.thorough),
+        Mechanism.SCRAM_SHA_256,
+        # With tokens that die young a busy machine may lose a connection, though no record.
+        pytest.param(Mechanism.OAUTHBEARER, marks=pytest.mark.thorough),
     ],
 )
 def test_logging_in_again_under_load_loses_nothing(
