@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sparkmirror.cli.java_script import JavaScript
 from sparkmirror.cli.run import FATAL, OK, START_FAILED, set_up_logging
 from sparkmirror.cli.stop_signal import StopSignal
 from sparkmirror.cli.view import choose_view
@@ -22,8 +23,7 @@ from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.rest.server import RestServer
 
 _LOOK_SECONDS = 0.5
-_USAGE = "usage: connect-distributed connect-distributed.properties"
-_BAD_ARGUMENTS = 1  # as Connect's
+_SCRIPT = JavaScript("connect-distributed", "connect-distributed.properties", 1)
 _log = logging.getLogger("sparkmirror.worker")
 
 
@@ -77,18 +77,8 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
 
 
 def main() -> None:
-    """The console script `connect-distributed`; `-daemon` is for a service manager to do."""
-    arguments = sys.argv[1:]
-    if arguments in (["-h"], ["--help"]):
-        print(_USAGE)  # noqa: T201 - a command
-        sys.exit(0)
-    if arguments and arguments[0] == "-daemon":
-        print(  # noqa: T201 - a command
-            "connect-distributed: -daemon is ignored; run it under systemd, nohup or a container.",
-            file=sys.stderr,
-        )
-        arguments = arguments[1:]
-    if not arguments or arguments[0].startswith("-"):
-        print(_USAGE, file=sys.stderr)  # noqa: T201 - a command
-        sys.exit(_BAD_ARGUMENTS)
-    sys.exit(run_worker(Path(arguments[0])))
+    """The console script `connect-distributed`."""
+    file, *rest = _SCRIPT.arguments()
+    if rest:
+        _SCRIPT.refuse()
+    sys.exit(run_worker(Path(file)))

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from sparkmirror.attempts import Attempts, shown
 from sparkmirror.connect.signatures import could_be_signed
 from sparkmirror.model import Secret
+from sparkmirror.rest.attempts import Attempts, shown
 from sparkmirror.rest.errors import refusal
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,10 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
-from sparkmirror.attempts import Attempts, shown
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
 from sparkmirror.connect.forwarding import Answer, Forwarded, NotDeliveredError, forward
 from sparkmirror.errors import SparkmirrorError
+from sparkmirror.rest.attempts import Attempts, shown
 from sparkmirror.rest.errors import refusal
 from sparkmirror.security.settings import TlsSettings
 

@@ -19,7 +19,7 @@ from functools import partial
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from sparkmirror.attempts import Attempts, shown
+from sparkmirror.rest.attempts import Attempts, shown
 
 log = logging.getLogger(__name__)
 

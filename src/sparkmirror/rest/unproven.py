@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import anyio
 from starlette.types import Message, Receive
 
-from sparkmirror.attempts import Attempts
+from sparkmirror.rest.attempts import Attempts
 
 log = logging.getLogger(__name__)
 

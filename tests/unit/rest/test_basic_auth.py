@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from sparkmirror.attempts import Attempts, shown
 from sparkmirror.model import Secret
 from sparkmirror.rest.app import AppOptions, create_app
+from sparkmirror.rest.attempts import Attempts, shown
 from sparkmirror.rest.basic_auth import BasicAuth, read_authorization
 from support.memory_worker import MemoryWorker
 from support.rest_client import RestClient
