@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop upstream chaos fuzz thorough bench bench-quick bench-micro bench-profile docs clean
+.PHONY: help setup demo test lint unit spark integration interop upstream kerberos chaos fuzz thorough bench bench-quick bench-micro bench-profile docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,7 +20,7 @@ SUITES := tests/unit tests/contract tests/fuzz tests/spark tests/integration tes
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest -n 2 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
+	@$(BIN)/python -m pytest -n 3 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
 	@$(BIN)/python -m pytest -m alone --durations=15 $(SUITES)
 
 lint: setup ## ruff, mypy, import direction
@@ -43,6 +43,10 @@ interop: setup ## tests against Java MirrorMaker 2
 
 upstream: setup ## the scenarios of MM2's own integration tests, on every axis
 	@$(BIN)/python -m pytest --thorough tests/upstream $(if $(KAFKA),--kafka=$(KAFKA))
+
+kerberos: setup ## flows between clusters that want Kerberos, with a KDC of their own (needs packages of the system, and says which)
+	@$(PYTHON) tools/kerberos.py
+	@$(BIN)/python -m pytest tests/kerberos $(if $(KAFKA),--kafka=$(KAFKA))
 
 # SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE
 CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(option)),--$(shell \

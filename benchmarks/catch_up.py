@@ -99,8 +99,9 @@ def running(
 ) -> Iterator[tuple[ProcessTree, str]]:
     """A contender with a flow of these topics, and the alias that its copies begin with.
 
-    The copies are deleted afterwards: they take memory from the next one. With a `way` the
-    contender takes it, while we look at the clusters by their plain listeners.
+    The copies are deleted afterwards: they take memory from the next one. So are offset syncs,
+    which whoever comes next would read. With a `way` the contender takes it, while we look at the
+    clusters by their plain listeners.
     """
     source, target = clusters
     alias = unique_name("s")
@@ -120,9 +121,10 @@ def running(
         with contender.running(file) as tree:
             yield tree, alias
     finally:
-        there = admin(target).list_topics(timeout=_ANSWER_SECONDS).topics
-        for topic in [one for one in there if one.startswith(f"{alias}.")]:
-            delete_topic(target, topic)
+        for cluster, begins in ((target, f"{alias}."), (source, "mm2-offset-syncs.")):
+            there = admin(cluster).list_topics(timeout=_ANSWER_SECONDS).topics
+            for topic in [one for one in there if one.startswith(begins)]:
+                delete_topic(cluster, topic)
 
 
 def insist(contender: Contender, tree: ProcessTree, directory: Path) -> None:

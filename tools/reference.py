@@ -82,7 +82,7 @@ A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule req
 
 - Stores are JKS, PKCS12 or PEM, or PEM in the file itself. They are read where the program was
   started, when the file is read; tasks get what is in them over the encrypted control channel, in
-  memory. A store that was replaced counts from the next reading of the file (SIGHUP).
+  memory. A store that was replaced is noticed within seconds.
 - A JAAS line is read as Java reads it, and its login module must go with the mechanism. Modules of
   other people's, callback handlers and `ssl.engine.factory.class` are Java and refused with a
   sentence; Kafka's own and Strimzi's handlers for client credentials are known by name.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkmirror.config.changes import Changes, RunReading, compare, read_run
@@ -121,12 +122,19 @@ class Application:
         if not self._spark.is_prepared:
             self._spark.prepare(reading.spark, reading.wanted_splits)
             self._spark.start()
+        renew_rest = None if self._rest is None else self._rest.renewal(reading.rest)
         self._move_metrics(reading.metrics)
+        if renew_rest is not None:
+            renew_rest()
+        is_served = reading.rest is None if self._rest is None else renew_rest is not None
+        if changes.rest_renewed and not is_served:
+            changes = replace(changes, rest_renewed=False, rest_moved=True)
         shrunk = self._spark.share(reading.wanted_splits)
         self._pairs.apply(changes, plans)
         self._pairs.replan(shrunk)
         self._reading = reading
-        later = ["listeners"] if changes.rest_moved and self._serves else []
+        is_waiting = changes.rest_moved and self._serves and not is_served
+        later = ["listeners"] if is_waiting else []
         if self._spark.is_prepared:
             runs_with = self._spark.options
             later += [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 
+from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
 from sparkmirror.errors import ClusterError
@@ -51,6 +52,11 @@ class PairGate:
         """Join, and read what is asked of the pair."""
         self.orders.start()
         self._membership.start()
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Connect in another way from now on; the place is kept."""
+        self._membership.renew(connection)
+        self.orders.renew(connection)
 
     def stop(self, seconds: float) -> bool:
         """End the pair and leave, waiting so long; whether that is done."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from sparkmirror.config.changes import Changes, Part
 from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ConnectionSettings, FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.model import Flow
@@ -74,6 +74,9 @@ class Gate(Protocol):
 
     def start(self) -> None:
         """Begin to ask; the answer comes through the calls that the gate was made with."""
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Connect with other credentials from now on, without giving the place up."""
 
     def stop(self, seconds: float) -> bool:
         """End the pair and give the place up, waiting so long; whether that is done."""
@@ -229,9 +232,11 @@ class Pairs:
             self._pairs = {flow: self._pairs[flow] for flow in listed}
 
     def _change(self, pair: Pair, plan: PairPlan, parts: frozenset[Part]) -> None:
-        if pair.is_leaving or _place(plan) != _place(pair.plan):
+        if self._must_move(pair, plan):
             self._leave(pair, plan)
-        elif pair.herder is None:
+            return
+        pair.gate.renew(plan.settings.target_admin)
+        if pair.herder is None:
             pair.plan = plan
         elif Part.ALL in parts or pair.ending_since is not None or not pair.herder.is_settled:
             self._end(pair, plan)
@@ -244,6 +249,16 @@ class Pairs:
                 checkpoints=Part.CHECKPOINTS in parts,
                 wishes=pair.wishes,
             )
+
+    def _must_move(self, pair: Pair, plan: PairPlan) -> bool:
+        """Whether the pair must be asked for anew, elsewhere or as somebody else.
+
+        Who has it keeps it with other credentials: the old ones may not be good for a farewell.
+        """
+        old, new = pair.plan.settings.target_admin, plan.settings.target_admin
+        if pair.is_open:
+            old = replace(old, security=new.security)
+        return pair.is_leaving or (pair.plan.group, old) != (plan.group, new)
 
     def _end(self, pair: Pair, successor: PairPlan | None) -> None:
         pair.successor = successor
@@ -329,11 +344,6 @@ class Pairs:
         for pair in pairs:
             pair.gate.stop(max(0.0, leave_by - time.monotonic()))
         return all(ended)
-
-
-def _place(plan: PairPlan) -> object:
-    """Where and how a process asks for a pair."""
-    return plan.group, plan.settings.target_admin
 
 
 def has_failed(kind: ConnectorClass, herder: Herder) -> bool:

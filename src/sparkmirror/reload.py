@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the file of a run again when it changed, and says what came of it.
+"""Reads the file of a run again when it or a file that it leads to changed, says what came of it.
 
-`look` is called about twice a second by the main thread. A file that is wrong is refused as a
-whole: the configuration in use goes on, the log has one line for each thing that is wrong, and
-`complaints` keep it in view until a good file comes.
+`look` is called about twice a second by the main thread. A file that is wrong, or leads to one that
+is, is refused as a whole: the configuration in use goes on, the log has one line for each thing
+that is wrong, and `complaints` keep it in view until a good one comes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sparkmirror.app import Application
 from sparkmirror.config.changes import sentence
-from sparkmirror.config.file_watch import FileWatch, Seen
+from sparkmirror.config.file_watch import FilesWatch, listed
+from sparkmirror.config.files_read import noting_files
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level, Notice
 from sparkmirror.errors import SparkmirrorError
@@ -24,14 +26,25 @@ _log = logging.getLogger(__name__)
 
 
 class Reloader:
-    """The file of one run; made before the file is first read, so that no change is missed."""
+    """The file of one run, and all that it leads to."""
 
     def __init__(self, file: Path, targets: Collection[str] = ()) -> None:
         self._file = file
         self._targets = targets
-        self._watch = FileWatch(file)
+        self._watch = FilesWatch({})
         self._warned: set[tuple[str, str]] = set()
         self.complaints: tuple[str, ...] = ()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Within it the file is read and taken up; what is read meanwhile is watched afterwards."""
+        is_complete = False
+        with noting_files() as files:
+            try:
+                yield
+                is_complete = True
+            finally:
+                self._watch.follow(files, is_complete=is_complete)
 
     def load(self) -> MirrorConfig:
         """Read the file; its warnings go to the log, those that it had before excepted."""
@@ -44,16 +57,18 @@ class Reloader:
         return config
 
     def look(self, application: Application, *, is_asked: bool = False) -> None:
-        """Take a changed file up; `is_asked`: read it in any case, what it refers to may differ."""
-        seen = self._watch.look()
-        if seen is Seen.GONE:
-            _log.warning(f"{self._file} is gone; the configuration in use goes on.")
-        if seen is Seen.CHANGED or is_asked:
+        """Take up what has changed; `is_asked`: read it in any case."""
+        changed = self._watch.look()
+        others = [one for one in changed if one != self._file]
+        if others:
+            _log.info(f"{listed(others)} changed, which {self._file.name} leads to")
+        if changed or is_asked:
             self._take_up(application)
 
     def _take_up(self, application: Application) -> None:
         try:
-            changes, later = application.reload(self.load())
+            with self.reading():
+                changes, later = application.reload(self.load())
         except SparkmirrorError as error:
             self._refuse(str(error), application)
             return

@@ -28,6 +28,7 @@ from sparkmirror.connect.api import (
     ConnectorStateInfo,
     LogLevel,
     Plugin,
+    ReadTasks,
     SignedBody,
     StateInfo,
 )
@@ -276,7 +277,7 @@ class RunApi:
         self._known(name, refusals.no_connector)
         self._refuse("Offsets cannot be reset here")
 
-    def put_tasks(self, name: str, configs: Sequence[Texts], signed: SignedBody) -> None:  # noqa: ARG002
+    def put_tasks(self, name: str, signed: SignedBody, read: ReadTasks) -> None:  # noqa: ARG002
         """Processes with the same file do not talk to each other."""
         self._refuse("Tasks cannot be set here")
 

@@ -32,6 +32,7 @@ class RunServer:
         pairs: Callable[[], Sequence[Pair]],
         reading: Callable[[], RunReading],
     ) -> None:
+        self._rest = rest
         self._server = _bound(rest)
         self._server.start(RunApi(file, pairs, reading, _worker_id(self._server.advertised_url)))
 
@@ -39,6 +40,23 @@ class RunServer:
     def url(self) -> str:
         """Where it is served."""
         return self._server.advertised_url
+
+    def renewal(self, rest: RunRest | None) -> Callable[[], None] | None:
+        """What serves with other certificates and users; None if the rest differs as well.
+
+        ConfigError if that cannot be.
+        """
+        served = self._rest.settings
+        if rest is None or not rest.settings.differs_in_credentials_only(served):
+            return None
+        renew_server = self._server.renewal(rest.settings)
+
+        def renew() -> None:
+            if rest.settings != served:
+                renew_server()
+                self._rest = rest
+
+        return renew
 
     def stop(self) -> None:
         """End it."""

@@ -19,6 +19,7 @@ from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError, UnreadableAnswerError, WireError
@@ -211,12 +212,27 @@ def sealed(data: bytes) -> bytes:
     return bytes(out)
 
 
+def old_messages(magic: int, codec: int, *sizes: int) -> bytes:
+    """Messages in a format without record batches, also inside of one another."""
+    builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=4_096)
+    for offset, size in enumerate(sizes):
+        builder.append(offset, timestamp=1_000, key=b"k", value=b"v" * size)
+    return bytes(builder.build())
+
+
 BATCHES = [
     *(bytes(encode(numbered(0, 6), codec=codec)) for codec in CODECS),
     *(bytes(encode(numbered(5, 1), codec=codec)) for codec in (0, 3)),
     bytes(encode(numbered(0, 4), attributes=0x08, max_timestamp=2**62)),
     bytes(encode([*numbered(0, 2), *numbered(7, 2)])),
     bytes(marker(3, 9, commits=False)),
+]
+# Message sets of brokers before 0.11, which a topic that was never rewritten still has.
+OLD = [
+    old_messages(magic, codec, *sizes)
+    for magic in (0, 1)
+    for codec in (0, GZIP)
+    for sizes in [(30, 90), (1,), (1, 90), (90, 1)]
 ]
 # A body that says again and again that it begins at its beginning, two thousand million times.
 BACKWARDS = bytearray(encode(numbered(0, 1)))
@@ -251,7 +267,7 @@ def through(data: bytes) -> None:
 @fuzzed(5)
 def test_a_record_batch_is_copied_or_corrupt(data: st.DataObject) -> None:
     """Nothing that is passed on is other than its header says; nothing else is raised."""
-    one = data.draw(mutated(BATCHES))
+    one = data.draw(mutated([*BATCHES, *OLD]))
     attempt(through, sealed(one) if data.draw(st.booleans()) else one, CORRUPT)
 
 
@@ -261,6 +277,13 @@ def test_records_of_internal_topics_are_read_or_corrupt(data: st.DataObject) -> 
     """The control plane's reader of the same."""
     one = sealed(data.draw(mutated(BATCHES)))
     attempt(lambda raw: decode_fetched(memoryview(raw), 0, 0, [(9, 0)]), one, CORRUPT)
+
+
+@pytest.mark.parametrize("messages", OLD, ids=range(len(OLD)))
+def test_messages_of_old_formats_are_refused_by_their_name(messages: bytes) -> None:
+    """Also those that are shorter than a record batch's header, which nobody would read on from."""
+    with pytest.raises(CorruptRecordBatchError, match="format version"):
+        through(messages)
 
 
 @pytest.mark.parametrize("harm", [sealed(bytes(BACKWARDS))], ids=["backwards"])
@@ -379,13 +402,13 @@ WELCOME = framed(
 )
 
 
-@given(data=st.data())
-@fuzzed(0.7)
-def test_a_request_ends_once_whatever_comes_back(peer: Peer, data: st.DataObject) -> None:
-    """With an answer or as lost; the loop goes on."""
-    peer.says = data.draw(
-        damaged([WELCOME, framed(struct.pack(">i", 1) + bytes(VERSIONS.encode(version=0)))])
-    )
+NEGATIVE = ApiVersionsResponse(
+    error_code=0, api_keys=[VERSION_KEY(api_key=3, min_version=-1, max_version=-1)]
+)
+
+
+def exchanged(peer: Peer) -> None:
+    """A request on a connection of its own: an answer or a failure, and not both."""
     loop, outcome = Loop(), Outcome()
     try:
         connection = Connection(loop, Dialer("b", "test", 2.0, 2.0, -1, -1), peer.address)
@@ -403,3 +426,19 @@ def test_a_request_ends_once_whatever_comes_back(peer: Peer, data: st.DataObject
         assert len(outcome.replies) + len(outcome.failures) == 1
     finally:
         loop.close()
+
+
+@given(data=st.data())
+@fuzzed(0.7)
+def test_a_request_ends_once_whatever_comes_back(peer: Peer, data: st.DataObject) -> None:
+    """With an answer or as lost; the loop goes on."""
+    peer.says = data.draw(
+        damaged([WELCOME, framed(struct.pack(">i", 1) + bytes(VERSIONS.encode(version=0)))])
+    )
+    exchanged(peer)
+
+
+def test_a_version_below_nothing_is_none(peer: Peer) -> None:
+    """It ended the loop, and the task with it."""
+    peer.says = framed(struct.pack(">i", 1) + bytes(NEGATIVE.encode(version=0)))
+    exchanged(peer)

@@ -18,19 +18,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.errors import WireError
+from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import control_door, control_server
 from sparkmirror.pipeline.contract import (
+    OtherWriter,
     PartitionProgress,
     PartitionStart,
     Progress,
     Split,
     TaskSettings,
-    progress_to_json,
+    split_to_json,
 )
 from sparkmirror.pipeline.control_channel import SERVER_NAME, client_context
 from sparkmirror.pipeline.control_client import ControlClient
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
-from support.fuzzing import HUSH, damaged, fuzzed
+from sparkmirror.pipeline.progress_json import progress_from_json, progress_to_json
+from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.state.incidents import Incident, Kind
+from support.fuzzing import HUSH, attempt, damaged, fuzzed
 from support.waiting import eventually
 
 LOOPBACK = "127.0.0.1"
@@ -172,6 +178,47 @@ def test_a_task_that_talks_nonsense_hurts_only_itself(port: Port, data: st.DataO
         assert task.recv(4)
         task.sendall(struct.pack(">i", max(1, len(said))) + said)
     eventually(lambda: 5 not in port.line.heard, 5, "the connection has ended")
+
+
+REPORT = Progress(
+    4,
+    1,
+    (ROW, ROW._replace(partition=1, trouble_code=29, trouble="may not")),
+    ((3, 1), (7, 2)),
+    512,
+    1.5,
+    0.1,
+    ("a gap",),
+    "out of reach",
+    (OtherWriter("a.t", 0, 77),),
+    (Incident(Kind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
+    ("mm2-ledger.a.internal",),
+)
+
+
+@given(data=st.data())
+@fuzzed(4)
+def test_what_a_task_reports_can_be_calculated_with_and_shown(data: st.DataObject) -> None:
+    """Or it is refused before: nothing of it fails in the driver, or in an answer over REST."""
+    status = FlowStatus("a->b")
+    status.begin_epoch(1, [(TopicPartition("t", n), 0, 100) for n in (0, 1)])
+    line = EpochLine({4: SPLIT}, SETTINGS, status.progressed)
+
+    def heard(said: bytes) -> None:
+        try:
+            report = json.loads(said)
+        except (ValueError, RecursionError):
+            return  # as the server does, before it looks for a report
+        line.progressed(4, progress_from_json(report))
+        found = status.snapshot()
+        numbers = [found.lag, found.remaining, found.latency_p99_ms, found.bytes, found.held_bytes]
+        json.dumps([numbers, found.task_cpu_seconds], allow_nan=False)
+        "".join((*found.troubles, *found.recent_incidents)).encode()
+        json.dumps(split_to_json(line.resumed(4)), allow_nan=False).encode()
+
+    attempt(
+        heard, data.draw(damaged([json.dumps(progress_to_json(REPORT)).encode()])), (WireError,)
+    )
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])

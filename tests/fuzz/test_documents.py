@@ -29,20 +29,25 @@ from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permissio
 from sparkmirror.model import Flow, Secret
 from sparkmirror.policy.java_regex import compile_java
 from sparkmirror.rest import bodies
+from sparkmirror.rest.basic_auth import read_authorization
 from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest_client import answers
 from sparkmirror.rest_client.connector_files import read_files
 from sparkmirror.rest_client.exchange import Answer
 from sparkmirror.security.jaas import parse_jaas
 from sparkmirror.security.keystores import read_keystore, read_truststore
-from sparkmirror.security.settings import OAuthSettings, TlsSettings
-from sparkmirror.security.tokens import read_answer
+from sparkmirror.security.keytab import read_principals
+from sparkmirror.security.login_files import login_file_of, parse_login_file
+from sparkmirror.security.sasl import authenticate_steps
+from sparkmirror.security.settings import Mechanism, OAuthSettings, SaslSettings, TlsSettings
+from sparkmirror.security.tokens import Token, read_answer
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.acls import GrantAcl
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.topics import CreateTopic
 from support.fuzzing import HUSH, Parser, attempt, damaged, fuzzed
+from support.keytabs import keytab
 
 TESTS = Path(__file__).parent.parent
 NOW = 1_700_000_000.0
@@ -422,6 +427,15 @@ KEYED = [
     )
     for kind, name, password in [("JKS", "key.jks", KEY), ("PKCS12", "key.p12", None)]
 ]
+PAIR = read_keystore(*stored("key.jks"), "JKS", STORE, KEY)
+KEYED.append(
+    Parser(
+        "key in PEM",
+        lambda data: read_keystore(data, "PEM", None, None),
+        (ValueError,),
+        ((PAIR.chain + PAIR.key.reveal()).encode(),),
+    )
+)
 LINES = Parser(
     "JAAS line",
     lambda data: parse_jaas(data.decode(errors="surrogateescape")),
@@ -433,10 +447,70 @@ LINES = Parser(
 )
 
 
-PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, LINES]
+KEYTABS = Parser("keytab", read_principals, (ValueError,), (keytab("a/b@C", "d@E", hole=5),))
 
 
-@pytest.mark.parametrize("parser", [one for one in PARSERS if "401" not in one.name], ids=str)
+# --- logins
+
+SECTIONS = f"""
+KafkaClient {{ // of clients
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+    username="me" password="{HUSH}";
+}};
+'Kafka Connect' {{ /* of the API */ a.B optional file="/etc/users"; a.C required; }};
+""".encode()
+NONCE = "0123456789abcdef"
+SERVER_FIRST = f"r={NONCE}more,s=c2FsdA==,i=4096".encode()
+
+
+def scram(*, is_first: bool) -> Any:
+    """A broker's message to somebody who has said the name, or has also given the proof."""
+
+    def said(data: bytes) -> object:
+        login = SaslSettings(Mechanism.SCRAM_SHA_256, "me", Secret(HUSH))
+        client: Any = authenticate_steps(login, "broker", None)
+        client._nonce = NONCE.encode()
+        return client.next(data) if is_first else (client.next(SERVER_FIRST), client.next(data))
+
+    return said
+
+
+def bearer(data: bytes) -> object:
+    """What a broker says to a token that it does not like."""
+    login = SaslSettings(Mechanism.OAUTHBEARER, oauth=OAUTH)
+    return authenticate_steps(login, "broker", Token(Secret(HUSH), NOW)).next(data)
+
+
+LOGINS = [
+    Parser("login file", lambda data: parse_login_file(text_of(data)), (ValueError,), (SECTIONS,)),
+    Parser(
+        "options of Java",
+        lambda data: login_file_of(text_of(data)),
+        (),
+        (b"-Xmx1g '-Djava.security.auth.login.config=/a b' -Dx=\\",),
+    ),
+    Parser("SCRAM, first", scram(is_first=True), (AuthenticationError,), (SERVER_FIRST,)),
+    Parser("SCRAM, last", scram(is_first=False), (AuthenticationError,), (b"v=c2FsdA==", b"e=no")),
+    Parser("bearer", bearer, (AuthenticationError,), (b"", b'{"status":"invalid_token"}')),
+    Parser(
+        "name and password",
+        lambda data: read_authorization(text_of(data)),
+        (),
+        (b"Basic " + base64.b64encode(f"me:{HUSH}".encode()), b"bearer x"),
+    ),
+]
+
+
+def text_of(data: bytes) -> str:
+    """As servers read headers: any byte is a letter."""
+    return data.decode("latin-1")
+
+
+PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, KEYTABS, LINES, *LOGINS]
+REFUSED = {"token answer 401", "SCRAM, last", "bearer"}  # whatever their seeds say
+
+
+@pytest.mark.parametrize("parser", [one for one in PARSERS if one.name not in REFUSED], ids=str)
 def test_good_ones_are_read(parser: Parser) -> None:
     """Or damage would be done to what nobody reads anyway."""
     for seed in parser.seeds:

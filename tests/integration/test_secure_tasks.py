@@ -115,7 +115,7 @@ def test_a_task_copies_over_every_protocol(secured: SecureCluster, listener: str
     "mechanism",
     [
         Mechanism.SCRAM_SHA_256,
-        # With tokens that die young a busy machine may lose a connection, though no record.
+        # Lost connections on a busy machine before tokens of seconds were asked for sooner.
         pytest.param(Mechanism.OAUTHBEARER, marks=pytest.mark.thorough),
     ],
 )

@@ -13,9 +13,11 @@ from typing import Self
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from support.names import unique_name
-from support.witness import Cluster, Record, send
+from support.waiting import eventually
+from support.witness import Cluster, Record, end_offsets, send
 
 _FLUSH_SECONDS = 60.0
+_MORE_SECONDS = 60.0
 
 
 class Load:
@@ -93,6 +95,16 @@ class Load:
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._refused.append(error)
+
+
+def await_more(cluster: Cluster, topic: str, load: Load, seconds: float = _MORE_SECONDS) -> None:
+    """Wait until everything that has been written by now is there."""
+    written = load.sent
+    eventually(
+        lambda: sum(end_offsets(cluster, topic).values()) >= written,
+        seconds,
+        f"{topic} has {written} records",
+    )
 
 
 class Gaps:

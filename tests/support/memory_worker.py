@@ -25,6 +25,7 @@ from sparkmirror.connect.api import (
     ConnectorStateInfo,
     LogLevel,
     Plugin,
+    ReadTasks,
     SignedBody,
     State,
     StateInfo,
@@ -274,10 +275,10 @@ class MemoryWorker:
         self.calls.append(f"set logger {cluster=}")
         return self._levels.set(name, level)
 
-    def put_tasks(self, name: str, configs: Sequence[Texts], signed: SignedBody) -> None:
+    def put_tasks(self, name: str, signed: SignedBody, read: ReadTasks) -> None:
         """Only with the group's signature."""
         check_signature(signed, KEY, ("HmacSHA256",))
-        self._known(name).tasks = [dict(one) for one in configs]
+        self._known(name).tasks = [dict(one) for one in read(signed.body)]
 
     def fence(self, name: str, signed: SignedBody) -> None:
         """Only with the group's signature."""

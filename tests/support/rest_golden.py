@@ -21,6 +21,7 @@ OTHER_STATUS = {
     "dots": (404, "a name as any other"),
     "no name in path": (404, "no connector has an empty name"),
     "post trailing text": (500, "a body with something behind it was not meant like that"),
+    "tasks of nothing": (403, "Java reads what is signed before it checks the signature"),
 }
 # Where the sentence cannot be Java's: it names Java's classes and fields.
 JAVA_WORDS = ("Cannot invoke ", "Cannot deserialize ", "Cannot construct ", "Unrecognized field ")

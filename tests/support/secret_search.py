@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -22,27 +22,36 @@ _PAGES = (
     "/admin/loggers",
     "/connector-plugins",
 )
+_SPARK_PAGES = ("jobs", "stages", "environment", "executors", "api/v1/applications")
 _SPACIOUS = (".index", ".timeindex")  # of brokers: megabytes of nothing
 
 
-def leaks(secrets: Iterable[str], mirror: MirrorProcess, *folders: Path) -> list[str]:
-    """Where secrets were found: in the log, over REST, in folders, and with any of its processes.
+def leaks(
+    secrets: Iterable[str],
+    mirror: MirrorProcess,
+    *folders: Path,
+    connectors: Sequence[str] = (),
+    spark_port: int | None = None,
+) -> list[str]:
+    """Where secrets were found: log, REST, folders, processes, and Spark's own web pages.
 
-    The processes' memory is theirs; command lines and environments are everybody's.
+    The processes' memory is theirs; command lines and environments are everybody's. `connectors`
+    are those of a worker, by name.
     """
     wanted = [one.encode() for one in secrets]
-    return [
-        where for where, text in _written(mirror, folders) if any(one in text for one in wanted)
-    ]
+    written = [*_written(mirror, folders, connectors), *_spark_pages(spark_port)]
+    return [where for where, text in written if any(one in text for one in wanted)]
 
 
-def _written(mirror: MirrorProcess, folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+def _written(
+    mirror: MirrorProcess, folders: Iterable[Path], connectors: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
     yield "log", mirror.log.encode()
     for process in mirror.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
             yield f"command line of {process.pid}", "\0".join(process.cmdline()).encode()
             yield f"environment of {process.pid}", str(process.environ()).encode()
-    yield from _answers(mirror)
+    yield from _answers(mirror, connectors or _of_flows(mirror))
     for folder in folders:
         for file in folder.rglob("*"):
             with contextlib.suppress(FileNotFoundError):  # Spark tidies up
@@ -50,12 +59,23 @@ def _written(mirror: MirrorProcess, folders: Iterable[Path]) -> Iterator[tuple[s
                     yield str(file), file.read_bytes()
 
 
-def _answers(mirror: MirrorProcess) -> Iterator[tuple[str, bytes]]:
-    [root] = re.findall(r"advertised as (http://\S+?)/?$", mirror.log, re.MULTILINE)
+def _of_flows(mirror: MirrorProcess) -> list[str]:
     flows = set(re.findall(r"(\S+->\S+): RUNNING", mirror.log))
-    connectors = [f"/connectors/{quote(flow)}.MirrorSourceConnector" for flow in sorted(flows)]
+    return [f"{flow}.MirrorSourceConnector" for flow in sorted(flows)]
+
+
+def _answers(mirror: MirrorProcess, connectors: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    [root] = re.findall(r"advertised as (http://\S+?)/?$", mirror.log, re.MULTILINE)
     assert connectors
-    paths = [f"{one}{what}" for one in connectors for what in ("/config", "/status", "/tasks")]
+    parts = ("/config", "/status", "/tasks")
+    paths = [f"/connectors/{quote(one)}{what}" for one in connectors for what in parts]
     for path in [*_PAGES, *paths]:
         with urlopen(f"{root}{path}", timeout=_SECONDS) as answer:  # noqa: S310 - our own server
             yield path, answer.read()
+
+
+def _spark_pages(port: int | None) -> Iterator[tuple[str, bytes]]:
+    for page in _SPARK_PAGES if port is not None else ():
+        url = f"http://127.0.0.1:{port}/{page}/"
+        with urlopen(url, timeout=_SECONDS) as answer:
+            yield url, answer.read()

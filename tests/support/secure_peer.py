@@ -4,7 +4,7 @@
 While somebody logs in it takes nothing else, after the end of a session it takes only a new login,
 and it takes no two new ones within a second. Whoever breaks a rule is hung up on, and
 `broken_rules` says which one it was. Every other request is answered with its own body. It speaks
-PLAIN and nothing else.
+PLAIN, or another mechanism that has one message each way.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ class SecurePeer:
         context: ssl.SSLContext | None = None,
         *,
         login: bytes | None = None,  # what PLAIN must say; None: nobody is asked
+        mechanism: str = "PLAIN",
+        takes: Callable[[bytes], bool] | None = None,  # of another mechanism: whether that will do
+        answer: bytes = b"",  # and what is said to it
         session_ms: int = 0,
         pause_seconds: float = 0.0,  # before each answer to an echo
         cuts: tuple[int, ...] = (),  # where such an answer is cut into pieces
@@ -59,6 +62,10 @@ class SecurePeer:
     ) -> None:
         self.login = login
         self.session_ms = session_ms
+        self.mechanism = mechanism
+        self.takes = takes or (lambda proof: proof == self.login)
+        self.answer = answer
+        self.proofs: list[bytes] = []  # what those who logged in said
         self.broken_rules: list[str] = []
         self.logins = 0
         self.takes_once = False  # a second login on a connection is refused
@@ -150,7 +157,7 @@ class _Session:
 
     def _shake_hands(self, correlation: int, body: bytes) -> None:
         wanted = SaslHandshakeRequest.decode(body, version=1).mechanism
-        code = 0 if wanted == "PLAIN" else _REFUSED["mechanism"]
+        code = 0 if wanted == self._owner.mechanism else _REFUSED["mechanism"]
         if self._owner.login is None or (self._owner.takes_once and self._is_in):
             code = _REFUSED["state"]
         elif self._is_in:
@@ -158,23 +165,24 @@ class _Session:
                 self._break("two logins within a second")
             self._renewed_at = time.monotonic()
         self._is_in = False
-        message = SaslHandshakeResponse(error_code=code, mechanisms=["PLAIN"])
+        message = SaslHandshakeResponse(error_code=code, mechanisms=[self._owner.mechanism])
         self._send(correlation, bytes(message.encode(version=1)))
 
     def _check(self, correlation: int, body: bytes) -> None:
-        proof = SaslAuthenticateRequest.decode(body, version=2).auth_bytes
-        is_right = bytes(proof) == self._owner.login
+        proof = bytes(SaslAuthenticateRequest.decode(body, version=2).auth_bytes)
+        self._owner.proofs.append(proof)
+        is_right = self._owner.takes(proof)
         message = SaslAuthenticateResponse(
             error_code=0 if is_right else _REFUSED["login"],
-            error_message=None if is_right else f"Invalid {bytes(proof).decode()!r}\nof yours.",
-            auth_bytes=b"",
+            error_message=None if is_right else f"Invalid {proof.decode()!r}\nof yours.",
+            auth_bytes=self._owner.answer,
             session_lifetime_ms=self._owner.session_ms,
         )
+        self._owner.logins += is_right  # before they know
         self._send(correlation, b"\0" + bytes(message.encode(version=2)))
         if not is_right:
             raise EOFError
         self._is_in = True
-        self._owner.logins += 1
         if self._owner.session_ms:
             self._ends_at = time.monotonic() + self._owner.session_ms / 1000 + _GRACE_SECONDS
 

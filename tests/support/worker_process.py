@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -28,14 +29,22 @@ class _Process(MirrorProcess):
 class WorkerProcess(ConnectDriver):
     """A running worker of a group on one cluster; a context manager that kills what is left."""
 
-    def __init__(self, cluster: Cluster, scratch: Path, topics: ConnectTopics, **more: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        scratch: Path,
+        topics: ConnectTopics,
+        *,
+        environment: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> None:
         port = HeldPort()
         port.hold()
         super().__init__(f"{HOST}:{port.number}")
         file = scratch / f"{unique_name('worker')}.properties"
         file.write_text(topics.worker_file(cluster, port.number, **more), encoding="utf-8")
         port.make_way()
-        self.process = _Process(file)
+        self.process = _Process(file, environment=environment)
         port.release()
 
     def __enter__(self) -> Self:

@@ -27,7 +27,8 @@ def test_every_test_named_in_the_compatibility_table_exists() -> None:
     """A row that points to a test points to a real one."""
     text = (ROOT / "COMPATIBILITY.md").read_text() + (ROOT / "ARCHITECTURE.md").read_text()
     named = re.findall(
-        r"`((?:unit|contract|spark|integration|interop|upstream)/[\w/]+\.py)(?:::(\w+))?`", text
+        r"`((?:unit|contract|spark|integration|interop|upstream|kerberos)/[\w/]+\.py)(?:::(\w+))?`",
+        text,
     )
     assert named
     missing = [

@@ -16,6 +16,7 @@ from sparkmirror import pairs as pairs_module
 from sparkmirror.config.changes import Changes, PairChange, Part
 from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.herder import Herder
 from sparkmirror.formats.connect_records import TargetState
@@ -23,6 +24,7 @@ from sparkmirror.model import Flow
 from sparkmirror.pairs import GateCalls, PairPlan, Pairs, Standing
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.security.settings import Protocol, Security, TlsSettings
 from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes
 from support.waiting import eventually
 
@@ -105,6 +107,11 @@ class HandGate:
         thread = threading.Thread(target=self.calls.closed, daemon=True)
         thread.start()
         return thread
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Note it, if it is another."""
+        if connection != self.plan.settings.target_admin:
+            self.heard.append("renew")
 
     def stop(self, seconds: float) -> bool:
         """End the pair, beside whoever asks."""
@@ -224,6 +231,32 @@ def test_a_pair_with_another_group_leaves_and_joins(bench: Bench) -> None:
     assert bench.gates[2].heard == ["start"]
     bench.gates[2].opened()
     assert bench.plans_made[2] is plans[AB]
+
+
+def with_other_credentials(plan: PairPlan) -> PairPlan:
+    """The same for another user of the target."""
+    security = Security(Protocol.SSL, TlsSettings("another authority"))
+    admin = replace(plan.settings.target_admin, security=security)
+    return replace(plan, settings=replace(plan.settings, target_admin=admin))
+
+
+def test_a_pair_with_other_credentials_keeps_its_place(bench: Bench) -> None:
+    """The old ones may not even be good for a farewell."""
+    plans = {**bench.plans, AB: with_other_credentials(bench.plans[AB])}
+    bench.pairs.apply(WHOLE, plans)
+    assert bench.gates[0].heard == ["start", "renew"]
+    bench.made[0].is_over = True
+    assert not bench.pairs.proceed()
+    assert len(bench.gates) == 2
+    assert bench.plans_made[2] is plans[AB]
+
+
+def test_a_pair_that_was_not_let_in_asks_at_once_with_other_credentials() -> None:
+    """There is no place to be kept."""
+    bench = Bench()
+    bench.pairs.apply(WHOLE, {**bench.plans, AB: with_other_credentials(bench.plans[AB])})
+    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    assert [gate.heard for gate in bench.gates] == [["start", "stop"], ["start"], ["start"]]
 
 
 def test_a_changed_pair_is_begun_anew_after_its_end_and_others_hear_nothing(bench: Bench) -> None:

@@ -13,8 +13,9 @@ import pytest
 from sparkmirror.app import Application
 from sparkmirror.config.changes import Changes, RunReading, compare, read_run
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.metrics.reloads import ReloadTally
+from sparkmirror.metrics.reloads import Reload, ReloadTally
 from sparkmirror.reload import Reloader
+from support.certificates import Authority
 
 GOOD = """clusters = a, b
 a.bootstrap.servers = a:1
@@ -47,15 +48,21 @@ class Bench:
         self.file = file
         self.file.write_text(GOOD)
         self.reloader = Reloader(file)
-        self.running = Running(self.reloader.load())
+        with self.reloader.reading():
+            self.running = Running(self.reloader.load())
         self._moment = 0
 
-    def write(self, text: str) -> None:
-        """Change the file and look until it must have been seen."""
+    def write(self, text: str, file: Path | None = None) -> None:
+        """Change the file, or one that it leads to, and look until it must have been seen."""
         self._moment += 1
-        self.file.write_text(text)
-        os.utime(self.file, ns=(self._moment, self._moment))
-        for _ in range(3):
+        written = file or self.file
+        written.write_text(text)
+        os.utime(written, ns=(self._moment, self._moment))
+        self.look_often()
+
+    def look_often(self, times: int = 3) -> None:
+        """Look so many times."""
+        for _ in range(times):
             self.look()
 
     def look(self, *, is_asked: bool = False) -> None:
@@ -136,3 +143,75 @@ def test_warnings_are_said_once_as_long_as_they_hold(
     bench.write(GOOD)
     bench.write(GOOD + "a->b.topcis = orders\n")
     assert caplog.text.count(warning) == 2
+
+
+def test_a_file_that_it_leads_to_is_taken_up_without_a_signal(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes swaps a link: only the flow that uses what is behind it begins anew."""
+    old, new = Authority("old"), Authority("new")
+    for number, authority in enumerate((old, new)):
+        (tmp_path / f"..{number}").mkdir()
+        (tmp_path / f"..{number}" / "trust.pem").write_text(authority.pem)
+    (tmp_path / "..data").symlink_to("..0")
+    (tmp_path / "trust.pem").symlink_to("..data/trust.pem")
+    others = "c.bootstrap.servers = c:1\nd.bootstrap.servers = d:1\nc->d.enabled = true\n"
+    trusting = f"""emit.heartbeats.enabled = false
+a.security.protocol = SSL
+a.ssl.truststore.type = PEM
+a.ssl.truststore.location = {tmp_path / "trust.pem"}
+"""
+    bench.write(GOOD.replace("a, b", "a, b, c, d") + others + trusting)
+    caplog.clear()
+    (tmp_path / "..new").symlink_to("..1")
+    (tmp_path / "..new").rename(tmp_path / "..data")
+    bench.look_often()
+    assert bench.counts == {"applied": 2}
+    assert f"{tmp_path / 'trust.pem'} changed" in caplog.text
+    assert "restarted a->b (a.ssl.truststore.location); 1 flow untouched" in caplog.text
+
+
+def test_a_file_that_it_leads_to_and_that_is_wrong_or_gone_changes_nothing(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once, and looked at again when it changes again."""
+    store, name = tmp_path / "trust.pem", tmp_path / "name"
+    good = Authority().pem
+    store.write_text(good)
+    name.write_text("me")
+    lines = f"""a.security.protocol = SSL
+a.ssl.truststore.type = PEM
+a.ssl.truststore.location = {store}
+a.client.id = ${{directory:{tmp_path}:name}}
+"""
+    bench.write(GOOD + lines)
+    before = bench.running.reading
+    caplog.clear()
+    name.write_text("another")
+    bench.write(good[:100], store)
+    bench.look_often(30)
+    assert bench.running.reading is before
+    assert bench.counts == {"applied": 1, "refused": 1}
+    assert "a.ssl.truststore.location" in bench.reloader.complaints[0]
+    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 2
+    name.write_text("me")
+    bench.write(good, store)
+    assert bench.reloader.complaints == ()
+    assert bench.counts == {"applied": 1, "refused": 1, "unchanged": 1}
+    store.unlink()
+    bench.look_often(60)
+    assert bench.counts["refused"] == 2
+    assert bench.running.reloads.last is Reload.REFUSED
+    bench.write(good, store)
+    assert bench.reloader.complaints == ()
+    assert bench.running.reloads.last is Reload.UNCHANGED
+
+
+def test_a_file_that_stays_away_is_refused_once(bench: Bench) -> None:
+    """The configuration in use goes on, and all is well when it is back."""
+    bench.file.unlink()
+    bench.look_often(60)
+    assert bench.counts == {"refused": 1}
+    assert "There is no file" in bench.reloader.complaints[0]
+    bench.write(GOOD)
+    assert bench.reloader.complaints == ()

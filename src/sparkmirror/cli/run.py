@@ -49,9 +49,10 @@ def run_file(
     set_up_logging(console)
     reloader = Reloader(file, clusters)
     try:
-        application = Application(
-            reloader.load(), targets=clusters, once=once, master=master, serves=not once
-        )
+        with reloader.reading():
+            application = Application(
+                reloader.load(), targets=clusters, once=once, master=master, serves=not once
+            )
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL

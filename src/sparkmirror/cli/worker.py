@@ -13,14 +13,15 @@ from sparkmirror.cli.java_script import JavaScript
 from sparkmirror.cli.run import FATAL, OK, START_FAILED, set_up_logging
 from sparkmirror.cli.stop_signal import StopSignal
 from sparkmirror.cli.view import choose_view
+from sparkmirror.config.files_read import noting_files
 from sparkmirror.config.notices import Level
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect.worker import ConnectWorker
 from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.metrics.connect_worker import WorkerCollector
 from sparkmirror.metrics.prometheus import MetricsServer
-from sparkmirror.metrics.reloads import ReloadTally
 from sparkmirror.rest.server import RestServer
+from sparkmirror.worker_reload import WorkerReloader
 
 _LOOK_SECONDS = 0.5
 _SCRIPT = JavaScript("connect-distributed", "connect-distributed.properties", 1)
@@ -32,7 +33,8 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     console = Console(stderr=True)
     set_up_logging(console)
     try:
-        file = WorkerFile.load(path)
+        with noting_files() as files:
+            file = WorkerFile.load(path)
         for notice in file.notices:
             if notice.level is not Level.ERROR:
                 level = logging.WARNING if notice.level is Level.WARNING else logging.INFO
@@ -47,9 +49,13 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     try:
         server = RestServer.for_worker(settings)
         worker = ConnectWorker(file, server.advertised_url, master=master)
+        reloader = WorkerReloader(path, file, files, worker, server)
         if settings.metrics is not None:
             metrics = MetricsServer(
-                settings.metrics, worker.snapshots, ReloadTally(), WorkerCollector(worker.figures)
+                settings.metrics,
+                worker.snapshots,
+                reloader.tally,
+                WorkerCollector(worker.figures),
             )
         server.start(worker.requests)
         worker.start()
@@ -59,7 +65,8 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     code = OK
     with view:
         while not stop.wait(_LOOK_SECONDS):
-            view.show(worker.snapshots())
+            reloader.look()
+            view.show(worker.snapshots(), reloader.complaints)
             failure = worker.failure()
             if failure is not None:
                 view.say(f"sparkmirror: {failure}")

@@ -7,6 +7,8 @@ import errno
 import stat
 from pathlib import Path
 
+from sparkmirror.config.files_read import note_content, note_file
+
 _PIECE_BYTES = 1 << 20
 
 
@@ -16,6 +18,7 @@ def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | 
     With `only_files` also for a pipe or a terminal, on which the program would wait. Room is made
     as it is needed: asking for the bound at once would set all of it aside.
     """
+    note_file(path)
     kind = path.stat().st_mode
     if only_files and not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise OSError(errno.EINVAL, "it is not a file")
@@ -25,4 +28,5 @@ def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | 
             content += piece
             if len(content) > most:
                 return None
+    note_content(path, content)
     return bytes(content)

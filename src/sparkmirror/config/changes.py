@@ -93,12 +93,14 @@ class Changes:
     spark_keys: tuple[str, ...] = ()
     metrics_moved: bool = False
     rest_moved: bool = False
+    rest_renewed: bool = False  # only in whom it trusts, lets in, and says to be
 
     @property
     def is_nothing(self) -> bool:
         """Whether everything may stay as it is."""
         pairs = self.started or self.stopped or self.changed
-        return not (pairs or self.spark_keys or self.metrics_moved or self.rest_moved)
+        served = self.metrics_moved or self.rest_moved or self.rest_renewed
+        return not (pairs or self.spark_keys or served)
 
 
 def compare(old: RunReading, new: RunReading) -> Changes:
@@ -110,6 +112,7 @@ def compare(old: RunReading, new: RunReading) -> Changes:
         if (parts := _parts(flow, old, new))
     ]
     spark_keys = sorted({*old.spark, *new.spark})
+    rest_renewed = _is_renewed(old.rest, new.rest)
     return Changes(
         started=tuple(flow for flow in new.pairs if flow not in old.pairs),
         stopped=tuple(flow for flow in old.pairs if flow not in new.pairs),
@@ -117,8 +120,15 @@ def compare(old: RunReading, new: RunReading) -> Changes:
         untouched=len(both) - len(changed),
         spark_keys=tuple(k for k in spark_keys if old.spark.get(k) != new.spark.get(k)),
         metrics_moved=old.metrics != new.metrics,
-        rest_moved=old.rest != new.rest,
+        rest_moved=old.rest != new.rest and not rest_renewed,
+        rest_renewed=rest_renewed,
     )
+
+
+def _is_renewed(old: RunRest | None, new: RunRest | None) -> bool:
+    if old is None or new is None or old == new:
+        return False
+    return new.settings.differs_in_credentials_only(old.settings)
 
 
 def _parts(flow: Flow, old: RunReading, new: RunReading) -> frozenset[Part]:
@@ -254,6 +264,8 @@ def sentence(name: str, changes: Changes, later: Collection[str] = ()) -> str:
         parts.append(f"restarted {of}{one.flow}{_in_brackets(one.keys)}")
     if changes.metrics_moved:
         parts.append("metrics are served as it says")
+    if changes.rest_renewed:
+        parts.append("the REST API has other certificates or users")
     if not parts:
         parts.append("nothing to do")
     if changes.untouched:

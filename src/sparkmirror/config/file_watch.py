@@ -1,64 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices that a file has other content now, by looking at it again and again.
+"""Notices that files have other content now, by looking at them again and again.
 
-A look is a stat, which follows symbolic links: Kubernetes swaps one to replace a whole directory.
-A file that is still being written changes from look to look, so only one that stayed the same for
-two looks counts; one that is missing for a moment, as editors do it, is waited for.
+A look is a stat of each, which follows symbolic links: Kubernetes swaps one to replace a whole
+directory. Files that are still being written change from look to look, so they count only when all
+of them stayed the same for two looks; one that is missing for a moment, as editors do it, is
+waited for. Neither is waited for much longer than others take.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-_Mark = tuple[int, int, int, int]
-_MISSED_LOOKS = 20
+from sparkmirror.config.files_read import FilesRead, FileState, Mark, mark_of
+
+_PATIENT_LOOKS = 20
+_MOST_BYTES = 64 << 20  # nobody reads files that are larger
 
 
-class Seen(Enum):
-    """What a look at the file found."""
+class FilesWatch:
+    """The files of one reading; `look` about twice a second, `follow` after every reading."""
 
-    SAME = "same"
-    CHANGED = "changed"
-    GONE = "gone"  # said once
+    def __init__(self, files: Mapping[Path, FileState]) -> None:
+        self._known: FilesRead = dict(files)
+        self._last = {path: one.mark for path, one in files.items()}
+        self._waited = 0
+
+    def look(self) -> tuple[Path, ...]:
+        """The files with something new to read, or nothing to read any more; each is told once."""
+        marks = {path: mark_of(path) for path in self._known}
+        before, self._last = self._last, marks
+        differing = [path for path, mark in marks.items() if mark != self._known[path].mark]
+        if not differing:
+            self._waited = 0
+            return ()
+        is_settled = marks == before and all(marks[path] is not None for path in differing)
+        self._waited += 1
+        if not is_settled and self._waited < _PATIENT_LOOKS:
+            return ()
+        self._waited = 0
+        return tuple(path for path in differing if self._is_news(path, marks[path]))
+
+    def follow(self, files: Mapping[Path, FileState], *, is_complete: bool) -> None:
+        """Watch the files of a newer reading; one that stopped half-way leaves the others, too."""
+        known: FilesRead = {}
+        if not is_complete:
+            # What it did not come to was as it is now, or it would be read again and again.
+            known = {path: self._as_it_is(path, mark) for path, mark in self._last.items()}
+        self._known = {**known, **files}
+        self._last = {path: one.mark for path, one in self._known.items()}
+        self._waited = 0
+
+    def _as_it_is(self, path: Path, mark: Mark | None) -> FileState:
+        before = self._known[path]
+        return before if before.mark == mark else FileState(mark)
+
+    def _is_news(self, path: Path, mark: Mark | None) -> bool:
+        before = self._known[path]
+        digest = _digest(path) if before.digest and mark is not None else b""
+        self._known[path] = FileState(mark, digest)
+        return not digest or digest != before.digest  # else touched, or replaced by its like
 
 
-class FileWatch:
-    """One file; `look` about twice a second."""
+def listed(files: Iterable[Path]) -> str:
+    """For a sentence."""
+    return ", ".join(map(str, files))
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._last = self._known = self._mark()
-        self._digest = self._content()
-        self._missed = 0
 
-    def look(self) -> Seen:
-        """Whether there is something new to read, or nothing to read any more."""
-        mark, before = self._mark(), self._last
-        self._last = mark
-        if mark is None:
-            self._missed += 1
-            return Seen.GONE if self._missed == _MISSED_LOOKS else Seen.SAME
-        self._missed = 0
-        if mark == self._known or mark != before:
-            return Seen.SAME
-        self._known = mark
-        digest = self._content()
-        if digest == self._digest:
-            return Seen.SAME  # touched, or replaced by its like
-        self._digest = digest
-        return Seen.CHANGED
-
-    def _mark(self) -> _Mark | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev
-
-    def _content(self) -> bytes:
-        try:
-            return sha256(self._path.read_bytes()).digest()
-        except OSError as error:
-            return str(error).encode()  # whoever reads it next says what is wrong
+def _digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return sha256(file.read(_MOST_BYTES)).digest()
+    except OSError:
+        return b""  # whoever reads it next says what is wrong

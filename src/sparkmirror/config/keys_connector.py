@@ -103,8 +103,8 @@ CONNECT_KEYS = (
         doc="What to do when a config provider's value changes.",
         importance=Importance.LOW,
         checks=(one_of("none", "restart"),),
-        no_effect="values of config providers are read with the file, at the start, when it "
-        "changes and at SIGHUP",
+        no_effect="files that values come from are watched in any case, and what uses them begins "
+        "anew when they change",
     ),
     Key(
         name="errors.retry.timeout",

@@ -14,7 +14,7 @@ from sparkmirror.security.settings import Mechanism, Protocol
 _OPENSSL = "OpenSSL does this, not Java"
 _BROKERS_VALIDATE = "brokers validate tokens, clients do not"
 _CREDENTIALS_ONLY = "tokens are asked for with client credentials only"
-_NO_KINIT = "kinit is not run from here: the ticket cache or the keytab is used as it stands"
+_NO_KINIT = "tickets are fetched with the keytab when they are needed, and kinit is not run"
 _OWN_RETRIES = "retries go on with a pause of their own"
 
 

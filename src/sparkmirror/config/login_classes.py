@@ -15,6 +15,7 @@ from sparkmirror.security.settings import Mechanism
 _KAFKA = "org.apache.kafka.common.security"
 _SHADED = "kafkashaded."  # as some Spark platforms call Kafka's own
 _STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+IAM_BEARER_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 _OAUTH = f"{_KAFKA}.oauthbearer"
@@ -26,6 +27,7 @@ KNOWN_CLASSES: Mapping[str, tuple[str, ...]] = {
         f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
         f"{_OAUTH}.internals.secured.OAuthBearerLoginCallbackHandler",
         _STRIMZI_HANDLER,
+        IAM_BEARER_HANDLER,
         f"{_KAFKA}.authenticator.AbstractLogin$DefaultLoginCallbackHandler",
     ),
     "sasl.client.callback.handler.class": (

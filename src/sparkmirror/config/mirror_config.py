@@ -21,7 +21,12 @@ from sparkmirror.config.keys_worker import RUN_REST_KEYS
 from sparkmirror.config.layering import connector_config, pairs, with_prefix
 from sparkmirror.config.mirror_client import read_cluster_client
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
-from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
+from sparkmirror.config.properties import (
+    PropertyFile,
+    parse_properties,
+    read_properties,
+    refuse_swallowed,
+)
 from sparkmirror.config.providers import make_resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_settings import read_listeners, read_rest
@@ -37,6 +42,7 @@ class MirrorConfig:
 
     def __init__(self, file: PropertyFile) -> None:
         self._file = file
+        refuse_swallowed(file)
         self._raw = file.entries
         self._resolver, provider_errors = make_resolver(self._raw)
         self._provider_notices = [

@@ -7,6 +7,7 @@ stands, which entries repeat a key, and a sentence for every way in which a file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from javaproperties import InvalidUEscapeError, KeyValue, parse
 
 from sparkmirror.config.bounded_files import read_bounded
 from sparkmirror.errors import ConfigError
+
+# A key at the beginning of a line; `host:9092,` in a list of addresses is none.
+_OWN_LINE = re.compile(r"\s*([A-Za-z][\w.>-]*)\s*(?:=|:(?!\d+\s*(?:,|\\|$)))")
+_SECRETIVE = (".password", ".secret", ".token", ".key", ".jaas.config")
 
 MOST_BYTES = 16 << 20  # of a file; one with a thousand flows has less than one
 
@@ -27,6 +32,7 @@ class Entry:
     key: str
     text: str
     line: int
+    swallowed: int = 0  # the line of a secret that a stray \\ has made part of this text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +82,16 @@ def parse_properties(text: str, name: str) -> PropertyFile:
         try:
             element = next(elements, None)
         except InvalidUEscapeError as error:
-            raise ConfigError(
-                f"{name} line {line}: {error.escape!r} is not a \\uXXXX escape with four hex "
-                "digits; write \\\\ where a backslash is meant.",
+            raise ConfigError(  # not what follows it: that may be a password
+                f"{name} line {line}: a \\u is not followed by four hex digits, so it is no "
+                "escape; write \\\\ where a backslash is meant.",
                 where=f"line {line}",
             ) from error
         if element is None:
             break
         if isinstance(element, KeyValue):
             _refuse_halves(element, name, line)
-            entry = Entry(element.key, element.value, line)
+            entry = Entry(element.key, element.value, line, _swallowed(element, line))
             if entry.key in entries:
                 repeated.append(entries[entry.key])
             entries[entry.key] = entry
@@ -105,10 +111,45 @@ def _refuse_halves(element: KeyValue, name: str, line: int) -> None:
         ) from error
 
 
+def refuse_swallowed(file: PropertyFile) -> None:
+    """ConfigError if a secret has become part of what is no secret, and would be shown.
+
+    For files whose keys are known; in others a text of several lines may be anything.
+    """
+    for entry in (*file.entries.values(), *file.repeated):
+        if entry.swallowed:
+            raise ConfigError(
+                f"{file.name} line {entry.swallowed - 1}: it ends in a backslash, so the next line "
+                f"is part of {entry.key}, and there seems to be a secret in it; remove the "
+                "backslash.",
+                key=entry.key,
+                where=f"line {entry.swallowed - 1}",
+            )
+
+
+def _swallowed(element: KeyValue, line: int) -> int:
+    """The line below the first that looks like a secret's own; 0 if there is none."""
+    if _is_secretive(element.key):
+        return 0
+    for number, text in enumerate(_unix(element.source).split("\n")[1:], start=line + 1):
+        found = _OWN_LINE.match(text)
+        if found and _is_secretive(found[1]):
+            return number
+    return 0
+
+
+def _is_secretive(key: str) -> bool:
+    """By its name alone: also that of a key that nobody knows here."""
+    return key.lower().endswith(_SECRETIVE)
+
+
 def _natural_lines(source: str) -> int:
     """How many lines of the file an element covers (continuations make it several)."""
-    unix = source.replace("\r\n", "\n").replace("\r", "\n")
-    return unix.count("\n") or 1
+    return _unix(source).count("\n") or 1
+
+
+def _unix(source: str) -> str:
+    return source.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _decode(data: bytes, name: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparkmirror.config.bounded_files import read_bounded
+from sparkmirror.config.files_read import note_file
 from sparkmirror.config.properties import MOST_BYTES, Entry, PropertyFile, read_properties
 from sparkmirror.config.value_types import Rejected, parse_list
 from sparkmirror.errors import ConfigError
@@ -80,6 +81,7 @@ class FileProvider:
         if not path:
             raise LookupError("it names no file; write ${file:/path/of/file:key}")
         self.allowed.check(Path(path))
+        note_file(Path(path))  # also one that will come later
         if Path(path).exists() and not Path(path).is_file():
             raise LookupError(f"{path} is not a file")
         try:
@@ -103,6 +105,7 @@ class DirectoryProvider:
             raise LookupError("it names no directory; write ${directory:/path:file}")
         file = Path(path, key)
         self.allowed.check(file)
+        note_file(file)
         if not Path(path).is_dir():
             raise LookupError(f"{path} is not a directory")
         if file.parent != Path(path) or not file.is_file():

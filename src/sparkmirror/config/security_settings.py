@@ -10,11 +10,19 @@ import os
 from functools import lru_cache
 from importlib.util import find_spec
 
+from sparkmirror.config.aws_settings import idle_options, read_aws
 from sparkmirror.config.clear_texts import remark_clear_texts
+from sparkmirror.config.kerberos_settings import read_kerberos
 from sparkmirror.config.key import Key
 from sparkmirror.config.keys_security import REACH_KEYS
 from sparkmirror.config.layering import default
-from sparkmirror.config.login_classes import KNOWN_CLASSES, fits, is_known, mechanisms_of
+from sparkmirror.config.login_classes import (
+    IAM_BEARER_HANDLER,
+    KNOWN_CLASSES,
+    fits,
+    is_known,
+    mechanisms_of,
+)
 from sparkmirror.config.login_sections import CLIENT_SECTION, read_sections
 from sparkmirror.config.notices import Level
 from sparkmirror.config.oauth_settings import ENDPOINT, is_option, read_oauth
@@ -38,6 +46,7 @@ from sparkmirror.security.tls import client_context, unasked_suites
 
 _SPOKEN = ("TLSv1.2", "TLSv1.3")
 _OUTDATED = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _WITH_PASSWORD = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
 
@@ -168,22 +177,26 @@ def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
             _check_class(texts, reader, name)
     line = _jaas(texts, mechanism, reader, report)
     options = None if line is None else JaasTexts(reader, line.options)
+    is_iam = mechanism is Mechanism.AWS_MSK_IAM or _signs_token(mechanism, reader)
     if line is not None:
-        _remark_options(line, mechanism, reader, report)
+        _remark_options(line, mechanism, reader, report, is_iam=is_iam)
+    if is_iam:
+        _check_extra(texts, mechanism, reader)
+        if protocol is not Protocol.SASL_SSL:
+            raise texts.misfit(PROTOCOL, "must be SASL_SSL with the logins of Amazon MSK")
+        return SaslSettings(mechanism, aws=read_aws(options))
     if mechanism is Mechanism.OAUTHBEARER:
         return SaslSettings(mechanism, oauth=read_oauth(reader, options))
     if mechanism in _WITH_PASSWORD:
         return _with_password(mechanism, texts, line)
     _check_extra(texts, mechanism, reader)
-    given = dict(line.options) if line is not None else {}
-    if mechanism is Mechanism.AWS_MSK_IAM:
-        if protocol is not Protocol.SASL_SSL:
-            raise texts.misfit(PROTOCOL, f"must be SASL_SSL with {mechanism.value}")
-        return SaslSettings(mechanism, options=given)
-    service = texts.text("sasl.kerberos.service.name") or given.get("serviceName") or "kafka"
-    return SaslSettings(
-        mechanism, given.get("principal", ""), kerberos_service=service, options=given
-    )
+    return SaslSettings(mechanism, kerberos=read_kerberos(reader, options, report))
+
+
+def _signs_token(mechanism: Mechanism, reader: Reader) -> bool:
+    """Whether tokens are AWS's signatures, and no endpoint is asked for any."""
+    is_amazons = reader.string(_LOGIN_HANDLER) == IAM_BEARER_HANDLER
+    return mechanism is Mechanism.OAUTHBEARER and is_amazons
 
 
 def _jaas(texts: KeyTexts, mechanism: Mechanism, reader: Reader, report: Report) -> JaasLine | None:
@@ -241,26 +254,30 @@ def _with_password(mechanism: Mechanism, texts: KeyTexts, line: JaasLine | None)
     missing = [name for name in ("username", "password") if name not in options]
     if missing:
         raise texts.misfit(JAAS, f'must have the option {missing[0]}="..."')
-    others = {name: text for name, text in options.items() if name == "tokenauth"}
-    return SaslSettings(mechanism, options["username"], Secret(options["password"]), options=others)
+    is_token = options.get("tokenauth", "").lower() == "true"
+    password = Secret(options["password"])
+    return SaslSettings(mechanism, options["username"], password, is_token=is_token)
 
 
 def _check_extra(texts: KeyTexts, mechanism: Mechanism, reader: Reader) -> None:
-    """Two mechanisms need packages that not everybody wants."""
+    """Some ways to log in need packages that not everybody wants."""
     package, extra = _EXTRAS[mechanism]
     if find_spec(package) is None:
         how = "" if reader.is_given("sasl.mechanism") else ", because nothing is set"
+        blamed, is_what = "sasl.mechanism", f"is {mechanism.value}{how}"
+        if mechanism is Mechanism.OAUTHBEARER:
+            blamed, is_what = _LOGIN_HANDLER, "names Amazon's class for tokens"
         raise texts.misfit(
-            "sasl.mechanism",
-            f"is {mechanism.value}{how}, which needs another package: pip install "
-            f"'sparkmirror[{extra}]', here and where tasks run, or write a mechanism that the "
-            "brokers offer",
+            blamed,
+            f"{is_what}, which needs another package: pip install 'sparkmirror[{extra}]', here "
+            "and where tasks run, or write a mechanism that the brokers offer",
         )
 
 
 _EXTRAS = {
     Mechanism.GSSAPI: ("gssapi", "kerberos"),
     Mechanism.AWS_MSK_IAM: ("botocore", "msk-iam"),
+    Mechanism.OAUTHBEARER: ("botocore", "msk-iam"),  # only where we sign the tokens
 }
 
 
@@ -281,11 +298,13 @@ _READ_OPTIONS = {
 }
 
 
-def _remark_options(line: JaasLine, mechanism: Mechanism, reader: Reader, report: Report) -> None:
+def _remark_options(
+    line: JaasLine, mechanism: Mechanism, reader: Reader, report: Report, *, is_iam: bool
+) -> None:
     """Options by name only: their values may be secrets under a wrong name."""
-    if mechanism is Mechanism.GSSAPI:
-        _remark_kerberos(line, reader, report)
-    if mechanism is Mechanism.OAUTHBEARER:
+    if is_iam:
+        idle = idle_options(frozenset(line.options))
+    elif mechanism is Mechanism.OAUTHBEARER:
         idle = [name for name in line.options if not is_option(name)]
     elif mechanism in _READ_OPTIONS:
         idle = [name for name in line.options if name not in _READ_OPTIONS[mechanism]]
@@ -295,20 +314,4 @@ def _remark_options(line: JaasLine, mechanism: Mechanism, reader: Reader, report
         origin = reader.origin(JAAS)
         report.warn(
             origin, f"{origin.key}: its option {', '.join(idle)} has no effect.", Level.INFO
-        )
-
-
-_TICKET_OPTIONS = ("useKeyTab", "keyTab", "principal", "ticketCache")
-
-
-def _remark_kerberos(line: JaasLine, reader: Reader, report: Report) -> None:
-    """Java would get its ticket by these; here the system's Kerberos does."""
-    idle = [name for name in _TICKET_OPTIONS if line.options.get(name, "false") != "false"]
-    if idle:
-        origin = reader.origin(JAAS if reader.is_given(JAAS) else PROTOCOL)
-        report.warn(
-            origin,
-            f"{KeyTexts(reader).called(JAAS)}: its option {', '.join(idle)} is not used. The "
-            "ticket is the one of kinit, or of the keytab that KRB5_CLIENT_KTNAME names, here and "
-            "where tasks run.",
         )

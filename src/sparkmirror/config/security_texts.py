@@ -91,7 +91,7 @@ class JaasTexts:
     """The options of a JAAS line."""
 
     def __init__(self, reader: Reader, options: Mapping[str, str]) -> None:
-        self._line = reader.origin(JAAS).key
+        self._line = KeyTexts(reader).called(JAAS)
         self._is_hidden = reader.is_provided(JAAS)
         self._options = options
 
@@ -110,6 +110,10 @@ class JaasTexts:
     def secret(self, name: str) -> Secret | None:
         """The option, hidden from here on."""
         return Secret(self._options[name]) if name in self._options else None
+
+    def names(self) -> frozenset[str]:
+        """All options that stand there."""
+        return frozenset(self._options)
 
     def below(self, prefixes: tuple[str, ...]) -> dict[str, str]:
         """The options behind any of the prefixes, without it."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkmirror.config.client_settings import check_producer, read_connection
@@ -17,7 +17,12 @@ from sparkmirror.config.layering import (
     with_prefix,
 )
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
-from sparkmirror.config.properties import PropertyFile, parse_properties, read_properties
+from sparkmirror.config.properties import (
+    PropertyFile,
+    parse_properties,
+    read_properties,
+    refuse_swallowed,
+)
 from sparkmirror.config.providers import Resolver, make_resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_settings import read_listeners, read_rest, tls_values, unquoted
@@ -45,10 +50,21 @@ def is_worker_file(file: PropertyFile) -> bool:
     return any(key in file.entries for key in REQUIRED)
 
 
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What is another now; `waits`: values that no running worker can change differ as well."""
+
+    connection: bool
+    rest: bool
+    waits: bool
+
+
 class WorkerFile:
-    """One file. Reading it never fails on its content: `notices` tell all that is wrong."""
+    """One file. `notices` tell all that is wrong; only a secret in a wrong place is refused."""
 
     def __init__(self, file: PropertyFile) -> None:
+        refuse_swallowed(file)
+        self._file = file
         self.name = file.name
         self.resolver: Resolver
         self.resolver, provider_errors = make_resolver(file.entries)
@@ -75,6 +91,25 @@ class WorkerFile:
     def parse(cls, text: str, name: str = "connect-distributed.properties") -> WorkerFile:
         """The same from a text."""
         return cls(parse_properties(text, name))
+
+    def renew(self) -> Renewal:
+        """Read again what its lines lead to, and use the credentials that are there now.
+
+        ConfigError if something is wrong with it, and all is as before. The lines themselves count
+        from start to end, as in Connect.
+        """
+        found, old = WorkerFile(self._file).settings, self._settings
+        newer = replace(
+            old,
+            connection=replace(old.connection, security=found.connection.security),
+            rest=replace(old.rest, tls=found.rest.tls, users=found.rest.users),
+        )
+        self._settings = newer
+        return Renewal(
+            connection=newer.connection != old.connection,
+            rest=newer.rest != old.rest,
+            waits=newer != found,
+        )
 
     @property
     def settings(self) -> WorkerSettings:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sparkmirror.config.loopback import is_loopback
@@ -80,6 +80,11 @@ class RestSettings:
     tls: TlsSettings = field(default_factory=TlsSettings)  # of https listeners, and other workers'
     client_auth: str = "none"  # whether https asks for certificates: none, requested, required
     users: Mapping[str, Secret] | None = None  # who may use it; None: nobody is asked
+
+    def differs_in_credentials_only(self, other: RestSettings) -> bool:
+        """Whether one can take the place of the other while it is served."""
+        same = replace(other, tls=self.tls, client_auth=self.client_auth, users=self.users)
+        return self == same and (self.users is None) == (other.users is None)
 
 
 @dataclass(frozen=True, slots=True)

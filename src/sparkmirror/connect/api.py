@@ -107,6 +107,9 @@ class SignedBody:
     algorithm: str | None
 
 
+ReadTasks = Callable[[bytes], Sequence[Mapping[str, str | None]]]
+
+
 class ConnectApi(Protocol):
     """A worker. Calls block, come from any thread, and raise ApiError or ForwardTo."""
 
@@ -201,10 +204,8 @@ class ConnectApi(Protocol):
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
         """Set a level here, or on all workers; the loggers that changed. 404 for no level."""
 
-    def put_tasks(
-        self, name: str, configs: Sequence[Mapping[str, str | None]], signed: SignedBody
-    ) -> None:
-        """Another worker publishes a connector's tasks; 400, 403, 503."""
+    def put_tasks(self, name: str, signed: SignedBody, read: ReadTasks) -> None:
+        """Another worker publishes a connector's tasks, read once it is known; 400, 403, 503."""
 
     def fence(self, name: str, signed: SignedBody) -> None:
         """Another worker wants a connector's earlier writers fenced; 400, 403, 503."""

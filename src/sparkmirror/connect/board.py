@@ -36,10 +36,7 @@ class Board:
         self, connection: ConnectionSettings, topics: InternalTopics, on_news: Callable[[], None]
     ) -> None:
         """`on_news` is called by whatever thread has read a change; it must not wait."""
-        own = replace(
-            connection,
-            request_timeout_seconds=min(connection.request_timeout_seconds, _REQUEST_SECONDS),
-        )
+        own = _hurried(connection)
         self._clients = (ClusterClient(own), ClusterClient(own))
         self._config_log = ConfigLog(self._clients[0], topics.configs)
         self._status_log = StatusLog(self._clients[1], topics.status)
@@ -49,6 +46,11 @@ class Board:
         self._blind_until = 0.0
         self.configs = ConfigState()
         self.statuses = StatusState()
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Connect anew, in another way, for the next questions."""
+        for client in self._clients:
+            client.renew(_hurried(connection))
 
     # --- reading
 
@@ -164,6 +166,11 @@ class _Turn:
         if kind is None:
             self._began = max(self._began, getattr(self, "_begins", 0.0))
         self.lock.release()
+
+
+def _hurried(connection: ConnectionSettings) -> ConnectionSettings:
+    seconds = min(connection.request_timeout_seconds, _REQUEST_SECONDS)
+    return replace(connection, request_timeout_seconds=seconds)
 
 
 def _copies(config: Config) -> bool:

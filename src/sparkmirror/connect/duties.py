@@ -33,6 +33,7 @@ from sparkmirror.errors import ArgumentError, ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_statuses import ConnectorStatus, State, StatusRecord
+from sparkmirror.sentences import joined
 from sparkmirror.state.connect_configs import ConfigLog, ConfigState
 from sparkmirror.wire.backoff import Backoff
 
@@ -50,8 +51,8 @@ class Duties:
     def __init__(
         self, file: WorkerFile, board: Board, runner: ConnectorRunner, worker_id: str
     ) -> None:
+        self._file = file
         self._signing = file.settings.signing
-        self._peers = file.settings.rest.tls
         self._tracks_topics = file.settings.topic_tracking
         self._board = board
         self._runner = runner
@@ -95,6 +96,11 @@ class Duties:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
+
+    def renew(self) -> None:
+        """What the worker's file leads to has changed: connectors that differ begin anew."""
+        self._readings.suspect_all()
+        self._wake.set()
 
     def wake(self) -> None:
         """Look now."""
@@ -270,7 +276,7 @@ class Duties:
             attempt = self._publishing.get(name)
             warnings = (self._readings.warning(name), attempt.trouble if attempt else "")
             if any(warnings) and state.connector.state is State.RUNNING:
-                text = "; ".join(filter(None, (state.connector.warning, *warnings)))
+                text = joined((state.connector.warning, *warnings))
                 state = replace(state, connector=replace(state.connector, warning=text))
             records += statuses_to_tell(
                 name, state, statuses, self._teller(), renews_warnings=renews
@@ -404,7 +410,7 @@ class Duties:
             url,
             _PUBLISH_SECONDS,
             lambda: self._membership is not None and self._membership.leader_url == url,
-            self._peers,
+            self._file.settings.rest.tls,
         )
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own
             text = answer.body[:500].decode(errors="replace")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sparkmirror.connect.session import Clock, Session
 from sparkmirror.errors import ClusterError
+from sparkmirror.kafka.clients import Connection
 from sparkmirror.kafka.group_line import REBALANCE_IN_PROGRESS, GroupLine
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,10 @@ class Heartbeats:
     def identity(self) -> Identity | None:
         """Whom the next heartbeat will be for."""
         return self._identity
+
+    def renew(self, connection: Connection) -> None:
+        """Connect in another way, should the line be lost: a place is not risked for less."""
+        self._line.renew(connection)
 
     def stop(self) -> None:
         """End; a heartbeat on its way does not keep anybody."""

@@ -115,13 +115,7 @@ class Membership:
         `on_revoked` returns when the named ones have ended. Neither may call `stop`.
         """
         self._settings = settings
-        self._connection = replace(
-            connection,
-            connect_timeout_seconds=min(connection.connect_timeout_seconds, _CONNECT_SECONDS),
-            request_timeout_seconds=min(
-                connection.request_timeout_seconds, max(1.0, settings.session_timeout_ms / 3000)
-            ),
-        )
+        self._connection = self._hurried(connection)
         self._url = url
         self._configs = configs
         self._on_assigned = on_assigned
@@ -152,6 +146,19 @@ class Membership:
         self._error: Exception | None = None
         self.failure: Exception | None = None  # what has ended its thread
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
+
+    def _hurried(self, connection: ConnectionSettings) -> ConnectionSettings:
+        patience = max(1.0, self._settings.session_timeout_ms / 3000)
+        return replace(
+            connection,
+            connect_timeout_seconds=min(connection.connect_timeout_seconds, _CONNECT_SECONDS),
+            request_timeout_seconds=min(connection.request_timeout_seconds, patience),
+        )
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Connect in another way from now on; what stands goes on."""
+        self._connection = self._hurried(connection)
+        self._heartbeats.renew(self._connection)
 
     def start(self) -> None:
         """Begin to join; the group calls back when there is a place."""

@@ -8,39 +8,37 @@ writes it down; whoever runs the connector reads it there. Only a plain restart 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from http import HTTPStatus
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sparkmirror import __version__
-from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
+from sparkmirror.config.connector_config import PLUGIN_VERSION
 from sparkmirror.config.connector_definitions import Definition
-from sparkmirror.config.connector_offsets import OffsetEntry, offset_changes
+from sparkmirror.config.connector_offsets import OffsetEntry
 from sparkmirror.config.connector_validation import Validation
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect import plugins, refusals
 from sparkmirror.connect.api import (
-    ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
     ForwardTo,
     LogLevel,
     Plugin,
+    ReadTasks,
     SignedBody,
     StateInfo,
 )
 from sparkmirror.connect.board import Board
 from sparkmirror.connect.duties import Duties
+from sparkmirror.connect.leader_writes import LeaderWrites, Life, failed
 from sparkmirror.connect.leading import Leading
 from sparkmirror.connect.log_levels import check_level
 from sparkmirror.connect.membership import Membership
+from sparkmirror.connect.offset_requests import OffsetRequests
 from sparkmirror.connect.signatures import check_signature
-from sparkmirror.connect.stored_offsets import StoredOffsets
 from sparkmirror.connect.task_configs import put_tasks_if_started
-from sparkmirror.errors import ArgumentError, ClusterError, ConfigError, LeadershipLostError
+from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_statuses import State, Status, TopicStatus
@@ -48,24 +46,10 @@ from sparkmirror.state.connect_configs import ConfigLog
 
 Texts = Mapping[str, str | None]
 
-_PATIENCE_SECONDS = 10.0  # that a change may wait for a leader
-_PAUSE_SECONDS = 0.05
 _GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
-_STOPPED_SECONDS = 15.0
 _MOST_CHARACTERS = 1 << 20  # of a configuration
 _BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Life:
-    """How far a worker is; written by the worker, read by any thread."""
-
-    stage: str = "starting"
-    cluster_id: str = ""
-    is_started: bool = False
-    failure: BaseException | None = None  # why it cannot go on
-    stopping: threading.Event = field(default_factory=threading.Event)
 
 
 class Requests:
@@ -84,9 +68,9 @@ class Requests:
         self._life = life
         self._board = board
         self._membership = membership
-        self._leading = leading
         self._duties = duties
-        self._changes = threading.Lock()  # offsets are set while nothing can be begun
+        self._writes = LeaderWrites(life, board, membership, leading)
+        self._offsets = OffsetRequests(file, board, self._writes)
 
     # --- about the worker
 
@@ -128,21 +112,16 @@ class Requests:
 
     def connectors(self) -> list[str]:
         """Their names."""
-        self._need_start()
+        self._writes.need_start()
         return self._board.configs.connectors
 
     def info(self, name: str) -> ConnectorInfo:
         """A connector as it is meant to be."""
-        self._need_start()
-        configs = self._board.configs
-        config = configs.configs.get(name)
-        if config is None:
-            raise refusals.no_connector(name)
-        return ConnectorInfo(name, dict(config), tuple(range(len(configs.tasks(name)))))
+        return self._writes.info(name)
 
     def status(self, name: str) -> ConnectorStateInfo:
         """What it does."""
-        self._need_start()
+        self._writes.need_start()
         statuses = self._board.statuses
         known = statuses.connectors.get(name)
         if known is None or name not in self._board.configs.configs:
@@ -157,7 +136,7 @@ class Requests:
 
     def task_status(self, name: str, task: int) -> StateInfo:
         """What one task does."""
-        self._need_start()
+        self._writes.need_start()
         known = self._board.statuses.tasks(name).get(task)
         if known is None or name not in self._board.configs.configs:
             raise refusals.no_task_status(name, task)
@@ -165,24 +144,24 @@ class Requests:
 
     def topics(self, name: str) -> list[str]:
         """The topics that it has written to."""
-        self._need_start()
+        self._writes.need_start()
         return list(self._board.statuses.topics(name))
 
     def reset_topics(self, name: str) -> None:
         """Forget them."""
-        self._need_start()
-        self._refresh()
+        self._writes.need_start()
+        self._writes.refresh()
         known = self._board.statuses.topics(name)
         try:
             self._board.write_statuses([TopicStatus(name, topic, None) for topic in known])
         except ClusterError as error:
-            raise _failed("Error writing to the status topic", error) from error
+            raise failed("Error writing to the status topic", error) from error
 
     # --- changes
 
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         """A new connector."""
-        self._need_lead()
+        self._writes.need_lead()
         self._check(config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
 
@@ -191,19 +170,19 @@ class Requests:
                 raise refusals.exists(name)
             log.put_connector(name, config, None if initial_state is None else target)
 
-        with self._changes:
-            self._write(write)
+        with self._writes.lock:
+            self._writes.write(write)
         return ConnectorInfo(name, dict(config))
 
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
         """A new connector, or a new configuration."""
-        self._need_lead()
+        self._writes.need_lead()
         self._check(config)
         return self._put(name, lambda _old: config)
 
     def patch_config(self, name: str, changes: Texts) -> ConnectorInfo:
         """Some keys anew."""
-        self._need_lead()
+        self._writes.need_lead()
 
         def merged(old: Texts | None) -> Texts:
             if old is None:
@@ -232,26 +211,26 @@ class Requests:
             log.put_connector(name, config)
 
         is_new: list[bool] = []
-        with self._changes:
-            self._write(write)
+        with self._writes.lock:
+            self._writes.write(write)
         return before[0], is_new[0]
 
     def delete(self, name: str) -> None:
         """Forget a connector; returns when it has ended and nobody shows it any more."""
-        self._need_lead()
+        self._writes.need_lead()
 
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
                 raise refusals.no_connector(name)
             log.remove_connector(name)
 
-        with self._changes:
-            self._write(write)
+        with self._writes.lock:
+            self._writes.write(write)
         self._await_end(name)
 
     def _await_end(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
-        self._refresh()
+        self._writes.refresh()
         while name in self._board.statuses.connectors:
             if name in self._board.configs.configs:
                 return  # created anew meanwhile: its statuses are those of the new one
@@ -262,26 +241,14 @@ class Requests:
                 )
                 self._forget(name)
                 return
-            self._pause()
-            self._refresh()
+            self._writes.pause()
+            self._writes.refresh()
 
     def _forget(self, name: str) -> None:
         try:
             self._board.forget(name)
         except ClusterError as error:
-            raise _failed("Error writing to the status topic", error) from error
-
-    def _refresh(self) -> None:
-        """Before a decision: what others have said up to now."""
-        try:
-            self._board.refresh_configs()
-            self._board.refresh_statuses()
-        except ClusterError as error:
-            raise _failed("Error reading the topics of this worker's group", error) from error
-
-    def _pause(self) -> None:
-        if self._life.stopping.wait(_PAUSE_SECONDS):
-            raise refusals.no_leader()
+            raise failed("Error writing to the status topic", error) from error
 
     def pause(self, name: str) -> None:
         """Rest."""
@@ -293,7 +260,7 @@ class Requests:
 
     def stop(self, name: str) -> None:
         """Have no tasks."""
-        self._need_lead()
+        self._writes.need_lead()
 
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
@@ -301,37 +268,37 @@ class Requests:
             log.put_tasks(name, [])
             log.put_target_state(name, TargetState.STOPPED)
 
-        self._write(write)
+        self._writes.write(write)
 
     def _set_target(self, name: str, target: TargetState) -> None:
-        self._need_lead()
+        self._writes.need_lead()
 
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
                 raise refusals.unknown_connector(name)
             log.put_target_state(name, target)
 
-        with self._changes:
-            self._write(write)
+        with self._writes.lock:
+            self._writes.write(write)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
         """Begin anew: a plain restart where the connector runs, any other by way of the topic."""
-        self._need_start()
+        self._writes.need_start()
         if not include_tasks and not only_failed:
             self._at_owner(name, lambda: self._duties.restart(name))
             return None
-        self._need_lead()
+        self._writes.need_lead()
         self._known_to_restart(name)
         request = RestartRequest(name, include_tasks, only_failed)
-        self._write(lambda log: log.put_restart_request(request))
+        self._writes.write(lambda log: log.put_restart_request(request))
         self._board.look()
         return _as_restarting(self.status(name), request)
 
     def restart_task(self, name: str, task: int) -> None:
         """Begin a task anew, and with it all others: they are planned together."""
-        self._need_start()
+        self._writes.need_start()
         self._known_to_restart(name)
         if task not in range(len(self._board.configs.tasks(name))):
             raise refusals.unknown_task(name, task)
@@ -346,7 +313,7 @@ class Requests:
         if self._duties.runs(name) and self._membership.is_member:
             act()
             return
-        self._need_lead()
+        self._writes.need_lead()
         url = self._membership.owner_url(name)
         if url is None:
             raise refusals.stale()
@@ -356,72 +323,15 @@ class Requests:
 
     def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
         """Where it stands."""
-        stored = self._stored(name)
-        try:
-            return [{"partition": one, "offset": offset} for one, offset in stored.read()]
-        except ClusterError as error:
-            raise _failed("Error reading the offsets topic", error) from error
+        return self._offsets.read(name)
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
         """Set them, all or none."""
-        with self._while_stopped(name) as info:
-            try:
-                changes = offset_changes(connector_class(info.config), name, entries)
-            except ArgumentError as error:
-                raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-            self._stored(name).write(changes)
-        return refusals.ALTERED
+        return self._offsets.alter(name, entries)
 
     def reset_offsets(self, name: str) -> str:
         """Forget them."""
-        with self._while_stopped(name):
-            self._stored(name).delete()
-        return refusals.RESET
-
-    @contextmanager
-    def _while_stopped(self, name: str) -> Iterator[ConnectorInfo]:
-        """Nobody resumes the connector meanwhile, and no worker that does not lead gets this far.
-
-        Its target state is written once more, which only the leader can do.
-        """
-        self._need_lead()
-        with self._changes:
-            info = self._need_stopped(name)
-            self._write(lambda log: log.put_target_state(name, TargetState.STOPPED))
-            try:
-                yield info
-            except ClusterError as error:
-                raise _failed("Error writing to the offsets topic", error) from error
-
-    def _stored(self, name: str) -> StoredOffsets:
-        config = self.info(name).config
-        try:
-            return StoredOffsets(name, read_connector(config, self._file).settings)
-        except ConfigError as error:
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-
-    def _need_stopped(self, name: str) -> ConnectorInfo:
-        """Nothing of it may write its offsets any more: whoever ran it has said that it ended."""
-        self._refresh()
-        info = self.info(name)
-        is_meant = self._board.configs.target_state(name) is TargetState.STOPPED
-        if not is_meant or info.tasks:
-            raise refusals.not_stopped(name)
-        deadline = time.monotonic() + _STOPPED_SECONDS
-        while not self._has_stopped(name):
-            if time.monotonic() > deadline:
-                raise ApiError(
-                    HTTPStatus.CONFLICT,
-                    f"Connector {name} is to stop and has not ended yet; its offsets can be "
-                    "modified when its status says STOPPED.",
-                )
-            self._pause()
-            self._refresh()
-        return info
-
-    def _has_stopped(self, name: str) -> bool:
-        known = self._board.statuses.connectors.get(name)
-        return known is not None and known.state is State.STOPPED
+        return self._offsets.reset(name)
 
     # --- plugins and loggers
 
@@ -450,74 +360,35 @@ class Requests:
         if not cluster:
             return self._duties.levels.set(name, level)
         check_level(level)
-        self._need_lead()
-        self._write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
+        self._writes.need_lead()
+        self._writes.write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
         return []
 
     # --- other workers
 
-    def put_tasks(self, name: str, configs: Sequence[Texts], signed: SignedBody) -> None:
-        """The tasks of a connector that another worker runs."""
+    def put_tasks(self, name: str, signed: SignedBody, read: ReadTasks) -> None:
+        """The tasks of a connector that another worker runs; a stranger's are not even read."""
         self._check_signed(signed)
-        self._need_lead()
+        configs = read(signed.body)
+        self._writes.need_lead()
 
         def write(log: ConfigLog) -> None:
             if name not in log.state.configs:
                 raise refusals.no_connector(name)
             put_tasks_if_started(log, name, configs)
 
-        self._write(write)
+        self._writes.write(write)
 
     def fence(self, name: str, signed: SignedBody) -> None:
         """Another worker has fenced the earlier writers of a connector: write down how many."""
         self._check_signed(signed)
-        self._need_lead()
-        self._write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
+        self._writes.need_lead()
+        self._writes.write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
 
     def _check_signed(self, signed: SignedBody) -> None:
         key = self._board.configs.session_key
         accepted = self._file.settings.signing.accepted_algorithms
         check_signature(signed, None if key is None else key.secret, accepted)
-
-    # --- who may do what
-
-    def _need_start(self) -> None:
-        if not self._life.is_started:
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"This worker is still starting: {self._life.stage}"
-            )
-
-    def _need_lead(self) -> None:
-        """Returns if this worker leads; waits a while if nobody does."""
-        self._need_start()
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._leading.is_ready:
-            url = self._membership.leader_url
-            if url is not None and self._membership.is_member and not self._membership.is_leader:
-                raise self._to_leader(url)
-            is_theirs = self._membership.stands_by  # and Java's worker leads
-            if is_theirs or time.monotonic() > deadline or self._life.stopping.is_set():
-                raise refusals.no_leader()
-            self._life.stopping.wait(_PAUSE_SECONDS)
-
-    def _to_leader(self, url: str) -> ForwardTo:
-        return ForwardTo(url, lambda: self._membership.leader_url == url)
-
-    def _write(self, write: Callable[[ConfigLog], None]) -> None:
-        def fresh(log: ConfigLog) -> None:
-            log.read_on()
-            if not self._leading.is_ready:
-                raise refusals.stale()
-            write(log)
-
-        try:
-            self._board.write_configs(fresh)
-        except LeadershipLostError as error:
-            self._leading.has_lost()
-            raise refusals.stale() from error
-        except ClusterError as error:
-            _log.warning(f"The config topic could not be written: {error}")
-            raise refusals.not_written() from error
 
 
 _COMMIT = f"sparkmirror-{__version__}"
@@ -543,8 +414,3 @@ def _as_restarting(known: ConnectorStateInfo, request: RestartRequest) -> Connec
             for number, one in known.tasks.items()
         },
     )
-
-
-def _failed(what: str, error: ClusterError) -> ApiError:
-    _log.warning(f"{what}: {error}")
-    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, f"{what}: {error}")

@@ -16,6 +16,7 @@ from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
 from sparkmirror.formats.connect_statuses import State
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.status import FlowSnapshot, FlowState, TaskSnapshot
+from sparkmirror.sentences import joined
 
 _STATES = {
     FlowState.STARTING: State.UNASSIGNED,
@@ -87,7 +88,7 @@ def checkpoint_state(
         return ConnectorState(connector)
     trace = failure or "\n".join(refusals)
     task = PartState(State.FAILED if trace else State.RUNNING, trace, topics=topics)
-    return ConnectorState(connector, {0: replace(task, warning=_joined(flow.notes))})
+    return ConnectorState(connector, {0: replace(task, warning=joined(flow.notes))})
 
 
 def heartbeat_state(
@@ -107,7 +108,7 @@ def heartbeat_state(
 def _connector(flow: FlowSnapshot) -> PartState:
     state = _STATES[flow.state]
     trace = "\n".join(filter(None, (flow.reason, flow.trace))) if state is State.FAILED else ""
-    return PartState(state, trace, _joined((_retried(flow), *flow.notes)))
+    return PartState(state, trace, joined((_retried(flow), *flow.notes)))
 
 
 def _retried(flow: FlowSnapshot) -> str:
@@ -120,8 +121,4 @@ def _task(connector: PartState, one: TaskSnapshot, remote_name: Callable[[str], 
     if state is State.RUNNING and one.failures:
         state, trace = State.FAILED, "\n".join(one.failures)
     topics = tuple(map(remote_name, one.copied))
-    return PartState(state, trace, _joined(one.warnings), one.partitions, topics)
-
-
-def _joined(sentences: Iterable[str]) -> str:
-    return "; ".join(filter(None, sentences))
+    return PartState(state, trace, joined(one.warnings), one.partitions, topics)

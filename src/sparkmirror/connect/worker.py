@@ -18,9 +18,10 @@ import threading
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect.board import Board
 from sparkmirror.connect.duties import Duties
+from sparkmirror.connect.leader_writes import Life
 from sparkmirror.connect.leading import Leading
 from sparkmirror.connect.membership import Membership
-from sparkmirror.connect.requests import Life, Requests
+from sparkmirror.connect.requests import Requests
 from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.connect.storage import ensure_storage
 from sparkmirror.errors import ClusterError, ConfigError, SparkmirrorError
@@ -39,7 +40,7 @@ class ConnectWorker:
     def __init__(self, file: WorkerFile, url: str, *, master: str | None = None) -> None:
         """`url` is where other workers reach this one."""
         settings = file.settings
-        self._settings = settings
+        self._file = file
         self._life = Life()
         worker_id = url.partition("://")[2].rstrip("/")
         self._board = Board(settings.connection, settings.internal_topics, self._on_news)
@@ -63,6 +64,14 @@ class ConnectWorker:
     def start(self) -> None:
         """Begin; returns at once, the requests tell how it goes."""
         self._thread.start()
+
+    def renew(self) -> None:
+        """Use what its file leads to now: for new connections, and for connectors that differ."""
+        connection = self._file.settings.connection
+        self._board.renew(connection)
+        self._bell.renew(connection)
+        self._membership.renew(connection)
+        self._duties.renew()
 
     def stop(self) -> bool:
         """Leave the group and end everything; whether all of it ended in order."""
@@ -111,7 +120,7 @@ class ConnectWorker:
         backoff = Backoff()
         while not self._life.stopping.is_set():
             try:
-                self._life.cluster_id = ensure_storage(self._settings)
+                self._life.cluster_id = ensure_storage(self._file.settings)
                 self._board.refresh_configs()
                 self._board.refresh_statuses()
             except (ConfigError, ClusterError) as error:

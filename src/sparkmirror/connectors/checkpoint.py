@@ -24,6 +24,7 @@ from sparkmirror.connectors.map_keeper import MapKeeper
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.sentences import joined
 
 _KEEP_SECONDS = 60.0
 _FIRST_KEEP_SECONDS = 10.0  # not while everything starts
@@ -183,7 +184,7 @@ class MirrorCheckpointConnector:
         if syncs:
             found = rounds.sync(found)
         self.counts = Counter(one.state.value for one in found.positions)
-        self._say("offset map", "; ".join(rounds.complaints))
+        self._say("offset map", joined(rounds.complaints))
         failed = sorted(found.failures)
         self._say("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 

@@ -28,6 +28,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.sentences import joined
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
 from sparkmirror.topology.apply import apply_plan, refusals
@@ -114,9 +115,7 @@ class FlowApplier(Closable):
         made = [one.action.remote for one in outcomes if one.error is None]
         if made:
             self._target.await_topics(made, _SHOWN_SECONDS)
-        return [
-            Done(one.action, str(one.error or ""), "; ".join(refusals([one]))) for one in outcomes
-        ]
+        return [Done(one.action, str(one.error or ""), joined(refusals([one]))) for one in outcomes]
 
     def _grow(self, actions: Sequence[GrowTopic]) -> list[Done]:
         outcomes = apply_plan(actions, self._target)

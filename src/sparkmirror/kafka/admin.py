@@ -137,7 +137,8 @@ class ClusterAdmin(Closable):
     def _decoded_configs(self, raw: RawAnswer) -> _KeptConfigs:
         found: dict[str, TopicConfigs] = {}
         failed: dict[str, BrokerError] = {}
-        for result in raw.decode().results:
+        answer = self._client.persist("describing configs", raw.decode)
+        for result in answer.results:
             name = result.resource_name
             if result.error_code:
                 failed[name] = self._client.error(

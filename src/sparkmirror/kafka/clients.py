@@ -18,7 +18,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.selector import NetworkSelector
 
 from sparkmirror.errors import AuthenticationError, ClusterError
-from sparkmirror.kafka.connecting import TellingManager
+from sparkmirror.kafka.connecting import TellingManager, check_refusals
 from sparkmirror.kafka.failures import Connection, cluster_error, login_failure, mute, no_answer
 from sparkmirror.kafka.logins import Login
 from sparkmirror.security.tls import client_context
@@ -47,6 +47,7 @@ class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has 
 
 def open_client(kind: type[T], connection: Connection, **options: object) -> T:
     """A connected client of that kind; UnreachableError within the connect timeout otherwise."""
+    check_refusals(connection)
     _try_addresses(connection)
     managers: list[TellingManager] = []
     networks: list[Any] = []
@@ -81,7 +82,7 @@ def _failure(
 
 
 def _security_options(connection: Connection) -> dict[str, Any]:
-    """What kafka-python has to know; AuthenticationError if there is no token to be had."""
+    """What kafka-python has to know; AuthenticationError if there is no token, ticket or key."""
     security = connection.security
     options: dict[str, Any] = {"security_protocol": security.protocol.value}
     if security.tls is not None:
@@ -89,7 +90,9 @@ def _security_options(connection: Connection) -> dict[str, Any]:
     if security.sasl is not None:
         login = Login(security.sasl)
         try:
-            login.token()  # asked for here, so that no thread of kafka-python has to wait for it
+            # Here, so that no thread of kafka-python waits for a token, for AWS's keys or for the
+            # ticket of the principal; those for brokers are asked for where connections are made.
+            login.prepare([_host(one) for one in connection.bootstrap_servers])
         except AuthenticationError as error:
             raise login_failure(connection, error) from error
         options["sasl_mechanism"] = security.sasl.mechanism.value
@@ -104,14 +107,18 @@ def _try_addresses(connection: Connection) -> None:
     reasons = []
     timeout_seconds = connection.connect_timeout_seconds / len(connection.bootstrap_servers)
     for address in connection.bootstrap_servers:
-        host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout_seconds).close()
+            port = int(address.rpartition(":")[2])
+            socket.create_connection((_host(address), port), timeout_seconds).close()
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {error}")
         else:
             return
     raise no_answer(connection, "connecting", "; ".join(reasons))
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _open_network(

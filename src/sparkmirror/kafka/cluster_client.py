@@ -65,6 +65,12 @@ class ClusterClient:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._client: _RequestClient | None = None
+        self._is_outdated = False
+
+    def renew(self, connection: Connection) -> None:
+        """Connect anew, in another way, at the next question; any thread may say so."""
+        self.connection = connection
+        self._is_outdated = True
 
     def close(self) -> None:
         """Closes the connections; a later question would open them again."""
@@ -148,6 +154,9 @@ class ClusterClient:
         return code_error(self.connection, doing, code, message, topic)
 
     def _opened(self) -> _RequestClient:
+        if self._is_outdated:
+            self._is_outdated = False
+            self.close()
         if self._client is None:
             self._client = open_client(_RequestClient, self.connection)
         return self._client

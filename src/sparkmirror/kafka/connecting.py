@@ -4,8 +4,12 @@
 kafka-python waits for a TLS handshake without limit, forgets its socket when it fails, drops what a
 broker says in the moment in which it hangs up, and tries again until the time is up whatever the
 reason; a wrong password would be sent dozens of times. Here a refusal ends the attempt at once. A
-client that nobody uses looks at its cluster, too, and servers lock users out who are refused often:
-so the broker is left alone for a while, which grows, and whoever asks meanwhile hears why.
+client that nobody uses looks at its cluster, too, others are opened anew all the time, and servers
+lock users out who are refused often: so no client of the process tries the same login at the same
+broker for a while, which grows, and whoever asks meanwhile hears why.
+
+It also makes room for whatever length a peer announces, before the peer has proved anything, and
+stops reading without a word where an answer is none. Here such a connection is lost at once.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ import ssl
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
+    KafkaProtocolError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
@@ -26,11 +31,34 @@ from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from sparkmirror.kafka.failures import Connection, refusal
+from sparkmirror.kafka.failures import Connection, cluster_error, refusal
+from sparkmirror.security.refusals import LONGEST_SECONDS, Refusals
 from sparkmirror.security.settings import Security
 from sparkmirror.security.words import clean_words
+from sparkmirror.wire.answers import STUMBLES
+from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.frames import FIRST_FRAME_BYTES
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+# What time heals (a token endpoint that is down) is not counted against anybody.
+_LONGEST_RETRIABLE_SECONDS = 5.0
+
+# Of all clients of the process: who refused which login.
+_refusals = Refusals[tuple[Address, Security], KafkaError]()
+
+
+def check_refusals(connection: Connection) -> None:
+    """AuthenticationError if none of the addresses is to be tried yet."""
+    now, found = time.monotonic(), None
+    for text in connection.bootstrap_servers:
+        host, _, port = text.rpartition(":")
+        if not port.isdecimal():
+            return
+        address = Address(host.strip("[]"), int(port))
+        found = _refusals.standing((address, connection.security), now)
+        if found is None:
+            return
+    if found is not None:
+        raise cluster_error(connection, "connecting", found) from found
 
 
 class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
@@ -71,13 +99,12 @@ async def _log_in(
         raise type(error)(*said) from None
 
 
-class _Refusal(NamedTuple):
-    error: KafkaError
-    pause_seconds: float
-    until: float
-
-    def is_over(self) -> bool:
-        return time.monotonic() >= self.until
+def _receive(receive: Callable[[bytes], None], data: bytes) -> None:
+    """An answer that cannot be read is the end of its connection, in whatever way it is none."""
+    try:
+        receive(data)
+    except STUMBLES as error:
+        raise KafkaProtocolError(f"an answer cannot be read ({type(error).__name__})") from error
 
 
 class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-python has no types
@@ -87,9 +114,13 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
         super().__init__(net, **configs)
         self._connection = connection
         self.last_failure: KafkaError | None = None
-        self._refusals: dict[Any, _Refusal] = {}  # by node, until it lets us in
+        # One that is left alone must not keep us from the others.
+        self.cluster.bootstrap_brokers = partial(self._welcoming, self.cluster.bootstrap_brokers)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        refused = _refusals.try_again(self._key(node), time.monotonic())
+        if refused is not None:
+            raise refused.with_traceback(None)
         sock = await create_connection(
             self._net,
             node.host,
@@ -123,37 +154,59 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
             conn._sasl_authenticate,  # noqa: SLF001
             self._connection.security,
         )
+        conn.data_received = partial(_receive, conn.data_received)
+        conn.config["receive_message_max_bytes"] = FIRST_FRAME_BYTES
         await super()._connect(node, conn, *args, **kwargs)
         error = conn.init_future.exception
         if conn.init_future.succeeded():
-            self._refusals.pop(node.node_id, None)
+            _refusals.forget(self._key(node))
+            if conn.parser is not None:  # it is a broker: its answers may be large from now on
+                conn.parser._max_frame_size = self.config["receive_message_max_bytes"]  # noqa: SLF001
+            return
         if isinstance(error, KafkaError):
             error.address = f"{node.host}:{node.port}"
             self.last_failure = error
-            if refusal(self._connection, error) is not None:
-                self._leave_alone(node.node_id, error)
+        self._note(node, error)
 
-    def _leave_alone(self, node_id: Any, error: KafkaError) -> None:
-        before = self._refusals.get(node_id)
-        wanted = FIRST_PAUSE_SECONDS if before is None else 2 * before.pause_seconds
-        pause = min(wanted, LONGEST_PAUSE_SECONDS)
-        self._refusals[node_id] = _Refusal(error, pause, time.monotonic() + pause)
+    def _note(self, node: Any, error: object) -> None:
+        refused = refusal(self._connection, error) if isinstance(error, KafkaError) else None
+        if refused is None:
+            _refusals.give_up(self._key(node), time.monotonic())
+            return
+        longest = _LONGEST_RETRIABLE_SECONDS if refused.retriable else LONGEST_SECONDS
+        _refusals.note(self._key(node), error, time.monotonic(), longest)
+
+    def _key(self, node: Any) -> tuple[Address, Security]:
+        return Address(node.host, node.port), self._connection.security
+
+    def _left_alone(self, node_id: Any) -> tuple[Address, Security] | None:
+        """What to ask the refusals for; None if there is a connection, or one is being made."""
+        conn = self._conns.get(node_id)
+        node = self.cluster.broker_metadata(node_id)
+        has_one = conn is not None and not conn.closed
+        return None if node is None or has_one else self._key(node)
+
+    def _welcoming(self, brokers: Callable[[], list[Any]]) -> list[Any]:
+        """Those that have not just refused us; all, if there is none."""
+        now, found = time.monotonic(), brokers()
+        return [one for one in found if _refusals.standing(self._key(one), now) is None] or found
 
     def connection_delay(self, node_id: Any) -> float:
         """Seconds for which a node is not to be tried."""
-        refused = self._refusals.get(node_id)
-        pause = 0.0 if refused is None else refused.until - time.monotonic()
+        key = self._left_alone(node_id)
+        pause = 0.0 if key is None else _refusals.seconds_left(key, time.monotonic())
         return max(pause, float(super().connection_delay(node_id)))
 
     def get_connection(self, node_id: Any, *args: Any, **kwargs: Any) -> Any:
         """If no node may be tried, that is because of a refusal where there was one."""
         if node_id is None:
-            for one in self._refusals:
-                self.maybe_raise_auth_failure(one)
+            for one in (*self.cluster.brokers(), *self.cluster.bootstrap_brokers()):
+                self.maybe_raise_auth_failure(one.node_id)
         return super().get_connection(node_id, *args, **kwargs)
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
         """Tell it until the pause is over: the next question tries anew."""
-        refused = self._refusals.get(node_id)
-        if refused is not None and not refused.is_over():
-            raise refused.error
+        key = self._left_alone(node_id)
+        refused = None if key is None else _refusals.standing(key, time.monotonic())
+        if refused is not None:
+            raise refused.with_traceback(None)

@@ -169,8 +169,9 @@ def refusal(connection: Connection, error: KafkaError) -> AuthenticationError | 
 
 def login_failure(connection: Connection, failure: AuthenticationError) -> AuthenticationError:
     """What a login of ours could not do, with the cluster's name and the key to look at."""
-    keys = connection.security.keys
-    key = keys.endpoint if failure.retriable else keys.login
+    keys, sasl = connection.security.keys, connection.security.sasl
+    has_endpoint = sasl is not None and sasl.oauth is not None
+    key = keys.endpoint if failure.retriable and has_endpoint else keys.login
     return AuthenticationError(
         f"Cluster '{connection.alias}': {failure} Check {key}.",
         cluster=connection.alias,

@@ -74,6 +74,10 @@ class GroupLine(Closable):
         self._coordinator: int | None = None
         self._closed = False
 
+    def renew(self, connection: Connection) -> None:
+        """Connect in another way, should the line be lost; any thread may say so."""
+        self._client.connection = connection
+
     def close(self) -> None:
         """Ends the line for good; any thread may do that."""
         self._closed = True

@@ -9,6 +9,7 @@ mechanisms as ever.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,14 @@ from kafka.protocol.sasl import (
 )
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.security.msk_iam import prepare_keys
 from sparkmirror.security.sasl import SaslClient, authenticate_steps
 from sparkmirror.security.settings import Mechanism, SaslSettings
+from sparkmirror.security.tickets import tickets
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token
 
+_BYTES = ("Send: %r", "Recv: %r", "byte buffer: %r")
 _LOGIN_MESSAGES = (SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest)
 
 
@@ -45,6 +49,18 @@ class Login(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no 
     def __init__(self, settings: SaslSettings) -> None:
         super().__init__()
         self.settings = settings
+
+    def prepare(self, hosts: Sequence[str]) -> None:
+        """Get the token, ticket or keys that logins at these brokers will need.
+
+        AuthenticationError if there are none.
+        """
+        self.token()
+        kerberos, aws = self.settings.kerberos, self.settings.aws
+        if kerberos is not None:
+            tickets(kerberos).prepare()
+        if aws is not None:
+            prepare_keys(aws, hosts)
 
     def token(self) -> Token | None:
         """A token that is good now, where the mechanism needs one; AuthenticationError if not."""
@@ -98,12 +114,15 @@ def _mechanism(original: Any, **config: Any) -> Any:
 
 
 class _NoCredentials(logging.Filter):
-    """kafka-python's debug log would show logins: as requests, and as the bytes that are sent."""
+    """kafka-python's log would show logins: as requests, and as the bytes that are sent.
+
+    Nor do we want all bytes of an answer that is none, which may be megabytes.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         arguments = record.args if isinstance(record.args, tuple) else (record.args,)
         is_login = any(isinstance(one, _LOGIN_MESSAGES) for one in arguments)
-        return not is_login and not str(record.msg).endswith(("Send: %r", "Recv: %r"))
+        return not is_login and not str(record.msg).endswith(_BYTES)
 
 
 for _logger in ("kafka.protocol.parser", "kafka.net.connection"):

@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka.errors import KafkaProtocolError
+
+from sparkmirror.wire.answers import STUMBLES
+
 
 class RawAnswer:
     """The body of an answer; its first field must be the throttle time, as in most messages."""
@@ -25,8 +29,11 @@ class RawAnswer:
         return int.from_bytes(self.body[:4], "big", signed=True)
 
     def decode(self) -> Any:
-        """The message."""
-        return self._kind.decode(self.body)
+        """The message; KafkaProtocolError, as from kafka-python itself, if the bytes are none."""
+        try:
+            return self._kind.decode(self.body)
+        except STUMBLES as error:
+            raise KafkaProtocolError("an answer cannot be read") from error
 
 
 class RawRequest:

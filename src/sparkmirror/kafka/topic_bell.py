@@ -59,6 +59,10 @@ class TopicBell:
             for role, target in (("listen", self._listen), ("ring", self._ring_on))
         ]
 
+    def renew(self, connection: Connection) -> None:
+        """Connect anew, in another way, for the next question."""
+        self._client.renew(connection)
+
     def start(self, offset: int) -> None:
         """Ring for whatever is at or after an offset."""
         self._offset = max(0, offset)

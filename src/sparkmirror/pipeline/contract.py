@@ -22,7 +22,7 @@ from sparkmirror.config.settings import (
 from sparkmirror.formats.map_chunk import MapChunk
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.pipeline.security_json import security_from_json, security_to_json
-from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.state.incidents import Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,28 +280,5 @@ def _connection_from_json(raw: dict[str, Any]) -> ConnectionSettings:
             **raw,
             "bootstrap_servers": tuple(raw["bootstrap_servers"]),
             "security": security_from_json(raw["security"]),
-        }
-    )
-
-
-def progress_to_json(progress: Progress) -> dict[str, Any]:
-    """Progress as JSON-ready lists and dicts; named tuples become lists by themselves."""
-    fields = {one.name: getattr(progress, one.name) for one in dataclasses.fields(progress)}
-    return fields | {"incidents": [dataclasses.asdict(one) for one in progress.incidents]}
-
-
-def progress_from_json(raw: dict[str, Any]) -> Progress:
-    """The progress that `progress_to_json` wrote."""
-    return Progress(
-        **{
-            **raw,
-            "partitions": tuple(PartitionProgress(*one) for one in raw["partitions"]),
-            "latency": tuple((bucket, count) for bucket, count in raw["latency"]),
-            "notices": tuple(raw["notices"]),
-            "other_writers": tuple(OtherWriter(*one) for one in raw["other_writers"]),
-            "incidents": tuple(
-                Incident(**{**one, "kind": Kind(one["kind"])}) for one in raw["incidents"]
-            ),
-            "needs": tuple(raw["needs"]),
         }
     )

@@ -22,7 +22,6 @@ from sparkmirror.pipeline.contract import (
     Progress,
     Split,
     TaskSettings,
-    progress_to_json,
     split_from_json,
     task_settings_from_json,
 )
@@ -34,6 +33,7 @@ from sparkmirror.pipeline.control_channel import (
     client_context,
     encode,
 )
+from sparkmirror.pipeline.progress_json import progress_to_json
 
 _CONNECT_SECONDS = 10.0
 _FAREWELL_SECONDS = 2.0

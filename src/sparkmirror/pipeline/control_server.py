@@ -27,7 +27,6 @@ from sparkmirror.pipeline.contract import (
     Progress,
     Split,
     TaskSettings,
-    progress_from_json,
     split_to_json,
     task_settings_to_json,
 )
@@ -40,6 +39,7 @@ from sparkmirror.pipeline.control_channel import (
     new_identity,
 )
 from sparkmirror.pipeline.control_door import Door
+from sparkmirror.pipeline.progress_json import progress_from_json
 
 _ALIVE_SECONDS = 1.0
 _SHORTEST_SECONDS = 1.0  # that a task gets
@@ -263,10 +263,7 @@ class ControlServer:
             )
             if line.is_ending:
                 writer.write(encode({"type": "end"}))
-            while True:
-                message = await _receive(reader)
-                if message.get("type") == "progress" and line.is_current(index, writer):
-                    line.progressed(index, _progress(message))
+            await _listen(reader, writer, line, index)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the task hung up, or the server ends
         except (WireError, TimeoutError) as error:
@@ -311,8 +308,25 @@ def _split_index(hello: dict[str, Any]) -> int:
     return index
 
 
-def _progress(message: dict[str, Any]) -> Progress:
+async def _listen(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: EpochLine, index: int
+) -> None:
+    """Hear a task until it hangs up, or what it says makes no sense."""
     try:
-        return progress_from_json(message["progress"])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise WireError("a task's report cannot be read") from error
+        while True:
+            message = await _receive(reader)
+            if message.get("type") == "progress" and line.is_current(index, writer):
+                line.progressed(index, _report(message, index))
+    except WireError as error:
+        flow = line.settings.flow
+        _log.warning("%s: the task of split %d is heard no more: %s", flow, index, error)
+
+
+def _report(message: dict[str, Any], index: int) -> Progress:
+    try:
+        progress = progress_from_json(message.get("progress"))
+    except WireError as error:
+        raise WireError(f"its report cannot be read: {error}") from error
+    if progress.split != index:
+        raise WireError(f"it reports for split {progress.split}")
+    return progress

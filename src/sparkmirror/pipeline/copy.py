@@ -17,6 +17,7 @@ from typing import Protocol
 from sparkmirror.errors import FencedError, LeaseLostError
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.relay import Relay
+from sparkmirror.sentences import joined
 from sparkmirror.wire.loop import Loop
 
 TICK_SECONDS = 1.0
@@ -141,7 +142,7 @@ class CopyTask:
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
                 notices=relay.take_notices(),
-                trouble="; ".join(relay.troubles),
+                trouble=joined(relay.troubles),
                 other_writers=tuple(relay.take_over.other_writers),
                 incidents=relay.safeguards.take(),
                 needs=relay.safeguards.needs(),

@@ -11,6 +11,8 @@ from typing import Any
 
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import (
+    AwsSettings,
+    KerberosSettings,
     KeyNames,
     Mechanism,
     OAuthSettings,
@@ -58,11 +60,21 @@ def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
             "extensions": dict(sasl.oauth.extensions),
             "tls": _tls_to_json(sasl.oauth.tls),
         }
+    kerberos = None
+    if sasl.kerberos is not None:
+        kerberos = _fields(sasl.kerberos) | {"keytab": _revealed(sasl.kerberos.keytab)}
+    aws = None
+    if sasl.aws is not None:
+        aws = _fields(sasl.aws) | {
+            "secret_key": _revealed(sasl.aws.secret_key),
+            "session_token": _revealed(sasl.aws.session_token),
+        }
     return _fields(sasl) | {
         "mechanism": sasl.mechanism.value,
         "password": _revealed(sasl.password),
         "oauth": oauth,
-        "options": dict(sasl.options),
+        "kerberos": kerberos,
+        "aws": aws,
     }
 
 
@@ -72,12 +84,21 @@ def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
         secret = Secret(oauth["client_secret"])
         tls = _tls_from_json(oauth["tls"])
         oauth = OAuthSettings(**{**oauth, "client_secret": secret, "tls": tls})
+    kerberos = raw["kerberos"]
+    if kerberos is not None:
+        kerberos = KerberosSettings(**{**kerberos, "keytab": _secret(kerberos["keytab"])})
+    aws = raw["aws"]
+    if aws is not None:
+        hidden = {name: _secret(aws[name]) for name in ("secret_key", "session_token")}
+        aws = AwsSettings(**{**aws, **hidden})
     return SaslSettings(
         **{
             **raw,
             "mechanism": Mechanism(raw["mechanism"]),
             "password": _secret(raw["password"]),
             "oauth": oauth,
+            "kerberos": kerberos,
+            "aws": aws,
         }
     )
 

@@ -59,6 +59,10 @@ class BasicAuth:
         self._logins = Logins(users)
         self._attempts = Attempts(log)
 
+    def renew(self, users: Mapping[str, Secret]) -> None:
+        """Let these in from the next request on, and no others."""
+        self._logins = Logins(users)
+
     def refuses(
         self, method: str, path: str | None, headers: Headers, client: str
     ) -> JSONResponse | None:

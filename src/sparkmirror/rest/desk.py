@@ -56,7 +56,7 @@ class Desk:
 
     def __init__(self, api: ConnectApi, limits: Limits, peers: TlsSettings | None = None) -> None:
         self._api = api
-        self._peers = peers or TlsSettings()
+        self.peers = peers or TlsSettings()  # may be replaced
         self._limits = limits
         self._left_undone = Attempts(log)
         self._threads = anyio.CapacityLimiter(_THREADS)
@@ -100,7 +100,7 @@ class Desk:
         except ForwardTo as target:
             left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
             forwarded = _forwarded(request, body)
-            answer = forward(forwarded, target.url, left, target.still, self._peers)
+            answer = forward(forwarded, target.url, left, target.still, self.peers)
             return _response(request, answer)
         except SparkmirrorError:
             raise

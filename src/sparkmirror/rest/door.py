@@ -38,10 +38,10 @@ class DoorLimits:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A bound address; `tls` is None where it speaks http."""
+    """A bound address; `tls` is None where it speaks http, else asked for each connection."""
 
     socket: socket.socket
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -133,7 +133,8 @@ class Door:
                 connection.close()
                 continue
             visitor = _Visitor(str(address[0]), loop.time())
-            visitor.task = asyncio.create_task(self._greet(visitor, connection, listening.tls))
+            tls = None if listening.tls is None else listening.tls()
+            visitor.task = asyncio.create_task(self._greet(visitor, connection, tls))
             visitor.task.add_done_callback(partial(_greeted, visitor, connection))
             self._visitors.add(visitor)
 

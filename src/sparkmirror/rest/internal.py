@@ -22,7 +22,7 @@ async def put_tasks(request: Request, desk: TheDesk, connector: Connector) -> Re
     body = await desk.raw_body(request)
 
     def call(api: ConnectApi) -> Response:
-        api.put_tasks(connector, read_text_lists(body), _signed(request, body))
+        api.put_tasks(connector, _signed(request, body), read_text_lists)
         return nothing(HTTPStatus.NO_CONTENT)
 
     return await desk.answer(request, call, body)

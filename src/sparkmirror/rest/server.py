@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -48,6 +48,7 @@ class RestServer:
         self._rest = rest
         self._options = options
         self._servers: list[_Serving] = []
+        self._apps: list[FastAPI] = []
         self._sockets: list[socket.socket] = []
         self._admin_sockets: list[socket.socket] = []
         self._tls = _server_context(rest)
@@ -82,11 +83,13 @@ class RestServer:
     def start(self, api: ConnectApi) -> None:
         """Serve; returns when every address answers."""
         main = create_app(api, self._options)
+        self._apps.append(main)
         listening = self._listening(self._rest.listeners, self._sockets)
         self._servers.append(_Serving("rest", main, listening, self._options.door))
         if self._admin_sockets:
             options = replace(self._options, has_connectors=False, has_admin=True)
             admin = create_app(api, options)
+            self._apps.append(admin)
             listening = self._listening(self._rest.admin_listeners or (), self._admin_sockets)
             self._servers.append(_Serving("rest-admin", admin, listening, self._options.door))
         try:
@@ -99,6 +102,23 @@ class RestServer:
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
         for sentence in exposures(self._rest):
             log.warning(sentence)
+
+    def renewal(self, rest: RestSettings) -> Callable[[], None]:
+        """What shows another certificate, trusts and lets in others, from the next connection on.
+
+        ConfigError if that cannot be. Nothing else of the settings counts.
+        """
+        newer = replace(self._rest, tls=rest.tls, client_auth=rest.client_auth, users=rest.users)
+        context = _server_context(newer)
+
+        def renew() -> None:
+            self._tls, self._rest = context, newer
+            if self._options.auth is not None and rest.users is not None:
+                self._options.auth.renew(rest.users)
+            for app in self._apps:
+                app.state.desk.peers = rest.tls
+
+        return renew
 
     def stop(self) -> None:
         """Let requests end that are under way, but not for long; may be called again."""
@@ -113,9 +133,14 @@ class RestServer:
         self, listeners: Iterable[Listener], sockets: Iterable[socket.socket]
     ) -> list[Listening]:
         return [
-            Listening(bound, self._tls if one.scheme == "https" else None)
+            Listening(bound, self._context if one.scheme == "https" else None)
             for one, bound in zip(listeners, sockets, strict=True)
         ]
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            raise AssertionError("there is one if an address has https")
+        return self._tls
 
     def _close_sockets(self) -> None:
         for one in (*self._sockets, *self._admin_sockets):
@@ -144,7 +169,21 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _protocol(self) -> H11Protocol:
-        return H11Protocol(self.config, self.server_state, self.lifespan.state)
+        return _Protocol(self.config, self.server_state, self.lifespan.state)
+
+
+class _Protocol(H11Protocol):
+    """Answers once: uvicorn refuses a body that is none while the application still answers."""
+
+    def send_400_response(self, msg: str) -> None:
+        """To the request that is being read."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # for the application there is nobody any more
+            if cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
 
 
 class _Serving:

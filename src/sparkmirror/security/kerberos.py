@@ -1,55 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kerberos (GSSAPI) with the package gssapi, which is an extra: it needs the system's libraries.
+"""The client's side of SASL with Kerberos (RFC 4752), message by message.
 
-Tickets come from where the system's Kerberos has them: the credential cache of `kinit`, or the
-keytab that KRB5_CLIENT_KTNAME names.
+First the tokens of GSSAPI go to and fro until both sides know each other. Then the broker offers,
+wrapped, which protection of later messages it can do (a byte) and how long they may be (three); we
+choose none, as Kafka has none, and say in whose name we act.
 """
 
 from __future__ import annotations
 
-import struct
-
-from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
+from typing import Any
 
 from sparkmirror.errors import AuthenticationError
-from sparkmirror.security.settings import SaslSettings
+from sparkmirror.security.settings import KerberosSettings
+from sparkmirror.security.tickets import library, tickets
+
+_NO_PROTECTION = 1
+_OFFER_BYTES = 4
+_CHOICE = bytes((_NO_PROTECTION, 0, 0, 0))
 
 
 class KerberosClient:
-    """kafka-python's client; its errors become ours."""
+    """One exchange with the broker on a host."""
 
-    def __init__(self, settings: SaslSettings, host: str) -> None:
-        try:
-            from gssapi.exceptions import GSSError  # noqa: PLC0415 - an extra
-        except (ImportError, OSError) as error:
-            raise AuthenticationError(
-                "GSSAPI (Kerberos) needs the package gssapi, on the driver and on every executor: "
-                "pip install 'sparkmirror[kerberos]'."
-            ) from error
-        self._failures = (GSSError, ValueError, struct.error)
-        self._service = f"{settings.kerberos_service}@{host}"
-        try:
-            self._mechanism = SaslMechanismGSSAPI(
-                sasl_kerberos_service_name=settings.kerberos_service, host=host
-            )
-        except self._failures as error:
-            raise self._refusal(error) from error
+    def __init__(self, settings: KerberosSettings, host: str) -> None:
+        self._gssapi = library()
+        self._tickets = tickets(settings)
+        self._service = f"{settings.service}/{host}"
+        self._target = f"{settings.service}@{host}"
+        self._context: Any = None
+        self._has_chosen = False
 
     def first(self) -> bytes:
-        """The first token."""
-        return bytes(self._mechanism.auth_bytes())
+        """The first token, with a ticket for the broker."""
+        return self._tickets.use(self._service, self._begin)
+
+    def _begin(self, credentials: Any) -> bytes:
+        gssapi = self._gssapi
+        name = gssapi.Name(self._target, name_type=gssapi.NameType.hostbased_service)
+        self._context = gssapi.SecurityContext(
+            name=name, creds=credentials, usage="initiate", mech=gssapi.MechType.kerberos
+        )
+        return self._context.step() or b""
 
     def next(self, challenge: bytes) -> bytes | None:
         """The next token; None at the end."""
+        if self._has_chosen:
+            return None
         try:
-            self._mechanism.receive(challenge)
-            return None if self._mechanism.is_done() else bytes(self._mechanism.auth_bytes())
-        except self._failures as error:
-            raise self._refusal(error) from error
+            if not self._context.complete:
+                return self._context.step(challenge) or b""
+            return self._choose(self._context.unwrap(challenge).message)
+        except self._gssapi.exceptions.GSSError as error:
+            raise self._tickets.trouble(error, self._service) from error
 
-    def _refusal(self, error: Exception) -> AuthenticationError:
-        return AuthenticationError(
-            f"Kerberos gave no ticket for {self._service}, or the broker did not take it: {error}. "
-            "Check the ticket (klist), KRB5_CLIENT_KTNAME and sasl.kerberos.service.name.",
-            retriable=True,
-        )
+    def _choose(self, offer: bytes) -> bytes:
+        if len(offer) != _OFFER_BYTES or not offer[0] & _NO_PROTECTION:
+            raise AuthenticationError(
+                f"Kerberos: {self._service} insists on protection that Kafka does not have (qop)."
+            )
+        self._has_chosen = True
+        who = str(self._context.initiator_name).encode()
+        return bytes(self._context.wrap(_CHOICE + who, False).message)

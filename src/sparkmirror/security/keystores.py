@@ -5,10 +5,12 @@ Java looks into a file before it believes its type: PKCS12 that is called JKS (k
 is called so in old files) opens, and the other way round. So it does here.
 
 Whom a truststore trusts: its trusted certificates, and as in Java the certificate of a private key,
-but not those that vouch for it. Of PKCS12 every other certificate counts, also where Java's mark
-for a trusted one is missing.
+but not those that vouch for it. In PKCS12 Java's mark for a trusted one cannot be seen from here:
+beside private keys one that vouches for another is trusted if it has an alias, where keytool writes
+the subject's name (CN=...) for those that only vouch. All others count, also if nobody marked them.
 
-If a keystore has several private keys, the first one that the password opens is used.
+If a keystore has several private keys, the first one that the password opens is used. Java takes
+one that suits what the broker asks for.
 
 Sentences here are about "the store"; whoever calls says which key named it.
 """
@@ -42,6 +44,7 @@ _PEM_MARK = b"-----BEGIN "
 _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
+_SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # begins a private key in PKCS12
 _NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
@@ -77,8 +80,8 @@ def read_truststore(data: bytes, kind: str, password: Secret | None) -> str:
                 if entry.certificates
             ]
         case _:
-            key_and_certificates = _load_pkcs12(data, password)
-            found = [_der(one) for one in _pkcs12_trusted(key_and_certificates)]
+            loaded = _load_pkcs12(data, password)
+            found = [_der(one) for one in _pkcs12_trusted(loaded, data.count(_SHROUDED_KEY))]
     if not found:
         raise ValueError("the store has no trusted certificate")
     for number, certificate in enumerate(found, start=1):
@@ -168,14 +171,24 @@ def _pkcs12_certificates(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.C
     return first + [other.certificate for other in loaded.additional_certs]
 
 
-def _pkcs12_trusted(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
-    """All but those that only vouch for the key; keytool writes one that is trusted, too, twice."""
+def _pkcs12_trusted(loaded: pkcs12.PKCS12KeyAndCertificates, keys: int) -> list[x509.Certificate]:
+    """All but those that only vouch for a key; keytool writes one that is trusted once more."""
     found = _pkcs12_certificates(loaded)
     if loaded.key is None or loaded.cert is None:
         return found
-    for above in _above(loaded.cert.certificate, found)[1:]:
-        found.remove(above)
-    return found
+    own = loaded.cert.certificate
+    vouching = {_names(one).issuer for one in found if not _is_own_issuer(one)}
+    trusted = [
+        one.certificate
+        for one in loaded.additional_certs
+        if b"=" not in (one.friendly_name or b"=")
+        or _names(one.certificate).subject not in vouching
+        or found.count(one.certificate) > max(keys, 1)
+    ]
+    for above in _above(own, found)[1:]:
+        if found.count(above) == 1 and above in trusted:  # by openssl, which may give it any name
+            trusted.remove(above)
+    return [own, *trusted]
 
 
 def _pkcs12_keystore(data: bytes, password: Secret | None, key_password: Secret | None) -> KeyPair:
@@ -191,7 +204,9 @@ def _pkcs12_keystore(data: bytes, password: Secret | None, key_password: Secret 
         ) from None
     if loaded.key is None:
         raise ValueError("the store has no private key")
-    return _key_pair(loaded.key, _pkcs12_certificates(loaded), "")
+    count = data.count(_SHROUDED_KEY)
+    note = f"the first of {count} private keys is used" if count > 1 else ""
+    return _key_pair(loaded.key, _pkcs12_certificates(loaded), note)
 
 
 # -- PEM
@@ -307,13 +322,18 @@ def _above(own: x509.Certificate, found: list[x509.Certificate]) -> list[x509.Ce
     chain = [own]
     rest = [one for one in found if one != own]
     names = {one: _names(one) for one in found}
-    while names[chain[-1]].issuer != names[chain[-1]].subject:
+    while not _is_own_issuer(chain[-1]):
         above = next((one for one in rest if names[one].subject == names[chain[-1]].issuer), None)
         if above is None:
             break
         rest = [one for one in rest if one != above]
         chain.append(above)
     return chain
+
+
+def _is_own_issuer(certificate: x509.Certificate) -> bool:
+    names = _names(certificate)
+    return names.issuer == names.subject
 
 
 def _names(certificate: x509.Certificate) -> _Names:

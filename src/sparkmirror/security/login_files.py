@@ -29,7 +29,8 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MARKS = ("{", "}", ";", "=")
-_OPTION = "-Djava.security.auth.login.config="
+_LOGIN_FILE = "-Djava.security.auth.login.config="
+_KERBEROS_FILE = "-Djava.security.krb5.conf="
 
 
 def parse_login_file(text: str) -> dict[str, list[JaasLine]]:
@@ -69,9 +70,20 @@ def _pieces(text: str) -> Iterator[str]:
 
 def login_file_of(options: str) -> str | None:
     """The file that options of a Java program name, as in KAFKA_OPTS; None if they name none."""
+    named = _named(options, _LOGIN_FILE)
+    return None if named is None else named.lstrip("=").removeprefix("file:")
+
+
+def kerberos_file_of(options: str) -> str | None:
+    """The krb5.conf that options of a Java program name; None if they name none."""
+    return _named(options, _KERBEROS_FILE)
+
+
+def _named(options: str, option: str) -> str | None:
     try:
         words = shlex.split(options)
     except ValueError:
         words = options.split()
-    named = [one.removeprefix(_OPTION) for one in words if one.startswith(_OPTION)]
-    return named[-1].lstrip("=").removeprefix("file:") if named else None
+    return next(
+        (one.removeprefix(option) for one in reversed(words) if one.startswith(option)), None
+    )

@@ -43,6 +43,7 @@ class TokenSource:
         self._lock = threading.Condition()
         self._token: Token | None = None
         self._ask_at = 0.0
+        self._began_at = 0.0  # monotonic: the last request
         self._retry_at = 0.0  # monotonic: after a failure
         self._is_asking = False
         self._failure: AuthenticationError | None = None
@@ -57,8 +58,9 @@ class TokenSource:
                 if not self._is_valid() and time.monotonic() < self._retry_at:
                     raise self._told()
                 self._begin()
-                self._wait(PATIENCE_SECONDS if self._is_valid() else self._longest_seconds())
-            elif not self._is_valid():
+            if self._is_valid():  # nor should one that asks second get what is nearly over
+                self._wait(self._began_at + PATIENCE_SECONDS - time.monotonic())
+            else:
                 self._wait(self._longest_seconds())
             if self._is_valid():
                 return self._current()
@@ -67,6 +69,7 @@ class TokenSource:
     def _begin(self) -> None:
         thread = threading.Thread(target=self._ask, name="oauth-token", daemon=True)
         self._is_asking = True
+        self._began_at = time.monotonic()
         self._failure = None
         try:
             thread.start()

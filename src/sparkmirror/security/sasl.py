@@ -18,6 +18,7 @@ from typing import Protocol
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
+from sparkmirror.security.kerberos import KerberosClient
 from sparkmirror.security.scram import ScramClient
 from sparkmirror.security.settings import Mechanism, OAuthSettings, SaslSettings
 from sparkmirror.security.tokens import Token, clean
@@ -46,22 +47,27 @@ def authenticate_steps(settings: SaslSettings, host: str, token: Token | None) -
         case Mechanism.PLAIN:
             return _Plain(settings.username, _password(settings))
         case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
-            is_token = settings.options.get("tokenauth", "").lower() == "true"
             return ScramClient(
-                settings.mechanism, _name(settings), _password(settings), is_token=is_token
+                settings.mechanism, _name(settings), _password(settings), is_token=settings.is_token
             )
         case Mechanism.OAUTHBEARER:
+            if settings.aws is not None:
+                from sparkmirror.security.msk_iam import iam_token  # noqa: PLC0415 - an extra
+
+                return _OAuthBearer(iam_token(settings.aws, host), None)
             if token is None or settings.oauth is None:
                 raise AuthenticationError("OAUTHBEARER needs a token, and there is none.")
             return _OAuthBearer(token, settings.oauth)
         case Mechanism.GSSAPI:
-            from sparkmirror.security.kerberos import KerberosClient  # noqa: PLC0415 - an extra
-
-            return KerberosClient(settings, host)
+            if settings.kerberos is None:
+                raise AuthenticationError("GSSAPI needs to know where tickets come from.")
+            return KerberosClient(settings.kerberos, host)
         case Mechanism.AWS_MSK_IAM:
             from sparkmirror.security.msk_iam import MskIamClient  # noqa: PLC0415 - an extra
 
-            return MskIamClient(settings, host)
+            if settings.aws is None:
+                raise AuthenticationError("AWS_MSK_IAM needs to know where keys come from.")
+            return MskIamClient(settings.aws, host)
 
 
 def check_extensions(extensions: dict[str, str]) -> None:
@@ -106,10 +112,10 @@ class _Plain:
 class _OAuthBearer:
     """RFC 7628; a broker that refuses says why, and wants an answer before it hangs up."""
 
-    def __init__(self, token: Token, settings: OAuthSettings) -> None:
+    def __init__(self, token: Token, settings: OAuthSettings | None) -> None:
         self._token = token
         self._settings = settings
-        self._extensions = dict(settings.extensions)
+        self._extensions = {} if settings is None else dict(settings.extensions)
         self._refusal: AuthenticationError | None = None
         try:
             check_extensions(self._extensions)
@@ -126,11 +132,19 @@ class _OAuthBearer:
         if not challenge:
             return None
         self._refusal = AuthenticationError(
-            f"The broker refused the token ({self._reason(challenge)}). Check the scope of the "
-            "client, and what the brokers expect of a token (issuer, audience).",
+            f"The broker refused the token ({self._reason(challenge)}). {self._advice}",
             retriable=True,  # keys of the issuer change, and brokers learn of it later
         )
         return b"\x01"
+
+    @property
+    def _advice(self) -> str:
+        if self._settings is None:
+            return "Check what the policies of IAM allow to the one whose credentials sign it."
+        return (
+            "Check the scope of the client, and what the brokers expect of a token (issuer, "
+            "audience)."
+        )
 
     def _reason(self, challenge: bytes) -> str:
         try:

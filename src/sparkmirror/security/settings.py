@@ -76,6 +76,31 @@ class OAuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """Where tickets come from: a cache, where one is to be looked at, and then the keytab."""
+
+    service: str = "kafka"  # the first part of the brokers' name
+    principal: str = ""  # who we are; empty: whoever the tickets are made out to
+    keytab: Secret | None = None  # the content of the file, in base64
+    uses_cache: bool = True
+    cache: str = ""  # where connections are made; empty: where the system keeps it
+
+
+@dataclass(frozen=True, slots=True)
+class AwsSettings:
+    """Whose keys sign a login at Amazon MSK: a profile's, else a role's, else what is around."""
+
+    profile: str | None = None
+    role: str | None = None  # its ARN
+    session_name: str | None = None  # of the role, as are all below
+    external_id: str | None = None
+    sts_region: str | None = None
+    access_key: str | None = None  # who asks for the role; None: whoever is around
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     """How a client proves who it is."""
 
@@ -83,9 +108,9 @@ class SaslSettings:
     username: str = ""
     password: Secret | None = None
     oauth: OAuthSettings | None = None  # of OAUTHBEARER
-    kerberos_service: str = "kafka"  # of GSSAPI
-    # Of AWS_MSK_IAM and GSSAPI: profile, role, keytab...; may hold secrets, so never printed.
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kerberos: KerberosSettings | None = None  # of GSSAPI
+    aws: AwsSettings | None = None  # of AWS_MSK_IAM, and of OAUTHBEARER if AWS's keys sign tokens
+    is_token: bool = False  # of SCRAM: name and password are those of a delegation token
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sparkmirror.model import Secret
 from sparkmirror.security.settings import OAuthSettings
 
 UNKNOWN_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
+LEAST_REST_SECONDS = 2.0  # a broker lets nobody in for longer than the token lasts
 
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")  # RFC 6750, as Kafka checks it
 _OK = 200
@@ -63,9 +64,13 @@ def read_answer(
 
 
 def refresh_at(token: Token, issued_at: float, settings: OAuthSettings) -> float:
-    """When to ask for the next one, as Kafka's clients decide it (sasl.login.refresh.*)."""
+    """When to ask for the next one, as Kafka's clients decide it (sasl.login.refresh.*).
+
+    A token of seconds is asked for sooner: what is left of it is the length of a session.
+    """
     lifetime = token.expires_at - issued_at
     wanted = issued_at + lifetime * settings.refresh_window_factor
+    wanted = min(wanted, token.expires_at - min(lifetime / 2, LEAST_REST_SECONDS))
     if settings.refresh_min_seconds + settings.refresh_buffer_seconds > lifetime:
         return wanted  # the two contradict each other: Kafka ignores both
     wanted = min(wanted, token.expires_at - settings.refresh_buffer_seconds)
@@ -142,9 +147,12 @@ def basic_credentials(settings: OAuthSettings) -> str:
     return base64.b64encode(pair.encode("utf-8", "replace")).decode()
 
 
-def clean(words: str, settings: OAuthSettings) -> str:
+def clean(words: str, settings: OAuthSettings | None) -> str:
     """What somebody else said, fit to be shown: one line, not long, without our secret."""
-    for secret in (settings.client_secret.reveal(), basic_credentials(settings)):
+    secrets = (
+        () if settings is None else (settings.client_secret.reveal(), basic_credentials(settings))
+    )
+    for secret in secrets:
         if secret:
             words = words.replace(secret, "[hidden]")
     words = "".join(char if char.isprintable() else " " for char in words)

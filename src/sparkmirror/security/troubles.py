@@ -47,7 +47,10 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
             "address"
         )
     if any(one in reason for one in _NO_COMMON_VERSION):
-        return f"{address} speaks no version of TLS that is enabled here ({said})"
+        return (
+            f"{address} speaks no version of TLS that is enabled here ({said}): check "
+            "ssl.enabled.protocols"
+        )
     if any(one in reason for one in _NOT_WELCOME):
         has_one = security.tls is not None and bool(security.tls.chain)
         what = "does not accept our certificate" if has_one else "asks for a certificate"
@@ -63,9 +66,15 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
 def _untrusted(error: ssl.SSLCertVerificationError, address: str, keys: KeyNames) -> str:
     whose = f"the certificate of {address}"
     if error.verify_code == _EXPIRED:
-        return f"{whose} has expired: the brokers need a new one"
+        return (
+            f"{whose}, or of who signed it, has expired: the brokers need a new one, and "
+            f"{keys.trust} needs the one that signs it"
+        )
     if error.verify_code == _NOT_YET:
-        return f"{whose} is not valid yet: compare the clocks of both machines"
+        return (
+            f"{whose}, or of who signed it, is not valid yet: compare the clocks of both machines, "
+            f"and check {keys.trust}"
+        )
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
         return (
             f"{whose} is made out to another host: reach the broker by the name in it, or set "

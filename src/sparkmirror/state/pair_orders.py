@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ConnectionSettings, FlowSettings
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_records import RestartRequest, TargetState
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION, ClusterClient
 from sparkmirror.state.connect_configs import ConfigLog
+from sparkmirror.wire.backoff import Backoff
 
 Wishes: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
 
@@ -56,13 +57,14 @@ class PairOrders:
     ) -> None:
         """Both functions are called by the thread of this; `wished` first, once all is read."""
         self._flow = settings.flow
-        self._connection = settings.target_admin
+        self._client = ClusterClient(settings.target_admin)
         self._topic = settings.internal_topics.configs
         self._names = connector_names(settings)
         self._wished = wished
         self._restart = restart
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._backoff = Backoff()  # while it cannot be read
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/orders", daemon=True)
         self.wishes: Wishes | None = None  # None: not read yet
         self.trouble = ""
@@ -70,6 +72,11 @@ class PairOrders:
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def renew(self, connection: ConnectionSettings) -> None:
+        """Connect anew, in another way, and look at once."""
+        self._client.renew(connection)
+        self._orders.put(None)
 
     def stop(self) -> None:
         """End; a request on its way does not keep anybody for long."""
@@ -93,33 +100,32 @@ class PairOrders:
     # --- its thread
 
     def _run(self) -> None:
-        client = ClusterClient(self._connection)
-        log = ConfigLog(client, self._topic)
+        log = ConfigLog(self._client, self._topic)
         try:
             order: _Order | None = None
             while not self._stopping.is_set():
-                self._look(log, order)
-                order = self._next()
+                order = self._next(self._look(log, order))
         except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
             _log.exception(f"{self._flow}: orders over REST are not read any more")
             self.trouble = f"orders over REST are not read any more: {error!r}"
         finally:
-            client.close()
+            self._client.close()
 
-    def _next(self) -> _Order | None:
+    def _next(self, pause_seconds: float) -> _Order | None:
+        """What is ordered within the pause; whoever orders something does not wait for its end."""
         try:
-            return self._orders.get(timeout=_LOOK_SECONDS)
+            return self._orders.get(timeout=pause_seconds)
         except queue.Empty:
             return None
 
-    def _look(self, log: ConfigLog, order: _Order | None) -> None:
+    def _look(self, log: ConfigLog, order: _Order | None) -> float:
+        """Carry an order out and read; how long to wait for the next look."""
         try:
             if order is not None:
                 order.write(log)
             events = log.refresh(_READ_SECONDS)
         except SparkmirrorError as error:
-            self._failed(error, order)
-            return
+            return self._failed(error, order)
         if order is not None:
             order.done.set_result(None)
         self.trouble = ""
@@ -127,17 +133,20 @@ class PairOrders:
         for event in events:
             if isinstance(event, RestartRequest):
                 self._ask_for(event)
+        self._backoff.reset()
+        return _LOOK_SECONDS
 
-    def _failed(self, error: SparkmirrorError, order: _Order | None) -> None:
+    def _failed(self, error: SparkmirrorError, order: _Order | None) -> float:
         if order is not None:
             order.done.set_exception(error)
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
         if is_missing and not self.wishes:  # before the first start: nobody has asked for anything
             self._take(None)
-            return
+            return _LOOK_SECONDS
         if not self.trouble:
             _log.warning(f"{self._flow}: what its connectors shall do cannot be read: {error}")
         self.trouble = f"what its connectors shall do cannot be read: {error}"
+        return max(_LOOK_SECONDS, self._backoff.next_pause(slow=not error.retriable))
 
     def _take(self, log: ConfigLog | None) -> None:
         wanted = {} if log is None else log.state.target_states

@@ -17,11 +17,11 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import TopicPartition
+from sparkmirror.security.refusals import Refusals
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop, Timer
-from sparkmirror.wire.refusals import Refusals
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
@@ -48,7 +48,7 @@ class Cluster:
         self._addresses: dict[int, Address] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._seed: Connection | None = None
-        self._refusals = Refusals()
+        self._refusals = Refusals[Address, UnreachableError]()
         self._topics: set[str] = set()
         self._asking = False
         self._wanted = False
@@ -185,7 +185,9 @@ class Cluster:
         return connection
 
     def _open(self, address: Address) -> Connection:
-        self._refusals.check(address, time.monotonic())
+        refusal = self._refusals.standing(address, time.monotonic())
+        if refusal is not None:
+            raise refusal
 
         def refused(error: UnreachableError) -> None:
             self._refusals.note(address, error, time.monotonic())

@@ -36,6 +36,7 @@ from sparkmirror.wire.sasl_login import Login
 from sparkmirror.wire.tls_socket import TlsSocket
 
 _MAX_GATHERED = 256
+_WORTH_BYTES = 16 * 1024  # in a request's time: an answer that comes more slowly is none
 _FAR_SECONDS = 0.005  # a round trip that makes waiting for an answer before the next request dear
 _CORRELATION = struct.Struct(">i")
 Reply = Callable[[memoryview], None]
@@ -69,6 +70,7 @@ class Connection:
         self._began_at = self._used_at = time.monotonic()
         self._asked_at = 0.0
         self._heard_at = 0.0
+        self._heard_bytes = 0  # of an answer, since then
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._waiting: deque[_Waiting] = deque()
@@ -162,8 +164,9 @@ class Connection:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
             is_late = time.monotonic() - self._asked_at > _FAR_SECONDS
-            known = {
-                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys or ()
+            known = {  # there is no version below 0, whatever a peer says
+                key.api_key: (max(key.min_version, 0), key.max_version)
+                for key in answer.api_keys or ()
             }
             if self._dialer.security.sasl is None:
                 self._become_ready(known, is_late=is_late)
@@ -296,7 +299,8 @@ class Connection:
     def check_deadlines(self, now: float) -> None:
         """Close when the oldest request has waited too long; the owner calls this at times.
 
-        While its answer is arriving it has not: a large one takes long on a slow line.
+        While its answer is arriving it has not: a large one takes long on a slow line. Who sends it
+        byte by byte keeps nobody waiting for ever.
         """
         if self._is_open and self._is_late(now):
             self.ready(selectors.EVENT_READ)  # what was not worth waking us up for yet counts, too
@@ -399,11 +403,22 @@ class Connection:
             if not size:
                 self._give_up("the broker closed the connection")
                 return
-            self._heard_at = time.monotonic()
-            for frame in self._reader.received(size):
+            frames = self._reader.received(size)
+            self._note_arrival(size, is_whole=bool(frames))
+            for frame in frames:
                 self._dispatch(frame)
             if size < room:
                 return  # the kernel had no more
+
+    def _note_arrival(self, size: int, *, is_whole: bool) -> None:
+        """An answer that begins, comes well or is whole buys time for what waits; drops do not."""
+        is_begun = bool(self._heard_bytes)
+        self._heard_bytes += size
+        is_worth = is_whole or self._heard_bytes >= _WORTH_BYTES
+        if is_worth or not is_begun:
+            self._heard_at = time.monotonic()
+        if is_worth:
+            self._heard_bytes = 0
 
     def _dispatch(self, frame: memoryview) -> None:
         if len(frame) < _CORRELATION.size:

@@ -6,7 +6,7 @@ Small frames share one scratch buffer and are copied out of it; a large frame ge
 own, so that its payload goes from the kernel to where it stays in one step.
 
 Room is made for what a length announces, so whoever has not proved to be a broker yet may announce
-little.
+little, and of what a broker announces only so much is believed before it comes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sparkmirror.errors import WireError
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
 FIRST_FRAME_BYTES = 64 * 1024  # until `trust`: API versions and the steps of a login
+BELIEVED_BYTES = 64 << 20  # more than a fetch asks for by default: such a frame never moves
 _LENGTH = struct.Struct(">i")
 _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 
@@ -25,13 +26,23 @@ _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 class FrameReader:
     """The receiving half of a connection, as a pure state machine."""
 
-    __slots__ = ("_filled", "_frame", "_frame_filled", "_is_first", "_most", "_scratch", "_view")
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_frame_filled",
+        "_is_first",
+        "_most",
+        "_scratch",
+        "_view",
+    )
 
     def __init__(self) -> None:
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
         self._filled = 0
         self._frame: memoryview | None = None
+        self._frame_bytes = 0  # of the whole frame; there may be room for a part of it only
         self._frame_filled = 0
         self._is_first = True
         self._most = FIRST_FRAME_BYTES
@@ -51,6 +62,9 @@ class FrameReader:
         if self._frame is not None:
             self._frame_filled += size
             if self._frame_filled < len(self._frame):
+                return []
+            if self._frame_filled < self._frame_bytes:
+                self._frame = self._room(self._frame)
                 return []
             whole, self._frame = self._frame, None
             return [whole]
@@ -72,9 +86,8 @@ class FrameReader:
                 frames.append(memoryview(bytearray(self._view[body : body + length])))
                 start = body + length
             elif length > SCRATCH_BYTES // 2:
-                own = memoryview(bytearray(length))
-                own[: filled - body] = self._view[body:filled]
-                self._frame, self._frame_filled = own, filled - body
+                self._frame_bytes, self._frame_filled = length, filled - body
+                self._frame = self._room(self._view[body:filled])
                 start = filled
             else:
                 break
@@ -83,3 +96,9 @@ class FrameReader:
             self._view[:left] = bytes(self._view[start:filled])
             self._filled = left
         return frames
+
+    def _room(self, begun: memoryview) -> memoryview:
+        """Room for the frame that has begun so; twice as much as came where that is not enough."""
+        room = memoryview(bytearray(min(self._frame_bytes, max(BELIEVED_BYTES, 2 * len(begun)))))
+        room[: len(begun)] = begun
+        return room

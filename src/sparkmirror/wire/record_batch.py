@@ -51,6 +51,7 @@ HEADER = struct.Struct(
 HEADER_SIZE = HEADER.size
 LENGTH_OVERHEAD = 12  # baseOffset and batchLength are not counted in batchLength
 CRC_START = 21  # attributes
+_MAGIC_AT = 16
 _PREFIX = struct.Struct(">qi")
 _FREE = struct.Struct(">qi i")  # baseOffset, batchLength, partitionLeaderEpoch
 _PRODUCER = struct.Struct(">qhi")
@@ -107,10 +108,7 @@ class RecordBatch:
         # The offset after the last one this record batch covers.
         self.next_offset: int = self.base_offset + self.last_offset_delta + 1
         if magic != MAGIC:
-            raise CorruptRecordBatchError(
-                f"the record batch at offset {self.base_offset} has format version {magic}; "
-                "only version 2 (Kafka 0.11 and newer) is copied"
-            )
+            raise _other_format(self.base_offset, magic)
 
     @property
     def is_control(self) -> bool:
@@ -176,11 +174,26 @@ def split(records: memoryview) -> Iterator[RecordBatch]:
         _base, length = _PREFIX.unpack_from(records, position)
         following = position + LENGTH_OVERHEAD + length
         if length < HEADER_SIZE - LENGTH_OVERHEAD:
+            _check_format(records[position:])
             raise CorruptRecordBatchError(f"a record batch claims a length of {length} bytes")
         if following > end:
             return
         yield RecordBatch(records[position:following])
         position = following
+    _check_format(records[position:])
+
+
+def _check_format(rest: memoryview) -> None:
+    """A message of an older format may be shorter than our header: nobody would ever read on."""
+    if len(rest) > _MAGIC_AT and rest[_MAGIC_AT] < MAGIC:
+        raise _other_format(_PREFIX.unpack_from(rest)[0], rest[_MAGIC_AT])
+
+
+def _other_format(offset: int, magic: int) -> CorruptRecordBatchError:
+    return CorruptRecordBatchError(
+        f"the record batch at offset {offset} has format version {magic}; "
+        "only version 2 (Kafka 0.11 and newer) is copied"
+    )
 
 
 def stamp(

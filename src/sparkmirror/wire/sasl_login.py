@@ -7,6 +7,9 @@ that lets us in for a limited time says so in its last answer; the first request
 takes no other request, so the connection holds them back; answers to earlier ones come in before
 those of the login, as everything on a connection is in order.
 
+A broker hangs up on a request after the end of the session, but takes a new login even then, if a
+second has passed since the one before. So of a session that is shorter than that, requests wait.
+
 Owned by the loop's thread. A token, a ticket or a key that is derived from a password may take
 long, so a thread of its own does each step.
 """
@@ -39,6 +42,7 @@ _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
 SHORTEST_SESSION_SECONDS = 1.0  # a broker refuses who logs in again sooner
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.1  # as Java's clients
+_SESSION_REST_SECONDS = 1.0  # a broker may be busy with the request before the last one for as long
 
 
 class Login:
@@ -67,7 +71,7 @@ class Login:
         self._steps: SaslClient | None = None
         self._first = b""
         self._due_at = math.inf
-        self._introduced_at = -math.inf
+        self._introduced_at = self._proved_at = -math.inf
         self._is_ended = False
         self._was_let_in = False
         self.is_under_way = False
@@ -141,6 +145,7 @@ class Login:
             self._prove(first)
 
     def _prove(self, proof: bytes) -> None:
+        self._proved_at = time.monotonic()
         message = SaslAuthenticateRequest(auth_bytes=proof)
         self._ask(message, _AUTHENTICATE_VERSION, self._proven)
 
@@ -165,9 +170,8 @@ class Login:
         self.is_under_way = False
         self._was_let_in = True
         if lifetime_ms > 0:
-            part = _SESSION_PART + _SESSION_JITTER * random.random()  # noqa: S311 - spreads load
-            seconds = max(lifetime_ms / 1000 * part, SHORTEST_SESSION_SECONDS)
-            self._due_at = time.monotonic() + seconds
+            jitter = random.random()  # noqa: S311 - spreads load
+            self._due_at = self._proved_at + renewal_seconds(lifetime_ms / 1000, jitter)
         self._done()
 
     def _ask(self, message: Any, newest: int, then: Callable[[Any], None]) -> None:
@@ -191,6 +195,16 @@ class Login:
         self._steps = None
         self._first = b""
         self._failed(error)
+
+
+def renewal_seconds(session_seconds: float, jitter: float) -> float:
+    """After what part of a session no request is sent any more without a new login.
+
+    A broker looks at the clock when it reads a request, which it does after its answer to the one
+    before: that may be a fetch that waits for records. Of a short one a twentieth is not enough.
+    """
+    part = session_seconds * (_SESSION_PART + _SESSION_JITTER * jitter)
+    return min(part, max(session_seconds - _SESSION_REST_SECONDS, session_seconds / 2))
 
 
 def _begin(sasl: SaslSettings, host: str) -> tuple[SaslClient, bytes]:

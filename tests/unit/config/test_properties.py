@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import Entry, parse_properties, read_properties
+from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
@@ -72,6 +74,46 @@ def test_a_malformed_escape_names_its_line(tmp_path: Path) -> None:
         read_properties(path)
     assert error.value.where == "line 3"
     assert f"{path} line 3" in str(error.value)
+
+
+def test_a_malformed_escape_shows_nothing_of_the_line(tmp_path: Path) -> None:
+    """It may be in a password."""
+    path = tmp_path / "mm2.properties"
+    path.write_text("a.ssl.key.password=\\uq7x9\n")
+    with pytest.raises(ConfigError) as error:
+        read_properties(path)
+    assert "q7x9" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("a.security.protocol=SASL_SSL", "a.sasl.jaas.config = x.PlainLoginModule required hush;"),
+        ("clusters = a, b", "a.ssl.keystore.password=hush"),
+        ("topics = x", "  b.ssl.keystore.key: hush"),
+        ("client.id=me", "my.own.secret=hush"),
+    ],
+)
+def test_a_secret_that_became_part_of_another_value_is_refused(key: str, secret: str) -> None:
+    """A stray backslash: whoever complains about the value, or lists it, would show it."""
+    text = f"first=1\n{key}\\\n{secret}\n"
+    for read in (MirrorConfig.parse, WorkerFile.parse):
+        with pytest.raises(ConfigError, match="line 2: it ends in a backslash") as error:
+            read(text)
+        assert "hush" not in str(error.value)
+        assert error.value.where == "line 2"
+
+
+def test_other_texts_of_several_lines_are_left_alone() -> None:
+    """A secret of its own, options of a JVM, and files whose keys nobody knows."""
+    jaas = 'a.sasl.jaas.config=x.Module required \\\n username="u" \\\n password="p";\n'
+    options = "spark.driver.extraJavaOptions=-Da=b \\\n  -Djavax.net.ssl.trustStorePassword=p\n"
+    topics = "a->b.topics=one,\\\n  two\n"
+    hosts = "a.bootstrap.servers=k1:9092,\\\n k2.passwords.token:9092,\\\n my.secret:9092\n"
+    store = "a.ssl.truststore.certificates=MII\\\n  MIIToken==\n"
+    for text in (jaas, options, topics, hosts, store):
+        MirrorConfig.parse(f"clusters=a,b\n{text}")
+    assert texts("login=x required \\\n password=p;\n") == {"login": "x required password=p;"}
 
 
 def test_utf8_and_latin1_are_both_read(tmp_path: Path) -> None:

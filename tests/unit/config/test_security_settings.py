@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.config import security_settings
 from sparkmirror.config.connector_config import read_connector
+from sparkmirror.config.login_classes import IAM_BEARER_HANDLER
 from sparkmirror.config.mirror_client import read_properties_client
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
@@ -22,7 +23,7 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow, Secret
-from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
+from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
 
 BASE = (
     "clusters=a,b",
@@ -414,33 +415,85 @@ def test_tokens_mean_the_same_in_every_spelling(place: str, identity: dict[str, 
         assert client.security.tls.trusted is None  # the brokers' trust is another one
 
 
-def test_mechanisms_with_packages_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options of the JAAS line reach them as they are."""
+def test_msk_iam_gets_its_options_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs TLS."""
     monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
-    kerberos = "com.sun.security.auth.module.Krb5LoginModule"
     found = settings(
-        "a.security.protocol=SASL_PLAINTEXT",
-        f'a.sasl.jaas.config={kerberos} required keyTab="/k" principal="me@HERE" serviceName=bus;',
         "b.security.protocol=SASL_SSL",
         "b.sasl.mechanism=AWS_MSK_IAM",
         "b.sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         "b.sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=p;",
     )
-    source, target = found.consumer.security.sasl, found.producer.security.sasl
-    assert source is not None
-    assert (source.username, source.kerberos_service) == ("me@HERE", "bus")
-    assert source.options["keyTab"] == "/k"
-    assert target == SaslSettings(Mechanism.AWS_MSK_IAM, options={"awsProfileName": "p"})
-    (sentence,) = said(
-        Level.WARNING,
-        "a.security.protocol=SASL_PLAINTEXT",
-        f'a.sasl.jaas.config={kerberos} required useKeyTab=true keyTab="/k" storeKey=true;',
-    )
-    assert "a.sasl.jaas.config: its option useKeyTab, keyTab is not used" in sentence
+    target = found.producer.security.sasl
+    assert target == SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings(profile="p"))
     (sentence,) = said(
         Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", "a.sasl.mechanism=AWS_MSK_IAM"
     )
     assert "a.security.protocol must be SASL_SSL" in sentence
+
+
+IAM_LINES = (
+    "a.security.protocol=SASL_SSL",
+    "a.sasl.mechanism=OAUTHBEARER",
+    f"a.sasl.login.callback.handler.class={IAM_BEARER_HANDLER}",
+)
+
+
+def test_amazons_tokens_need_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are signed with AWS's keys, whose options are those of the other mechanism."""
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: None)
+    jaas = f"a.sasl.jaas.config={OAUTH} required awsRoleArn=r awsDebugCreds=true;"
+    (sentence,) = said(Level.ERROR, *IAM_LINES, jaas)
+    assert "a.sasl.login.callback.handler.class names Amazon's class for tokens" in sentence
+    assert "pip install 'sparkmirror[msk-iam]'" in sentence
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
+    expected = SaslSettings(Mechanism.OAUTHBEARER, aws=AwsSettings(role="r"))
+    assert settings(*IAM_LINES, jaas).consumer.security.sasl == expected
+    assert "a.sasl.jaas.config: its option awsDebugCreds has no effect" in "".join(
+        said(Level.INFO, *IAM_LINES, jaas)
+    )
+
+
+def test_a_delegation_token_is_recognised() -> None:
+    """The option tokenauth of Kafka's ScramLoginModule, in any case of letters."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    for text, is_token in (("tokenauth=True", True), ("tokenauth=no", False), ("", False)):
+        sasl = settings(
+            "a.security.protocol=SASL_PLAINTEXT",
+            "a.sasl.mechanism=SCRAM-SHA-256",
+            f'a.sasl.jaas.config={module} required username=me password="{HUSH}" {text};',
+        ).consumer.security.sasl
+        expected = SaslSettings(Mechanism.SCRAM_SHA_256, "me", Secret(HUSH), is_token=is_token)
+        assert sasl == expected
+
+
+def test_what_a_line_says_of_a_role_is_read_and_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option, each at its place; secrets are not in any text about it."""
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
+    options = (
+        "awsRoleArn=r awsRoleSessionName=n awsRoleExternalId=e awsStsRegion=eu-west-1 "
+        f'awsRoleAccessKeyId=AKID awsRoleSecretAccessKey="{HUSH}" awsRoleSessionToken="{HUSH}2"'
+    )
+    jaas = f"a.sasl.jaas.config={OAUTH} required {options};"
+    found = settings(*IAM_LINES, jaas).consumer.security.sasl
+    expected = AwsSettings(
+        role="r",
+        session_name="n",
+        external_id="e",
+        sts_region="eu-west-1",
+        access_key="AKID",
+        secret_key=Secret(HUSH),
+        session_token=Secret(f"{HUSH}2"),
+    )
+    assert found == SaslSettings(Mechanism.OAUTHBEARER, aws=expected)
+    assert HUSH not in repr(found)
+
+
+def test_a_profile_wins_against_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Amazon's library, which does not say so."""
+    monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
+    jaas = f"a.sasl.jaas.config={OAUTH} required awsRoleArn=r awsProfileName=p;"
+    assert "its option awsRoleArn has no effect" in "".join(said(Level.INFO, *IAM_LINES, jaas))
 
 
 def test_further_token_settings_are_read() -> None:

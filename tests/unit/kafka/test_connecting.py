@@ -5,25 +5,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from kafka.errors import SaslAuthenticationFailedError
+from kafka.errors import KafkaProtocolError, SaslAuthenticationFailedError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.kafka import connecting
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.connecting import TellingManager
 from sparkmirror.kafka.failures import refusal
 from sparkmirror.kafka.logins import Login
 from sparkmirror.model import Secret
+from sparkmirror.security import refusals
 from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
-from support.secure_peer import AUTHENTICATE, SecurePeer
+from support.secure_peer import API_VERSIONS, AUTHENTICATE, SecurePeer
 
 RIGHT = b"\0me\0right"
 WRONG = "wr0ng-word"
 NODE = "bootstrap-0"
 SASL = SaslSettings(Mechanism.PLAIN, "me", Secret(WRONG))
+RIGHT_SASL = SaslSettings(Mechanism.PLAIN, "me", Secret("right"))
 
 
 @pytest.fixture
@@ -36,21 +40,36 @@ def peer() -> Iterator[SecurePeer]:
 @pytest.fixture
 def manager(peer: SecurePeer) -> Iterator[TellingManager]:
     """The connections of a client with a wrong password."""
-    security = Security(Protocol.SASL_PLAINTEXT, sasl=SASL)
-    settings = ConnectionSettings("a", (str(peer.address),), "test", security=security)
-    net = NetworkSelector()
+    with opened(SASL, peer) as made:
+        assert [one.node_id for one in made.cluster.bootstrap_brokers()] == [NODE]
+        yield made
+
+
+def settings_of(sasl: SaslSettings, *peers: SecurePeer, alias: str = "a") -> ConnectionSettings:
+    """How to reach them."""
+    security = Security(Protocol.SASL_PLAINTEXT, sasl=sasl)
+    return ConnectionSettings(
+        alias, tuple(str(one.address) for one in peers), "test", security=security
+    )
+
+
+@contextmanager
+def opened(sasl: SaslSettings, *peers: SecurePeer) -> Iterator[TellingManager]:
+    """The connections of a client."""
+    net, settings = NetworkSelector(), settings_of(sasl, *peers)
     made = TellingManager(
         net,
         settings,
-        bootstrap_servers=[str(peer.address)],
+        bootstrap_servers=list(settings.bootstrap_servers),
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="PLAIN",
-        sasl_oauth_token_provider=Login(SASL),
+        sasl_oauth_token_provider=Login(sasl),
     )
     client = KafkaNetClient(net=net, manager=made)
-    assert [one.node_id for one in made.cluster.bootstrap_brokers()] == [NODE]
-    yield made
-    client.close()
+    try:
+        yield made
+    finally:
+        client.close()
 
 
 def connect(manager: TellingManager, node: str | None = NODE) -> None:
@@ -73,7 +92,7 @@ def test_a_broker_that_refuses_us_is_left_alone(
     peer: SecurePeer, manager: TellingManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A password that is wrong is not sent again and again; who asks meanwhile is told."""
-    monkeypatch.setattr(connecting, "FIRST_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.5)
     for _ in range(20):
         fail(manager)
         fail(manager, None)
@@ -91,7 +110,7 @@ def test_who_is_let_in_at_last_is_not_held_up(
     peer: SecurePeer, manager: TellingManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody gave the broker our password."""
-    monkeypatch.setattr(connecting, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.01)
     fail(manager)
     peer.login = f"\0me\0{WRONG}".encode()
     time.sleep(manager.connection_delay(NODE))
@@ -99,6 +118,56 @@ def test_who_is_let_in_at_last_is_not_held_up(
     connect(manager)
     assert peer.logins == 1
     assert manager.connection_delay(NODE) == 0
+
+
+def test_no_other_client_of_the_process_repeats_a_refused_login(
+    peer: SecurePeer, manager: TellingManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients are opened anew all the time; each hears why, with its own name for the cluster."""
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.5)
+    fail(manager)
+    for alias in ("b", "c"):
+        client = ClusterClient(settings_of(SASL, peer, alias=alias))
+        words = rf"Cluster '{alias}': {peer.address} does not let us in"
+        for _ in range(10):
+            with pytest.raises(AuthenticationError, match=words):
+                client.persist("looking", lambda client=client: client.metadata([]))
+    with opened(SASL, peer) as other:
+        fail(other)
+        assert peer.seen.count(AUTHENTICATE) == 1
+        time.sleep(other.connection_delay(NODE))
+        fail(other)
+        fail(manager)
+    assert peer.seen.count(AUTHENTICATE) == 2
+
+
+def test_another_password_is_tried_at_once(peer: SecurePeer, manager: TellingManager) -> None:
+    """Somebody has changed our file."""
+    fail(manager)
+    with opened(RIGHT_SASL, peer) as other:
+        connect(other)
+    assert peer.logins == 1
+
+
+def test_who_is_in_stays_in(peer: SecurePeer) -> None:
+    """A password that was changed on the brokers hurts who comes, not who is there."""
+    with opened(RIGHT_SASL, peer) as first, opened(RIGHT_SASL, peer) as second:
+        connect(first)
+        peer.login = b"\0me\0another"
+        fail(second)
+        connect(first)
+        assert first.connection_delay(NODE) == 0
+        fail(second)
+    assert peer.seen.count(AUTHENTICATE) == 2
+
+
+def test_a_broker_that_is_left_alone_does_not_keep_us_from_the_others(
+    peer: SecurePeer, manager: TellingManager
+) -> None:
+    """One has an expired certificate, or has not heard of our password yet."""
+    fail(manager)
+    with SecurePeer(login=RIGHT) as other, opened(SASL, peer, other) as both:
+        assert [one.port for one in both.cluster.bootstrap_brokers()] == [other.address.port]
 
 
 def test_a_password_that_a_broker_repeats_is_not_shown(
@@ -124,3 +193,14 @@ def test_a_refusal_is_one_line_without_the_password() -> None:
     found = str(refusal(settings, SaslAuthenticationFailedError(f"bad {WRONG}\nof yours")))
 
     assert "bad [hidden] of yours" in found
+
+
+def test_an_answer_that_is_cut_off_ends_the_connection_at_once(
+    peer: SecurePeer, manager: TellingManager
+) -> None:
+    """kafka-python stumbles over it without a word, and would wait for its whole time-out."""
+    peer.nonsense = {API_VERSIONS: b"\0\0\x02\0\x03\0\0\0\x04"}
+    began = time.monotonic()
+    with pytest.raises(KafkaProtocolError, match="cannot be read"):
+        connect(manager)
+    assert time.monotonic() - began < 10

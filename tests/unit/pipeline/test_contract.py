@@ -14,21 +14,15 @@ from sparkmirror.config.settings import (
 )
 from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
-    OtherWriter,
-    PartitionProgress,
     PartitionStart,
-    Progress,
     Split,
     TaskSettings,
     TransactionStart,
-    progress_from_json,
-    progress_to_json,
     split_from_json,
     split_to_json,
     task_settings_from_json,
     task_settings_to_json,
 )
-from sparkmirror.state.incidents import Incident, Kind
 
 SETTINGS = TaskSettings(
     flow="a->b",
@@ -78,23 +72,3 @@ def test_settings_arrive_as_they_were_sent() -> None:
     for settings in (SETTINGS, replace(SETTINGS, state=None)):
         sent = json.loads(json.dumps(task_settings_to_json(settings)))
         assert task_settings_from_json(sent) == settings
-
-
-def test_progress_arrives_as_it_was_sent() -> None:
-    """Rows of partitions, latency buckets, notices, trouble and incidents."""
-    progress = Progress(
-        split=1,
-        attempt=2,
-        partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble", 11, 12),),
-        latency=((3, 4), (5, 6)),
-        held_bytes=1,
-        oldest_unacked_seconds=2.5,
-        cpu_seconds=3.5,
-        notices=("gap: a", "b"),
-        trouble="cluster",
-        other_writers=(OtherWriter("a.t", 0, 77),),
-        incidents=(Incident(Kind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
-        needs=("mm2-ledger.a.internal",),
-    )
-
-    assert progress_from_json(json.loads(json.dumps(progress_to_json(progress)))) == progress

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import ssl
@@ -36,6 +37,7 @@ from sparkmirror.pipeline.control_channel import (
 )
 from sparkmirror.pipeline.control_client import ControlClient
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
+from sparkmirror.pipeline.progress_json import progress_to_json
 from support.waiting import eventually
 
 LOOPBACK = "127.0.0.1"
@@ -378,6 +380,34 @@ def test_nonsense_is_refused_and_the_server_goes_on(
     (record,) = caplog.records
     assert "a connection to the control port was refused" in record.getMessage()
     assert record.exc_info is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"no JSON", "no JSON"),
+        (b'{"type": "progress", "progress": {}}', "its report cannot be read: its fields"),
+        (b'{"type": "progress"}', "its report cannot be read: its fields"),
+        (None, "it reports for split 5"),
+    ],
+)
+def test_a_task_whose_report_makes_no_sense_is_named(
+    epoch: Epoch, said: bytes | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its flow and its split, in one line; nothing of it reaches the flow."""
+    if said is None:
+        other = progress_to_json(replace(progress(17), split=5))
+        said = json.dumps({"type": "progress", "progress": other}).encode()
+    with raw_connection(epoch.invitation) as task:
+        task.sendall(encode({"token": epoch.invitation.token, "split": SPLIT.index}))
+        task.sendall(struct.pack(">i", len(said)) + said)
+        while not is_hung_up(task):
+            pass
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{SETTINGS.flow}: the task of split {SPLIT.index} ")
+    assert why in record.getMessage()
+    assert not epoch.line._latest
 
 
 @pytest.mark.parametrize("split", ["null", "[]", "1e999", '"four"', "{}"])

@@ -21,6 +21,8 @@ from sparkmirror.pipeline.contract import (
 )
 from sparkmirror.pipeline.security_json import security_from_json, security_to_json
 from sparkmirror.security.settings import (
+    AwsSettings,
+    KerberosSettings,
     KeyNames,
     Mechanism,
     OAuthSettings,
@@ -58,14 +60,34 @@ OAUTH = st.builds(
     refresh_min_seconds=st.floats(0, 100),
     refresh_buffer_seconds=st.floats(0, 100),
 )
+KERBEROS = st.builds(
+    KerberosSettings,
+    service=TEXTS,
+    principal=TEXTS,
+    keytab=st.none() | SECRETS,
+    uses_cache=st.booleans(),
+    cache=TEXTS,
+)
+AWS = st.builds(
+    AwsSettings,
+    profile=st.none() | TEXTS,
+    role=st.none() | TEXTS,
+    session_name=st.none() | TEXTS,
+    external_id=st.none() | TEXTS,
+    sts_region=st.none() | TEXTS,
+    access_key=st.none() | TEXTS,
+    secret_key=st.none() | SECRETS,
+    session_token=st.none() | SECRETS,
+)
 SASL = st.builds(
     SaslSettings,
     mechanism=st.sampled_from(Mechanism),
     username=TEXTS,
     password=st.none() | SECRETS,
     oauth=st.none() | OAUTH,
-    kerberos_service=TEXTS,
-    options=WORDS,
+    kerberos=st.none() | KERBEROS,
+    aws=st.none() | AWS,
+    is_token=st.booleans(),
 )
 SECURITY = st.builds(
     Security,
@@ -83,7 +105,8 @@ SECURED = Security(
         "me",
         Secret(HUSH),
         oauth=OAuthSettings("https://h", "me", Secret(HUSH)),
-        options={"awsRoleSecretAccessKey": HUSH},
+        kerberos=KerberosSettings(keytab=Secret(HUSH)),
+        aws=AwsSettings(secret_key=Secret(HUSH), session_token=Secret(HUSH)),
     ),
 )
 
@@ -120,6 +143,12 @@ def test_no_field_is_forgotten_when_one_is_added() -> None:
     """The strategies above name all of them."""
     assert {one.name for one in fields(OAuthSettings)} == set(
         security_to_json(SECURED)["sasl"]["oauth"]
+    )
+    assert {one.name for one in fields(KerberosSettings)} == set(
+        security_to_json(SECURED)["sasl"]["kerberos"]
+    )
+    assert {one.name for one in fields(AwsSettings)} == set(
+        security_to_json(SECURED)["sasl"]["aws"]
     )
     assert {one.name for one in fields(TlsSettings)} == set(security_to_json(SECURED)["tls"])
 

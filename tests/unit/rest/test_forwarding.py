@@ -17,6 +17,7 @@ from starlette.types import Message
 
 from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
 from sparkmirror.connect.forwarding import next_query
+from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.desk import Desk, Limits
 from support.memory_worker import MemoryWorker
 from support.rest_client import RestClient
@@ -53,7 +54,7 @@ class Follower(MemoryWorker):
 def served() -> Iterator[Any]:
     """A function that serves a worker."""
     with ExitStack() as stack:
-        yield lambda worker: stack.enter_context(RestClient(worker))
+        yield lambda *worker: stack.enter_context(RestClient(*worker))
 
 
 def test_the_leader_answers_through_a_follower(served: Any) -> None:
@@ -94,7 +95,8 @@ def test_a_leader_that_is_gone_is_an_error_of_the_server(served: Any) -> None:
     """In Connect's words."""
     with RestClient(MemoryWorker()) as leader:
         gone = leader.url
-    answer = served(Follower(gone)).get("/connectors/beat")
+    options = AppOptions(limits=Limits(successor_seconds=1))
+    answer = served(Follower(gone), options).get("/connectors/beat")
     assert answer.status == 500
     assert answer.json()["message"].startswith("IO Error trying to forward REST request: ")
 

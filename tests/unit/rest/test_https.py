@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -191,6 +193,66 @@ def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
         assert len(exposures(replace(secure, client_auth="requested"))) == 1
         admin = RestSettings((HTTP,), admin_listeners=(Listener("http", host, 1),))
         assert len(exposures(admin)) == 1
+
+
+def shown(port: int) -> bytes:
+    """The certificate that a listener shows, whoever vouches for it."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port), timeout=10))
+
+
+def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) -> None:
+    """One that cannot be used leaves the old one; a connection that stands goes on."""
+    rest = RestSettings((HTTPS,), admin_listeners=(HTTPS,), tls=authority.tls())
+    other = Authority("another")
+    with serving(rest) as server:
+        (port,), (admin,) = server.ports, server.admin_ports
+        before = shown(port)
+        standing = http.client.HTTPSConnection(
+            "127.0.0.1", port, timeout=10, context=client_context(authority.stranger())
+        )
+        standing.request("GET", "/connectors")
+        assert standing.getresponse().read() == b"[]"
+        unusable = TlsSettings(chain="no certificate", key=Secret("nor a key"))
+        with pytest.raises(ConfigError):
+            server.renewal(replace(rest, tls=unusable))
+        assert shown(port) == before
+        server.renewal(replace(rest, tls=other.tls(), client_auth="required"))()
+        assert ask(port, other.tls("client")) == OK
+        assert ask(admin, other.tls("client"), "/admin/loggers")[0] == 200
+        for stranger in (authority.tls("client"), other.stranger()):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                ask(port, stranger)
+        standing.request("GET", "/connectors")
+        assert standing.getresponse().read() == b"[]"
+        standing.close()
+
+
+def test_other_users_are_let_in_from_the_next_request_on() -> None:
+    """And those who are gone from the file are not."""
+    rest = RestSettings((HTTP,), users={"ann": Secret("s3cret")})
+    ann, bob = (
+        {"Authorization": f"Basic {base64.b64encode(text).decode()}"}
+        for text in (b"ann:s3cret", b"bob:s3cret")
+    )
+    with serving(rest) as server:
+        (port,) = server.ports
+        assert [ask(port, None, headers=who)[0] for who in (ann, bob)] == [200, 401]
+        server.renewal(replace(rest, users={"bob": Secret("s3cret")}))()
+        assert [ask(port, None, headers=who)[0] for who in (ann, bob)] == [401, 200]
+
+
+def test_requests_are_forwarded_to_whom_is_trusted_by_then(authority: Authority) -> None:
+    """The leader has another authority's certificate now."""
+    other = Authority("another")
+    follower = Follower()
+    with ExitStack() as stack:
+        leader = stack.enter_context(serving(RestSettings((HTTPS,), tls=other.tls())))
+        follower.url = leader.advertised_url
+        rest = RestSettings((HTTP,), tls=authority.tls())
+        server = stack.enter_context(serving(rest, follower))
+        assert ask(server.ports[0], None, "/connectors/a")[0] == 500
+        server.renewal(replace(rest, tls=other.tls()))()
+        assert ask(server.ports[0], None, "/connectors/a")[0] == 404
 
 
 def test_the_key_is_in_no_text_of_the_settings(authority: Authority) -> None:

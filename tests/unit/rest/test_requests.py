@@ -277,7 +277,11 @@ def test_workers_must_sign_what_they_ask_of_each_other(
     assert client.ask("POST", path, body=signed.body, headers=headers).status == 204
     assert worker.task_configs("beat") == [{"a": "b"}]
     assert client.ask("POST", path, body=b"[]", headers=headers).status == 403
+    assert client.ask("POST", path, body=b"no JSON", headers=headers).status == 403  # not read
     assert client.ask("POST", path, body=b"[]").status == 400
+    nonsense = sign(b"no JSON", KEY, "HmacSHA256")
+    headers["X-Connect-Authorization"] = nonsense.signature or ""
+    assert client.ask("POST", path, body=nonsense.body, headers=headers).status == 500
     assert client.ask("PUT", "/connectors/beat/fence").status == 400
     assert worker.task_configs("beat") == [{"a": "b"}]
 
@@ -301,6 +305,8 @@ def test_configured_origins_may_use_the_api(worker: MemoryWorker) -> None:
         assert told["Access-Control-Allow-Origin"] == "https://console.example"
         assert told["Vary"] == "Origin"
         assert "Access-Control-Allow-Origin" not in client.get("/", headers=theirs).headers
+        endless = {"Origin": f"https://{'a' * 2_000}.example"}
+        assert "Access-Control-Allow-Origin" not in client.get("/", headers=endless).headers
         asked = {**ours, "Access-Control-Request-Method": "PUT"}
         told = client.ask("OPTIONS", "/connectors/x/pause", headers=asked).headers
         assert told["Access-Control-Allow-Methods"] == "GET,PUT"

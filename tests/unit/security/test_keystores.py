@@ -78,9 +78,13 @@ def test_a_truststore_opens_whatever_it_is_called(
     assert expected == sorted(subjects(read_truststore(stored(name), kind, password)))
 
 
-@pytest.mark.parametrize("is_trusted", [False, True])
-def test_who_vouches_for_our_key_is_not_trusted_for_that(*, is_trusted: bool) -> None:
+@pytest.mark.parametrize("name", [None, b"a name", b"CN=authority"])
+@pytest.mark.parametrize("alias", [None, b"trusted", b"cn=authority"])
+def test_who_vouches_for_our_key_is_not_trusted_for_that(
+    name: bytes | None, alias: bytes | None
+) -> None:
     """A public authority may have signed our certificate; keytool repeats one that is trusted."""
+    is_trusted = alias is not None
     pair = own_pair()
     own, authority = x509.load_pem_x509_certificates(pair.chain.encode())
     other = x509.load_pem_x509_certificate(
@@ -92,12 +96,27 @@ def test_who_vouches_for_our_key_is_not_trusted_for_that(*, is_trusted: bool) ->
         b"own",
         key,
         own,
-        [authority, other, *([authority] if is_trusted else [])],
+        [
+            pkcs12.PKCS12Certificate(authority, name),
+            pkcs12.PKCS12Certificate(other, b"other"),
+            *([pkcs12.PKCS12Certificate(authority, alias)] if is_trusted else []),
+        ],
         serialization.BestAvailableEncryption(STORE.reveal().encode()),
     )
 
     expected = ["CN=authority"] * is_trusted + ["CN=own", "CN=second"]
     assert expected == sorted(subjects(read_truststore(data, "PKCS12", STORE)))
+
+
+def test_a_store_with_several_keys_trusts_what_java_trusts() -> None:
+    """Each key's own certificate, and what `keytool -list` calls a trusted one."""
+    found = read_truststore(stored("keys.p12"), "PKCS12", STORE)
+    pair = read_keystore(stored("keys.p12"), "PKCS12", STORE, None)
+
+    assert sorted(subjects(found)) == ["CN=other", "CN=own", "CN=second"]
+    assert subjects(pair.chain) == ["CN=own", "CN=authority"]
+    assert matches(pair)
+    assert pair.note == "the first of 2 private keys is used"
 
 
 @pytest.mark.parametrize(

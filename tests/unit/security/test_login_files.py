@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.security.login_files import login_file_of, parse_login_file
+from sparkmirror.security.login_files import kerberos_file_of, login_file_of, parse_login_file
 
 FILE = """\
 // who may use the REST API
@@ -86,3 +86,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_kafka_opts_name_the_file(options: str, file: str | None) -> None:
     """As a JVM would take it: the last one counts."""
     assert login_file_of(options) == file
+
+
+def test_kafka_opts_name_the_file_of_kerberos() -> None:
+    """The last one counts."""
+    option = "-Djava.security.krb5.conf="
+    assert kerberos_file_of(f"-Xmx1g {option}/old {option}/etc/krb5.conf") == "/etc/krb5.conf"
+    assert kerberos_file_of("-Djava.security.auth.login.config=/x") is None

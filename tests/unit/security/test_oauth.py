@@ -202,6 +202,25 @@ def test_nobody_waits_long_for_a_successor(
     assert time.monotonic() - began < 0.4
 
 
+def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
+    """One that is nearly over would be good for a login of moments."""
+    endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
+    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+    source.token()
+    endpoint.delay = 0.3
+    given_out: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: given_out.append(source.token().text.reveal()))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert given_out == ["two"] * 6
+
+
 def test_an_endpoint_with_tls_has_to_be_trusted() -> None:
     """The truststore is that of the endpoint, not of the cluster."""
     golden, password = Path(__file__).parent / "golden", Secret("store-secret")
@@ -333,6 +352,7 @@ def test_a_token_says_how_long_it_lasts(given_answer: tuple[int, bytes], expecte
         (361.0, 61.0),
         (300.0, 240.0),  # both do not fit: the window alone
         (10.0, 8.0),
+        (4.0, 2.0),  # of a very short one half is left: sessions last no longer than it
     ],
 )
 def test_the_next_token_is_due_when_kafka_would_ask(lifetime: float, expected: float) -> None:

@@ -107,8 +107,8 @@ def of(who: Identity) -> TlsSettings:
     ("broker", "parts"),
     [
         (identity(), ["signed by nobody we trust", "into a.ssl.truststore.location"]),
-        (identity(ends=0), ["has expired", "need a new one"]),
-        (identity(begins=1, ends=2), ["not valid yet", "clocks"]),
+        (identity(ends=0), ["has expired", "need a new one", "a.ssl.truststore.location"]),
+        (identity(begins=1, ends=2), ["not valid yet", "clocks", "a.ssl.truststore.location"]),
         (
             identity("other.example.com"),
             ["another host", "a.ssl.endpoint.identification.algorithm"],

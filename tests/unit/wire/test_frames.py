@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
+from sparkmirror.wire import frames as frames_module
 from sparkmirror.wire.frames import (
+    BELIEVED_BYTES,
     FIRST_FRAME_BYTES,
     MAX_FRAME_BYTES,
     SCRATCH_BYTES,
@@ -124,6 +127,26 @@ def test_nobody_gets_much_room_before_being_known() -> None:
         feed(FrameReader(), announced, [])
     assert feed(trusting(), announced, []) == []
     assert feed(FrameReader(), framed([b"x" * FIRST_FRAME_BYTES]), []) == [b"x" * FIRST_FRAME_BYTES]
+
+
+def test_of_a_large_frame_room_is_made_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same frame comes out, and frames behind it."""
+    monkeypatch.setattr(frames_module, "BELIEVED_BYTES", SCRATCH_BYTES)
+    large = bytes(range(256)) * 4_000
+    for sizes in ([], [1, 70_000, 3, 200_000], [SCRATCH_BYTES + 4, SCRATCH_BYTES]):
+        assert feed(trusting(), framed([large, b"behind"]), sizes) == [large, b"behind"]
+
+
+def test_a_gigabyte_that_is_only_announced_takes_no_gigabyte() -> None:
+    """Whoever passes for a broker and sends four bytes must not fill the machine."""
+    reader = trusting()
+    tracemalloc.start()
+    try:
+        feed(reader, struct.pack(">i", MAX_FRAME_BYTES) + b"x" * 10, [])
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < BELIEVED_BYTES + (1 << 20)
 
 
 def test_nonsense_behind_a_good_frame_is_refused() -> None:

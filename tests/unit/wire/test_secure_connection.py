@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import ssl
@@ -18,7 +19,10 @@ from hypothesis import strategies as st
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret
+from sparkmirror.security import msk_iam
+from sparkmirror.security.aws_signing import AwsKeys
 from sparkmirror.security.settings import (
+    AwsSettings,
     Mechanism,
     OAuthSettings,
     Protocol,
@@ -30,6 +34,7 @@ from sparkmirror.security.tls import server_context
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.sasl_login import renewal_seconds
 from support.certificates import Authority, Identity
 from support.secure_peer import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecurePeer
 from support.token_endpoint import Mood, TokenEndpoint
@@ -399,6 +404,51 @@ def test_an_idle_connection_logs_in_again_when_it_is_used(loop: Loop) -> None:
     assert not peer.broken_rules
 
 
+class _Renewed:
+    """AWS's keys, other ones each time."""
+
+    def __init__(self) -> None:
+        self._given = 0
+
+    def region(self, _host: str) -> str:
+        return "eu-central-1"
+
+    def keys(self, _region: str) -> AwsKeys:
+        self._given += 1
+        return AwsKeys(f"AKID{self._given}", Secret("secret"), Secret("session"))
+
+
+def test_a_new_login_at_msk_has_the_keys_of_then(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of a role expire sooner than connections end."""
+    source = _Renewed()
+    monkeypatch.setattr(msk_iam, "credential_source", lambda _options: source)
+    sasl = SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings())
+    security = Security(Protocol.SASL_SSL, TLS.tls, sasl)
+    with SecurePeer(
+        context(),
+        login=b"",
+        mechanism="AWS_MSK_IAM",
+        takes=lambda _proof: True,
+        answer=b'{"version":"2020_10_22","request-id":"1"}',
+        session_ms=100,
+    ) as peer:
+        connection = Connection(loop, dialer(security), peer.address)
+        turn(loop, lambda: bool(connection.api_versions))
+        time.sleep(0.2)
+        outcome = Outcome()
+        outcome.send(connection)
+        turn(loop, lambda: outcome.is_over)
+        connection.close("the test is over")
+
+    assert outcome.replies
+    assert not peer.broken_rules
+    signers = [json.loads(one)["x-amz-credential"].partition("/")[0] for one in peer.proofs]
+    assert signers == ["AKID1", "AKID2"]
+    assert {json.loads(one)["host"] for one in peer.proofs} == {peer.address.host}
+
+
 def test_a_login_that_fails_later_closes_the_connection(loop: Loop) -> None:
     """What waited for it fails, and a new connection may be tried."""
     with SecurePeer(login=PLAIN, session_ms=50) as peer:
@@ -424,7 +474,7 @@ def test_nobody_else_waits_for_a_token(loop: Loop) -> None:
     """The endpoint is silent; another cluster's requests are answered meanwhile."""
     with TokenEndpoint({"me": "secret"}) as endpoint, SecurePeer(login=PLAIN) as peer:
         endpoint.mood = Mood.SILENT
-        security = _tokens(endpoint, 0.6)
+        security = _tokens(endpoint, 2)
         stuck = Connection(loop, dialer(security, connect_timeout_seconds=0.1), peer.address)
         failed = Outcome()
         failed.send(stuck)
@@ -432,7 +482,7 @@ def test_nobody_else_waits_for_a_token(loop: Loop) -> None:
         (outcome,), _ = ask(loop, SASL, peer.address, [[b"x"]])
         assert outcome.replies
         assert not failed.is_over, "the endpoint has time until its own limit"
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 1.5
         turn(loop, lambda: failed.is_over)
 
     assert endpoint.url in str(failed.failures[0]), "not the connection's own time-out"
@@ -488,10 +538,50 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop) -> None:
 def test_a_very_short_session_is_not_renewed_all_the_time(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that says a millisecond would get logins and nothing else."""
+    """A broker takes a login a second: what was held back meanwhile follows it at once."""
     monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 60.0)
     with SecurePeer(login=PLAIN, session_ms=1) as peer:
         outcomes, _ = ask(loop, SASL, peer.address, [[b"x"]] * 3)
 
     assert all(one.replies for one in outcomes)
     assert peer.logins == 1
+
+
+def test_between_a_short_session_and_the_next_login_requests_wait(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session of a token's last moments is shorter than the pause that brokers insist on."""
+    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 0.8)
+    monkeypatch.setattr("support.secure_peer._SHORTEST_SECONDS", 0.7)
+    monkeypatch.setattr("support.secure_peer._GRACE_SECONDS", 0.1)
+    with SecurePeer(login=PLAIN, session_ms=200) as peer:
+        connection = Connection(loop, dialer(SASL), peer.address)
+        outcomes = []
+        for pause in (0.4, 0.0):
+            outcome = Outcome()
+            outcome.send(connection, [b"x"])
+            turn(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
+            outcomes.append(outcome)
+            time.sleep(pause)
+        connection.close("the test is over")
+
+    assert peer.broken_rules == []
+    assert all(one.replies for one in outcomes)
+    assert peer.logins == 2
+
+
+@pytest.mark.parametrize(
+    ("session", "soonest", "latest"),
+    [
+        (3600.0, 3060.0, 3420.0),  # as Java's clients
+        (10.0, 8.5, 9.0),
+        (2.0, 1.0, 1.0),
+        (0.4, 0.2, 0.2),
+    ],
+)
+def test_no_request_is_sent_at_the_very_end_of_a_session(
+    session: float, soonest: float, latest: float
+) -> None:
+    """A broker that is busy with the one before would read it afterwards, and hang up."""
+    assert renewal_seconds(session, 0.0) == pytest.approx(soonest)
+    assert renewal_seconds(session, 1.0) == pytest.approx(latest)

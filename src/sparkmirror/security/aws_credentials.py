@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AWS's keys for MSK's logins, by botocore: where this process runs.
+
+The order is that of Amazon's own login module: a profile, else a role, else whatever botocore
+finds: environment, files, the role of a pod or of a machine.
+
+Keys that expire are kept and renewed in time, once for all connections that ask in the same name.
+Keys that do not expire are read anew for each login, as a file may have changed. One caller asks,
+the others wait and hear the same: keys, or why there are none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
+from sparkmirror.security.aws_library import library
+from sparkmirror.security.aws_signing import AwsKeys
+from sparkmirror.security.one_each import OneEach
+from sparkmirror.security.settings import AwsSettings
+
+_AMAZONS = re.compile(r"\.([a-z]{2,4}(?:-[a-z]+)+-\d{1,2})\.(?:vpce\.)?(?:amazonaws\.com|api\.aws)")
+_PART_OF_NAME = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d{1,2}")
+_SESSION_NAME = "aws-msk-iam-auth"  # Amazon's, since the role's policy may ask for it
+_SECONDS = 10  # that STS may take to be reached, and to answer
+_PATIENCE_SECONDS = 60.0  # with who asks: a program that a profile names has no time limit
+
+
+def credential_source(settings: AwsSettings) -> CredentialSource:
+    """The one source of this process for these settings; any thread may ask."""
+    return _sources.of(settings)
+
+
+class CredentialSource:
+    """Keys for one client's settings; any thread may ask."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self._settings = settings
+        self._one_asks = threading.Lock()
+        self._kept: dict[str, Any] = {}  # by region: credentials that renew themselves
+        self._heard: dict[str, AwsKeys | AuthenticationError] = {}  # by region: the last answer
+        self._heard_at: dict[str, float] = {}
+
+    def region(self, host: str) -> str:
+        """The one in the broker's name, else the one that is set where this process runs."""
+        found = region_of(host)
+        if found is None:
+            with _told():
+                known = _known_regions()
+                named = (one for one in _PART_OF_NAME.findall(host) if one in known)
+                found = next(named, None) or os.environ.get("AWS_REGION")  # botocore reads another
+                found = found or self._session().get_config_variable("region")
+        if not found:
+            raise AuthenticationError(
+                f"The AWS region of {host} is not known: the name has none. Set AWS_REGION, here "
+                "and where tasks run."
+            )
+        return str(found)
+
+    def keys(self, region: str) -> AwsKeys:
+        """Keys that are good now; AuthenticationError if there are none."""
+        came_at = time.monotonic()
+        if not self._one_asks.acquire(timeout=_PATIENCE_SECONDS):
+            raise AuthenticationError(
+                f"AWS's credentials were asked for {_PATIENCE_SECONDS:g} s ago, and there is no "
+                "answer. Check the credential_process of the profile, if it has one, here and "
+                "where tasks run.",
+                retriable=True,
+            )
+        try:
+            if self._heard_at.get(region, -math.inf) <= came_at:
+                self._heard[region] = self._ask(region)
+                self._heard_at[region] = time.monotonic()
+            heard = self._heard[region]
+        finally:
+            self._one_asks.release()
+        if isinstance(heard, AuthenticationError):
+            raise _again(heard)
+        return heard
+
+    def _ask(self, region: str) -> AwsKeys | AuthenticationError:
+        try:
+            with _told():
+                return self._found(region)
+        except AuthenticationError as error:
+            return _again(error)  # without the way here, on which keys may lie
+
+    def _found(self, region: str) -> AwsKeys:
+        credentials = self._kept.pop(region, None) or self._find(region)
+        if credentials is None:
+            raise AuthenticationError(
+                "No credentials of AWS were found. Check the environment, the files and the "
+                "role of this machine, here and where tasks run.",
+                retriable=True,  # the one who knows a machine's role may be silent for a moment
+            )
+        frozen = credentials.get_frozen_credentials()
+        if isinstance(credentials, library().credentials.RefreshableCredentials):
+            self._kept[region] = credentials
+        token = Secret(frozen.token) if frozen.token else None
+        return AwsKeys(frozen.access_key, Secret(frozen.secret_key), token)
+
+    def _session(self) -> Any:
+        session = library().session.Session(profile=self._settings.profile)
+        limits = library().config.Config(
+            connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"max_attempts": 1}
+        )
+        session.set_default_client_config(limits)  # also for clients that botocore makes itself
+        return session
+
+    def _find(self, region: str) -> Any:
+        session = self._session()
+        if not session.get_config_variable("region"):  # of the STS that botocore itself asks
+            session.set_config_variable("region", region)
+        role = self._settings.role
+        if role is None or self._settings.profile is not None:
+            return session.get_credentials()
+        return self._assumed(session, role, self._settings.sts_region or region)
+
+    def _assumed(self, session: Any, role: str, region: str) -> Any:
+        credentials = library().credentials
+        source = self._own(credentials) or session.get_credentials()
+        if source is None:
+            return None
+
+        def client(service: str, **settings: Any) -> Any:
+            return session.create_client(service, **{**settings, "region_name": region})
+
+        wanted = {"RoleSessionName": self._settings.session_name or _SESSION_NAME}
+        if external := self._settings.external_id:
+            wanted["ExternalId"] = external
+        fetcher = credentials.AssumeRoleCredentialFetcher(client, source, role, extra_args=wanted)
+        return credentials.DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+
+    def _own(self, credentials: Any) -> Any:
+        """Who asks for the role, if the settings say so."""
+        key, secret = self._settings.access_key, self._settings.secret_key
+        if not key or secret is None or not secret.reveal():
+            return None
+        token = self._settings.session_token
+        return credentials.Credentials(key, secret.reveal(), token.reveal() if token else None)
+
+
+def region_of(host: str) -> str | None:
+    """The region in the name of one of MSK's brokers."""
+    found = _AMAZONS.search(host)
+    return found[1] if found else None
+
+
+@cache  # part of botocore, and read from a large file
+def _known_regions() -> frozenset[str]:
+    session = library().session.Session()
+    partitions = session.get_available_partitions()
+    found = (session.get_available_regions("ec2", name) for name in partitions)
+    return frozenset(itertools.chain.from_iterable(found))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns errors on the way to AWS into ours.
+
+    They have no class in common: a file may not be there, an answer may be cut off. Their own words
+    are about botocore's insides, and may quote an answer or a file with keys.
+    """
+    try:
+        yield
+    except AuthenticationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any class, and told upwards
+        raise AuthenticationError(
+            f"AWS gave no credentials ({_reason(error)}). Check the environment, the files that it "
+            "names, and the options awsProfileName and awsRoleArn, here and where tasks run.",
+            retriable=True,
+        ) from None
+
+
+def _again(error: AuthenticationError) -> AuthenticationError:
+    return AuthenticationError(str(error), retriable=error.retriable)
+
+
+def _reason(error: Exception) -> str:
+    """Of what AWS answers its code: AccessDenied, ExpiredToken; else the name of the error."""
+    answer = getattr(error, "response", None)
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    return f"{type(error).__name__}, {code}" if code else type(error).__name__
+
+
+_sources = OneEach[AwsSettings, CredentialSource](CredentialSource)

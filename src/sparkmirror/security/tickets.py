@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the tickets of a client come from, with the package gssapi (an extra).
+
+Each principal has a cache in memory of its own, for all connections of the process, and nothing is
+said by environment variables: clusters may know us by different names. The library fetches tickets
+with the keytab, anew when they are past the middle of their life. It wants a path to the keytab,
+so it gets that of an anonymous file, which is in memory only and gone afterwards.
+
+One caller asks the KDC, the others wait and find the ticket, or hear the same refusal: about who we
+are all of them, about a service those who want to go there. As KDCs lock accounts, whoever comes
+later hears it, too, for a while that grows.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.security.one_each import OneEach
+from sparkmirror.security.refusals import LONGEST_SECONDS, Refusals
+from sparkmirror.security.settings import KerberosSettings
+from sparkmirror.security.ticket_troubles import ticket_trouble
+
+T = TypeVar("T")
+
+_MOST_WORDS = 300
+_OURSELVES = ""  # in the place of a service
+_numbers = itertools.count(1)
+
+
+def library() -> Any:
+    """The package; AuthenticationError says how to get it."""
+    try:
+        import gssapi  # noqa: PLC0415 - an extra
+    except (ImportError, OSError) as error:
+        raise AuthenticationError(
+            "GSSAPI (Kerberos) needs the package gssapi and the system's Kerberos library, on the "
+            "driver and on every executor: pip install 'sparkmirror[kerberos]'."
+        ) from error
+    return gssapi
+
+
+def tickets(settings: KerberosSettings) -> Tickets:
+    """The tickets for these settings; any thread may ask."""
+    return _tickets.of(settings)
+
+
+class Tickets:
+    """The tickets of one principal."""
+
+    def __init__(self, settings: KerberosSettings) -> None:
+        self._settings = settings
+        self._gssapi = library()
+        self._cache = f"MEMORY:sparkmirror-{os.getpid()}-{next(_numbers)}"
+        self._one_asks = threading.Lock()
+        self._refusals = Refusals[str, AuthenticationError]()
+
+    def prepare(self) -> None:
+        """Have a ticket with which others can be asked for."""
+        came_at = time.monotonic()
+        with self._one_asks, ExitStack() as stack:
+            self._enter(stack, came_at)
+
+    def use(self, service: str, work: Callable[[Any], T]) -> T:
+        """What `work` makes of our credentials; AuthenticationError if there is no ticket."""
+        came_at = time.monotonic()
+        with self._one_asks, ExitStack() as stack:
+            credentials = self._enter(stack, came_at)
+            self._check(service, came_at)
+            try:
+                return work(credentials)
+            except self._gssapi.exceptions.GSSError as error:
+                raise self._note(service, self.trouble(error, service)) from error
+
+    def _enter(self, stack: ExitStack, came_at: float) -> Any:
+        self._check(_OURSELVES, came_at)
+        try:
+            return stack.enter_context(self._credentials())
+        except self._gssapi.exceptions.GSSError as error:
+            raise self._note(_OURSELVES, self.trouble(error, self._settings.service)) from error
+
+    def _check(self, key: str, came_at: float) -> None:
+        failure = self._refusals.standing(key, came_at)
+        if failure is not None:
+            raise AuthenticationError(str(failure), retriable=failure.retriable)
+
+    def _note(self, key: str, failure: AuthenticationError) -> AuthenticationError:
+        """What time heals is only told to those who have waited for it."""
+        longest = 0.0 if failure.retriable else LONGEST_SECONDS
+        self._refusals.note(key, failure, time.monotonic(), longest)
+        return failure
+
+    def trouble(self, error: Any, service: str) -> AuthenticationError:
+        """What an error of the library means."""
+        return ticket_trouble(
+            int(error.maj_code), int(error.min_code), _words(error), self._settings, service
+        )
+
+    @contextmanager
+    def _credentials(self) -> Iterator[Any]:
+        if self._settings.uses_cache:
+            store = {"ccache": self._settings.cache} if self._settings.cache else {}
+            try:
+                found = self._acquire(store)
+            except self._gssapi.exceptions.GSSError:
+                if self._settings.keytab is None:
+                    raise
+            else:
+                yield found
+                return
+        with self._keytab() as path:
+            yield self._acquire({"ccache": self._cache, "client_keytab": path})
+
+    def _acquire(self, store: dict[str, str]) -> Any:
+        gssapi, principal = self._gssapi, self._settings.principal
+        name = None
+        if principal:
+            name = gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal)
+        found = gssapi.Credentials(
+            name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store or None
+        )
+        if not found.lifetime:  # asked here, so that a ticket is fetched now if one is to be
+            raise gssapi.exceptions.ExpiredCredentialsError(11 << 16, 0)
+        return found
+
+    @contextmanager
+    def _keytab(self) -> Iterator[str]:
+        if self._settings.keytab is None:
+            raise AuthenticationError("GSSAPI needs a ticket cache or a keytab.")
+        descriptor = os.memfd_create("sparkmirror-keytab")
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(base64.b64decode(self._settings.keytab.reveal()))
+            yield f"FILE:/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+
+
+def _words(error: Any) -> str:
+    """The library's own reason: that of the mechanism, or else the general one."""
+    reasons = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    words = reasons[0] if reasons else error.get_all_statuses(error.maj_code, True)[0]
+    words = "".join(char if char.isprintable() else " " for char in str(words))
+    return words[:_MOST_WORDS].strip().rstrip(".")
+
+
+_tickets = OneEach[KerberosSettings, Tickets](Tickets)

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where AWS's keys come from: botocore itself, and an STS on this machine. It is an extra."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import pytest
+from kafka import KafkaAdminClient
+
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.kafka.clients import open_client
+from sparkmirror.kafka.logins import Login
+from sparkmirror.model import Secret
+from sparkmirror.security import aws_credentials
+from sparkmirror.security.aws_credentials import CredentialSource, credential_source
+from sparkmirror.security.aws_library import library
+from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, signed_token
+from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
+
+REGION = "eu-central-1"
+BROKER = f"b-1.x.kafka.{REGION}.amazonaws.com"
+ARN = "arn:aws:iam::123456789012:role/mirror"
+ROLE = AwsSettings(role=ARN)
+ANSWER = """<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{action}Result>
+<Credentials><AccessKeyId>ASIA{number}</AccessKeyId><SecretAccessKey>hush-key</SecretAccessKey>
+<SessionToken>hush-session-{number}</SessionToken><Expiration>{ends}</Expiration></Credentials>
+<AssumedRoleUser><Arn>arn</Arn><AssumedRoleId>id</AssumedRoleId></AssumedRoleUser>
+</{action}Result></{action}Response>"""
+DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>
+<Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>"""
+
+
+class Sts:
+    """Hands out keys of a role, and remembers who asked for what."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self.signers: list[str] = []
+        self.regions: list[str] = []
+        self.lifetime = timedelta(hours=1)
+        self.denies = False
+        self.breaks_off = False  # in the middle of an answer
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine that knows nothing of AWS yet."""
+    for name in [one for one in os.environ if one.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path
+
+
+@pytest.fixture
+def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
+    """An STS, and keys in the environment that may ask it."""
+    assert home.is_dir()
+    told = Sts()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            told.asked.append(parse_qs(body))
+            proof = self.headers.get("Authorization", "Credential=/")  # none: by a web identity
+            scope = proof.split("Credential=")[1].split("/")
+            told.signers.append(scope[0])
+            told.regions += scope[2:3]
+            ends = f"{datetime.now(UTC) + told.lifetime:%Y-%m-%dT%H:%M:%SZ}"
+            action = told.asked[-1]["Action"][0]
+            text = ANSWER.format(action=action, number=len(told.asked), ends=ends)
+            text = DENIED if told.denies else text[:-40] if told.breaks_off else text
+            self.send_response(403 if told.denies else 200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+def test_a_role_is_asked_for_once(sts: Sts) -> None:
+    """However many connections log in, until its keys are about to expire."""
+    source = CredentialSource(replace(ROLE, external_id="ext"))
+    found: list[AwsKeys] = []
+    threads = [threading.Thread(target=lambda: found.append(source.keys(REGION))) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    assert {one.access_key for one in found} == {"ASIA1"}
+    assert len(found) == 8
+    (asked,) = sts.asked
+    assert asked["RoleSessionName"] == ["aws-msk-iam-auth"]
+    assert (asked["RoleArn"], asked["ExternalId"]) == ([ARN], ["ext"])
+
+
+def test_keys_of_a_role_are_renewed_in_time(sts: Sts) -> None:
+    """A new login has new ones when the old ones are about to expire."""
+    sts.lifetime = timedelta(minutes=5)
+    source = CredentialSource(ROLE)
+
+    assert [source.keys(REGION).access_key for _ in range(2)] == ["ASIA1", "ASIA2"]
+    sts.lifetime = timedelta(hours=1)
+    assert [source.keys(REGION).access_key for _ in range(3)] == ["ASIA3"] * 3
+
+
+def test_a_role_may_have_keys_of_its_own(sts: Sts) -> None:
+    """The JAAS line names who asks."""
+    settings = replace(ROLE, access_key="AKIDLINE", secret_key=Secret("s"), session_name="mine")
+    CredentialSource(settings).keys(REGION)
+
+    assert sts.signers == ["AKIDLINE"]
+    assert sts.asked[0]["RoleSessionName"] == ["mine"]
+
+
+def test_a_role_that_is_denied_is_a_sentence(sts: Sts) -> None:
+    """With AWS's own word for it; and asked for again, since policies change."""
+    sts.denies = True
+    source = CredentialSource(ROLE)
+    with pytest.raises(
+        AuthenticationError, match=r"ClientError, AccessDenied.*awsRoleArn"
+    ) as caught:
+        source.keys(REGION)
+    assert caught.value.retriable
+    sts.denies = False
+    assert source.keys(REGION).access_key.startswith("ASIA")
+
+
+def test_a_profile_is_read_anew(home: Path) -> None:
+    """Keys that do not expire may be changed in their file at any time."""
+    file = home / "credentials"
+    source = CredentialSource(replace(ROLE, profile="p"))
+    with pytest.raises(AuthenticationError, match="ProfileNotFound"):
+        source.keys(REGION)
+    for name in ("AKIDONE", "AKIDTWO"):
+        file.write_text(f"[p]\naws_access_key_id={name}\naws_secret_access_key=s\n")
+        assert source.keys(REGION).access_key == name
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("own", ["", "region = us-west-2\n"])
+def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
+    sts: Sts, home: Path, own: str
+) -> None:
+    """Unless the profile says where; without any region botocore would ask the whole world's."""
+    profile = f"[profile mirror]\nrole_arn = {ARN}\ncredential_source = Environment\n{own}"
+    (home / "config").write_text(profile)
+    keys = CredentialSource(AwsSettings(profile="mirror")).keys(REGION)
+    assert keys.access_key == "ASIA1"
+    assert sts.regions == ["us-west-2" if own else REGION]
+
+
+def test_a_machine_without_keys_says_so() -> None:
+    """It may be one whose role cannot be asked for at the moment."""
+    with pytest.raises(AuthenticationError, match="No credentials of AWS") as caught:
+        CredentialSource(AwsSettings()).keys(REGION)
+    assert caught.value.retriable
+
+
+@pytest.mark.usefixtures("home")
+def test_the_region_is_known_from_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amazon's names first, then any name with a region in it, then what is set."""
+    source = CredentialSource(AwsSettings())
+    with pytest.raises(AuthenticationError, match="Set AWS_REGION"):
+        source.region("kafka.my-test-1.example.com")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    assert source.region("localhost") == "us-west-2"
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    assert source.region("localhost") == "us-east-2"
+    assert source.region("kafka.eu-west-1.example.com") == "eu-west-1"
+    assert source.region("b-1.x.kafka.eu-west-3.amazonaws.com") == "eu-west-3"
+
+
+@pytest.fixture
+def in_a_pod(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What EKS does to the environment, from then on."""
+
+    def enter() -> None:
+        file = home / "token"
+        file.write_text("hush-web-identity")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
+        monkeypatch.setenv("AWS_ROLE_ARN", ARN)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+
+    return enter
+
+
+@pytest.fixture
+def _all_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """DEBUG, set as the REST API does it: for each logger there is."""
+    library()
+    caplog.set_level("DEBUG")
+    known = list(logging.root.manager.loggerDict.values())
+    loggers = [logging.root, *(one for one in known if isinstance(one, logging.Logger))]
+    before = [(one, one.level) for one in loggers]
+    LogLevels().set("root", "DEBUG")
+    yield
+    for logger, level in before:
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("_all_is_logged")
+def test_no_key_is_in_any_log(
+    sts: Sts, in_a_pod: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither those that ask nor those that come; warnings are heard, without what they quote."""
+    asks = {"access_key": "AKID", "secret_key": Secret("s"), "session_token": Secret("hush-token")}
+    settings = replace(ROLE, **asks)
+    sts.lifetime = timedelta(minutes=12)  # to be renewed, but not yet a must
+    source = CredentialSource(settings)
+    first = source.keys(REGION)
+    sts.breaks_off = True
+    assert source.keys(REGION) == first
+    with pytest.raises(AuthenticationError, match="ResponseParserError") as caught:
+        CredentialSource(settings).keys(REGION)
+    sts.breaks_off = False
+    in_a_pod()
+    CredentialSource(AwsSettings()).keys(REGION)
+
+    assert sts.asked[-1]["WebIdentityToken"] == ["hush-web-identity"]
+    assert "failed during advisory refresh period. (ResponseParserError)" in caplog.text
+    assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
+
+
+def test_an_sts_that_is_silent_is_asked_once_for_all(
+    home: Path, in_a_pod: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By clients that botocore makes itself, too; whoever waited hears the same."""
+    monkeypatch.setattr(aws_credentials, "_SECONDS", 0.5)
+    in_a_pod()
+    source = CredentialSource(AwsSettings())
+    heard: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(AuthenticationError) as caught:
+            source.keys(REGION)
+        heard.append(str(caught.value))
+
+    assert home.is_dir()
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(20)
+        silent.settimeout(0)
+        calls = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                calls += 1
+
+    assert len(heard) == 8
+    assert "ReadTimeoutError" in heard[0]
+    assert len(set(heard)) == 1
+    assert calls == 2  # one more try, and not one for each
+
+
+def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile may name one that gives keys, and botocore sets it no limit."""
+    monkeypatch.setattr(aws_credentials, "_PATIENCE_SECONDS", 0.2)
+    (home / "config").write_text("[profile p]\ncredential_process = sleep 1\n")
+    source = CredentialSource(AwsSettings(profile="p"))
+    sentences: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(AuthenticationError) as caught:
+            source.keys(REGION)
+        sentences.append(str(caught.value))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert ["there is no answer" in one for one in sentences] == [True, False]
+
+
+@pytest.mark.parametrize(("lifetime", "is_there"), [(-1, True), (1, False)])
+def test_what_is_no_error_of_botocores_is_a_sentence_too(
+    lifetime: int, is_there: bool, sts: Sts, home: Path, in_a_pod: Callable[[], None]
+) -> None:
+    """Keys that are over when they come; a token that is not where the environment says."""
+    in_a_pod()
+    sts.lifetime = timedelta(hours=lifetime)
+    if not is_there:
+        (home / "token").unlink()
+    with pytest.raises(AuthenticationError, match=r"RuntimeError|FileNotFoundError") as caught:
+        CredentialSource(AwsSettings()).keys(REGION)
+    assert caught.value.retriable
+
+
+def test_keys_are_there_before_kafka_python_needs_them(
+    sts: Sts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread would wait for STS, and everything else on it."""
+    login = Login(SaslSettings(Mechanism.AWS_MSK_IAM, aws=replace(ROLE, session_name="before")))
+    login.prepare(["proxy.example.com", BROKER])
+    assert len(sts.asked) == 1
+    sts.denies = True
+    monkeypatch.setenv("AWS_REGION", REGION)
+    denied = SaslSettings(Mechanism.OAUTHBEARER, aws=replace(ROLE, session_name="denied"))
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        servers = (f"127.0.0.1:{broker.getsockname()[1]}",)
+        security = Security(Protocol.SASL_PLAINTEXT, sasl=denied)
+        settings = ConnectionSettings("a", servers, "test", security=security)
+        with pytest.raises(AuthenticationError, match=r"Cluster 'a'.*AccessDenied"):
+            open_client(KafkaAdminClient, settings)
+
+
+@pytest.mark.parametrize("token", ["IQoJb3/JpZ2+luX2Vj==", None])
+def test_botocore_signs_the_same(token: str | None) -> None:
+    """A request of the same moment, by AWS's own Python library."""
+    from botocore import auth, awsrequest, credentials  # noqa: PLC0415 - an extra
+
+    signer = auth.SigV4QueryAuth(
+        credentials.Credentials("AKIDEXAMPLE", "wJalr/XUtn+FEMI=K7MDENG", token),
+        "kafka-cluster",
+        REGION,
+        expires=LIFETIME_SECONDS,
+    )
+    url = f"https://kafka.{REGION}.amazonaws.com/?Action=kafka-cluster%3AConnect"
+    request = awsrequest.AWSRequest("GET", url)
+    signer.add_auth(request)
+    theirs = dict(parse_qsl(urlsplit(request.url).query))
+    now = datetime.strptime(theirs["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    keys = AwsKeys(
+        "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret(token) if token else None
+    )
+    made = signed_token(REGION, keys, now).text.reveal()
+    address = base64.urlsafe_b64decode(made + "=" * (-len(made) % 4)).decode()
+    ours = dict(parse_qsl(urlsplit(address).query))
+
+    assert ours.pop("User-Agent").startswith("sparkmirror/")
+    assert theirs == ours
+
+
+def test_one_source_for_the_same_settings() -> None:
+    """Whoever asks in the same name shares the keys."""
+    assert credential_source(replace(ROLE)) is credential_source(replace(ROLE))
+    assert credential_source(replace(ROLE, session_name="a")) is not credential_source(ROLE)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our signed requests are those that Amazon's own library made; golden/README.md says how."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
+from sparkmirror.security import msk_iam
+from sparkmirror.security.aws_credentials import region_of
+from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, login_message, signed_token
+from sparkmirror.security.sasl import authenticate_steps
+from sparkmirror.security.settings import AwsSettings, Mechanism, SaslSettings
+
+GOLDEN = Path(__file__).parent / "golden"
+REGION = "eu-central-1"
+KEYS = AwsKeys("AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj=="))
+NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def moment(text: str) -> datetime:
+    """As a signed request writes it."""
+    return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+def opened(token: str) -> list[str]:
+    """The address in a token, cut where its parameters begin."""
+    return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode().split("&")
+
+
+def test_a_signed_request_is_amazons() -> None:
+    """All but who made it, the signature included."""
+    theirs = json.loads((GOLDEN / "msk-iam.json").read_text())
+    ours = json.loads(login_message("localhost", REGION, KEYS, moment(theirs["x-amz-date"])))
+
+    assert {**theirs, "user-agent": ours["user-agent"]} == ours
+    assert ours["user-agent"].startswith("sparkmirror/")
+
+
+def test_a_signed_token_is_amazons() -> None:
+    """The same as an address in base64, for as long as MSK takes it."""
+    theirs = opened((GOLDEN / "msk-iam-token.txt").read_text().strip())
+    now = moment(next(one for one in theirs if one.startswith("X-Amz-Date=")).partition("=")[2])
+    token = signed_token(REGION, KEYS, now)
+
+    *fields, agent = opened(token.text.reveal())
+    assert sorted(theirs[:-1]) == sorted(fields)
+    assert agent.startswith("User-Agent=sparkmirror%2F")
+    assert token.expires_at == now.timestamp() + LIFETIME_SECONDS
+
+
+def test_no_secret_key_is_in_what_is_sent() -> None:
+    """It signs and stays here; the session token goes along, as it must."""
+    for made in (
+        login_message("b-1.kafka", REGION, KEYS, NOW).decode(),
+        "".join(opened(signed_token(REGION, KEYS, NOW).text.reveal())),
+    ):
+        assert KEYS.secret_key.reveal() not in made
+        assert KEYS.access_key in made
+    assert KEYS.secret_key.reveal() not in repr(KEYS)
+
+
+def test_the_region_is_in_the_name_of_the_broker() -> None:
+    """Of provisioned, serverless and privately linked clusters."""
+    expected = {
+        "b-1.demo.abc123.c2.kafka.eu-central-1.amazonaws.com": "eu-central-1",
+        "boot-x1.c1.kafka-serverless.us-gov-west-1.amazonaws.com": "us-gov-west-1",
+        "b-3.demo.abc.c4.kafka.cn-north-1.amazonaws.com.cn": "cn-north-1",
+        "vpce-0a.kafka.us-east-1.vpce.amazonaws.com": "us-east-1",
+        "localhost": None,
+    }
+
+    assert {host: region_of(host) for host in expected} == expected
+
+
+class _Source:
+    """Keys without AWS."""
+
+    def region(self, _host: str) -> str:
+        return REGION
+
+    def keys(self, _region: str) -> AwsKeys:
+        return KEYS
+
+
+@pytest.fixture
+def _with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(msk_iam, "credential_source", lambda _options: _Source())
+
+
+@pytest.mark.usefixtures("_with_keys")
+@pytest.mark.parametrize("answer", [b"", b"no JSON", b"[]", b"{}", b"[" * 100_000])
+def test_whoever_is_not_msk_is_noticed(answer: bytes) -> None:
+    """MSK answers with the id of the request, and so ends the login."""
+    sasl = SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings())
+    good = b'{"version":"2020_10_22","request-id":"1"}'
+
+    assert authenticate_steps(sasl, "b-1.kafka", None).next(good) is None
+    with pytest.raises(AuthenticationError, match="Is it one of MSK's"):
+        authenticate_steps(sasl, "b-1.kafka", None).next(answer)
+
+
+@pytest.mark.usefixtures("_with_keys")
+def test_a_signed_token_goes_the_way_of_tokens() -> None:
+    """A broker that refuses it says why, and the sentence does not repeat it."""
+    sasl = SaslSettings(Mechanism.OAUTHBEARER, aws=AwsSettings())
+    bearer = authenticate_steps(sasl, "b-1.kafka", None)
+
+    sent = bearer.first().decode()
+    assert sent.startswith("n,,\x01auth=Bearer ")
+    token = sent.removeprefix("n,,\x01auth=Bearer ").rstrip("\x01")
+    assert opened(token)[0].startswith(f"https://kafka.{REGION}.amazonaws.com?Action=")
+    assert bearer.next(json.dumps({"status": f"Access denied: {token}"}).encode()) == b"\x01"
+    with pytest.raises(AuthenticationError, match=r"Access denied: \[hidden\].*IAM"):
+        bearer.next(b"")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders cannot be read while a broker does not let us in; with real brokers: integration."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.kafka import connecting
+from sparkmirror.model import Flow
+from sparkmirror.state.pair_orders import PairOrders
+from support.secure_peer import AUTHENTICATE, SecurePeer
+from support.waiting import eventually
+
+LOOKS_SECONDS = 2.0
+PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecurePeer]:
+    """A broker that knows another password; connections are no reason to be this slow."""
+    monkeypatch.setattr(connecting, "LONGEST_SECONDS", 0.3)
+    with SecurePeer(login=b"\0me\0right") as made:
+        yield made
+
+
+def settings(peer: SecurePeer, password: str) -> FlowSettings:
+    """A pair whose target is that broker."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    lines = (
+        "clusters = a, b",
+        "a.bootstrap.servers = 127.0.0.1:1",
+        f"b.bootstrap.servers = {peer.address}",
+        "b.security.protocol = SASL_PLAINTEXT",
+        "b.sasl.mechanism = PLAIN",
+        f'b.sasl.jaas.config = {module} required username="me" password="{password}";',
+        "a->b.enabled = true",
+    )
+    return MirrorConfig.parse("\n".join(lines)).flow_settings(Flow("a", "b"))
+
+
+def is_over() -> bool:
+    """Nobody is left who reads orders."""
+    return not [one for one in threading.enumerate() if one.name == "a->b/orders"]
+
+
+def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
+    peer: SecurePeer,
+) -> None:
+    """Twice a second would lock accounts and fill the brokers' logs."""
+    orders = PairOrders(settings(peer, "wrong"), lambda _: None, lambda _: None)
+    orders.start()
+    try:
+        eventually(lambda: orders.trouble, PATIENCE_SECONDS, "it is told")
+        assert "does not let us in" in orders.trouble
+        time.sleep(LOOKS_SECONDS)
+        assert peer.seen.count(AUTHENTICATE) == 1
+
+        began = time.monotonic()
+        orders.renew(settings(peer, "another").target_admin)
+        eventually(
+            lambda: peer.seen.count(AUTHENTICATE) == 2, PATIENCE_SECONDS, "another one is tried"
+        )
+        assert time.monotonic() - began < LOOKS_SECONDS
+    finally:
+        orders.stop()
+    eventually(is_over, PATIENCE_SECONDS, "its thread ends")
