@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Of all processes with the same file only one runs a pair: MM2's own group says which.
 
-The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target), the pair its
-only piece of work; the others stand by. Java workers speak another protocol, so a group is either
-theirs or ours: a Java MM2 with the same file keeps us waiting, and is refused while we are there.
+The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target), the pair a
+piece of work that one member runs while the others with the same pair stand by. Workers, Java's and
+ours, speak other protocols, so a group is theirs or ours: a Java MM2 with the same file keeps us
+waiting, and is refused while we are there.
 
 A gate opens when the pair is ours and it is known which of its connectors shall rest.
 """
@@ -115,10 +116,10 @@ def _state(member: Membership) -> FlowState:
 
 
 class _OnePiece:
-    """What there is to do in the group, always: the pair. The file says so, no topic is read."""
+    """What there is to do for this member, always: the pair. The file says so, no topic is read."""
 
     def __init__(self, name: str) -> None:
-        self._configured = Configured(0, (name,))
+        self._configured = Configured(0, piece=name)
 
     def known(self) -> Configured:
         """The pair."""

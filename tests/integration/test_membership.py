@@ -67,6 +67,12 @@ class Site:
         settings = group_settings(self.group, **more)
         return Worker(self.cluster.bootstrap_servers, settings, self.topic, self.ground, name=name)
 
+    def pair(self, name: str, piece: str) -> Worker:
+        """A process that has one pair to run."""
+        settings = group_settings(self.group)
+        topic = ConfigTopic((), offset=0, piece=piece)
+        return Worker(self.cluster.bootstrap_servers, settings, topic, self.ground, name=name)
+
     def await_all(self, workers: Sequence[Worker]) -> None:
         """Until these share everything, in the same generation, and know who leads."""
 
@@ -378,6 +384,37 @@ def test_a_worker_stands_by_while_others_have_its_group(
     for sentence in ("stands by", "has its place in the group"):
         lines = [line for line in caplog.messages if line.startswith(site.group)]
         assert sum(sentence in line for line in lines) == 2, lines  # one for each worker
+
+
+def test_two_pairs_in_one_group_run_both(site: Site) -> None:
+    """Two aliases of one cluster: whoever leads gives each member its own, and a twin stands by."""
+
+    def runs(**wanted: str) -> None:
+        eventually(
+            lambda: site.ground.running == wanted, PATIENCE_SECONDS, f"{wanted}, no {site.ground}"
+        )
+        assert site.ground.faults == []
+
+    with site.pair("first", "p"), ExitStack() as others:
+        runs(p="first")
+        with site.pair("second", "q") as second:
+            runs(p="first", q="second")
+            others.enter_context(site.pair("twin", "q"))
+            eventually(lambda: second.member.is_settled, PATIENCE_SECONDS, "nothing moves")
+            runs(p="first", q="second")
+        runs(p="first", q="twin")
+
+
+def test_workers_and_pairs_are_never_in_one_group(site: Site) -> None:
+    """They would be given each other's work; the second stands by, and says why."""
+    with site.pair("first", "p") as pair:
+        eventually(lambda: pair.connectors == {"p"}, PATIENCE_SECONDS, "the pair runs")
+        with site.worker("w0") as worker:
+            found = eventually(lambda: worker.member.trouble, PATIENCE_SECONDS, "it says so")
+            assert "sparkmirror's other way to run" in found
+            assert pair.connectors == {"p"}
+            assert pair.member.stop(30)
+            site.await_all([worker])
 
 
 def test_what_the_brokers_refuse_is_told(site: Site) -> None:

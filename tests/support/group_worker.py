@@ -46,10 +46,11 @@ def group_settings(group: str, **more: Any) -> GroupSettings:
 
 @dataclass
 class ConfigTopic:
-    """What everybody could read."""
+    """What everybody could read, or a member's own piece."""
 
     connectors: Sequence[str]
     offset: int = 1
+    piece: str | None = None
 
     def change(self, connectors: Sequence[str]) -> None:
         """Something new is written."""
@@ -59,7 +60,7 @@ class ConfigTopic:
     @property
     def configured(self) -> Configured:
         """What it says."""
-        return Configured(self.offset, tuple(self.connectors))
+        return Configured(self.offset, tuple(self.connectors), piece=self.piece)
 
 
 class Reader:

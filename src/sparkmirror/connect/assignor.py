@@ -9,7 +9,9 @@ no matter of the group: they run where their connector runs.
     B  Work stays where it is, unless members have more than one connector more than others.
     C  What must move is revoked in one round and given in the next one: whoever has stopped
        something joins again at once.
-    D  The work of a member that has gone waits for `max_delay_seconds`; meanwhile nothing else
+    D  A member with a piece of its own (a pair of `sparkmirror run`) shares only with those that
+       have the same: aliases of one cluster bring several pairs into one group.
+    E  The work of a member that has gone waits for `max_delay_seconds`; meanwhile nothing else
        moves. A worker with the same address gets it back at once.
 
 Connect waits until the delay is over even if the worker is back, and gives the work to any worker
@@ -28,11 +30,12 @@ from sparkmirror.formats.connect_protocol import CONFIG_MISMATCH, NO_ERROR, Meta
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The connectors that the config topic names up to an offset."""
+    """The connectors that the config topic names up to an offset, or the own piece of a member."""
 
     offset: int
-    connectors: tuple[str, ...]
+    connectors: tuple[str, ...] = ()
     heavy: frozenset[str] = frozenset()  # those that copy: shared evenly among each other, too
+    piece: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,37 @@ def decide(
     newest = max(member.config_offset for member in members.values())
     if configured.offset < newest:
         return _undecided(members, newest, Memory(circumstances.generation, memory.owners))
+    by_piece: dict[str | None, dict[str, Metadata]] = {}
+    for name, member in members.items():
+        by_piece.setdefault(member.piece, {})[name] = member
+    decisions = [
+        _share(
+            sharing,
+            configured if piece is None else Configured(configured.offset, (piece,)),
+            memory,
+            circumstances,
+        )
+        for piece, sharing in by_piece.items()
+    ]
+    delays = [one.delay_seconds for one in decisions if one.delay_seconds > 0]
+    return Decision(
+        {name: share for one in decisions for name, share in one.shares.items()},
+        configured.offset,
+        Memory(
+            circumstances.generation,
+            {name: owner for one in decisions for name, owner in one.memory.owners.items()},
+        ),
+        delay_seconds=min(delays, default=0.0),
+    )
+
+
+def _share(
+    members: Mapping[str, Metadata],
+    configured: Configured,
+    memory: Memory,
+    circumstances: Circumstances,
+) -> Decision:
+    """The decision about members that may run the same."""
     urls = {name: members[name].url for name in sorted(members)}
     held = {name: members[name].connectors for name in urls}
     tables = (

@@ -21,6 +21,7 @@ from sparkmirror.connect.session import Clock
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_protocol import (
     NO_ERROR,
+    PAIR_PROTOCOL,
     PROTOCOL,
     PROTOCOL_TYPE,
     Assignment,
@@ -34,7 +35,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Configs(Protocol):
-    """What this worker knows of the config topic; may be asked by any thread."""
+    """What this worker knows of the config topic, or its own piece; for any thread."""
 
     def known(self) -> Configured:
         """What was read so far, at once."""
@@ -155,11 +156,11 @@ class Try:
 
     def _join(self) -> None:
         known = self._configs.known()
-        metadata = Metadata(self._candidate.url, known.offset, self._candidate.current)
+        metadata = Metadata(self._candidate.url, known.offset, self._candidate.current, known.piece)
         settings = self._settings
         how = Joining(
             PROTOCOL_TYPE,
-            {PROTOCOL: metadata.encode()},
+            {PROTOCOL if known.piece is None else PAIR_PROTOCOL: metadata.encode()},
             settings.session_timeout_ms,
             settings.rebalance_timeout_ms,
         )

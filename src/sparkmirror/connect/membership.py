@@ -11,8 +11,8 @@ of the group forms. They tell the first one through its queue.
        (`on_revoked` has returned) before this worker asks for a place again.
     C  Work that is revoked has ended before this worker joins the round that gives it to others.
     D  Who leads is decided by the coordinator, once in each generation.
-    E  While the group has members of another kind (Java's workers), this one stands by: the
-       coordinator lets one kind in only, and this one takes over when they have left.
+    E  While the group has members of another kind (Java's workers; pairs, for a worker), this one
+       stands by: the coordinator lets one kind in only. It takes over when they have left.
 """
 
 from __future__ import annotations
@@ -427,8 +427,9 @@ class Membership:
         self._trouble.begins(
             "stands by",
             f"group '{self._settings.group_id}' on cluster '{self._connection.alias}' is used by "
-            f"workers of another kind (Kafka Connect or MirrorMaker 2). It takes over when they "
-            f"have left; to run beside them it needs another group.id, and topics of its own.",
+            f"workers of another kind (Kafka Connect, MirrorMaker 2, or sparkmirror's other way to "
+            f"run). It takes over when they have left; to run beside them it needs another "
+            f"group.id, and topics of its own.",
         )
 
     def _withdraw(self, error: ClusterError) -> None:

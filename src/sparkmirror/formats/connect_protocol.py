@@ -3,7 +3,9 @@
 
 The group's protocol has a name of its own (`PROTOCOL`), so that workers of Java's Connect and ours
 are never in one group: ours run a connector as a whole, Java's leader spreads its tasks. Whatever
-reads Connect's metadata and assignments (version 2, "sessioned") reads these.
+reads Connect's metadata and assignments (version 2, "sessioned") reads these. Processes of
+`sparkmirror run` are never in one group with workers either (`PAIR_PROTOCOL`): a worker runs what
+the config topic names, such a process one pair of its file, and says which.
 
 A worker that joins says who it is (`Metadata`):
 
@@ -11,6 +13,7 @@ A worker that joins says who it is (`Metadata`):
     STRING  url                where its REST API is
     INT64   config offset      how far it has read the config topic
     INT32   length, -1 for null, then an assignment: what it runs already
+    STRING  piece              of a pair's process only: the pair, `A->B`
 
 The leader answers each member with an `Assignment`:
 
@@ -43,6 +46,7 @@ from sparkmirror.formats.primitives import (
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "sparkmirror"
+PAIR_PROTOCOL = "sparkmirror-pair"
 NO_ERROR = 0
 CONFIG_MISMATCH = 1
 
@@ -94,11 +98,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a worker says when it joins; `current` is its last assignment with all that it runs."""
+    """What a worker says when it joins; `current` is its last assignment with all that it runs.
+
+    One with a `piece` runs this and nothing else; the others run whatever is configured.
+    """
 
     url: str
     config_offset: int
     current: Assignment | None = None
+    piece: str | None = None
 
     @property
     def connectors(self) -> tuple[str, ...]:
@@ -109,26 +117,31 @@ class Metadata:
         """The bytes."""
         written = pack_int16(_VERSION) + pack_string(self.url) + pack_int64(self.config_offset)
         if self.current is None:
-            return written + pack_int32(-1)
-        current = self.current.encode()
-        return written + pack_int32(len(current)) + current
+            written += pack_int32(-1)
+        else:
+            current = self.current.encode()
+            written += pack_int32(len(current)) + current
+        return written if self.piece is None else written + pack_string(self.piece)
 
     @classmethod
     def decode(cls, data: bytes) -> Metadata:
         """What a worker has written; newer versions are read as far as we know them."""
         reader = FieldReader(data, "The metadata of a worker")
-        _check_version(reader, "metadata")
+        version = _check_version(reader, "metadata")
         url, offset = reader.string(), reader.int64()
         length = reader.int32()
-        return cls(url, offset, None if length < 0 else Assignment.decode(reader.raw(length)))
+        current = None if length < 0 else Assignment.decode(reader.raw(length))
+        has_piece = version == _VERSION and not reader.is_at_end
+        return cls(url, offset, current, reader.string() if has_piece else None)
 
 
-def _check_version(reader: FieldReader, what: str) -> None:
+def _check_version(reader: FieldReader, what: str) -> int:
     version = reader.int16()
     if version < _VERSION:
         raise WireError(
             f"The {what} of a worker has version {version}; its group speaks {_VERSION} or newer."
         )
+    return version
 
 
 def _packed(connectors: Sequence[str]) -> bytes:

@@ -81,6 +81,11 @@ class FieldReader:
         """The next so many bytes."""
         return self._take(size)
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing follows."""
+        return self._position == len(self._data)
+
     def version(self, known: int) -> None:
         """The INT16 version in front of a value; only the known one may be read on."""
         version = self.int16()

@@ -28,6 +28,7 @@ class Group:
     generation: int = 0
     works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
+    pieces: dict[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     begun: list[str] = field(default_factory=list)
     _ids: itertools.count[int] = field(default_factory=itertools.count)
@@ -48,7 +49,12 @@ class Group:
         """One generation; whatever is told is done, and nothing runs twice at any time."""
         self.generation += 1
         members = {
-            name: Metadata(self.urls[name], 5, Assignment("l", "u", 5, work) if work else None)
+            name: Metadata(
+                self.urls[name],
+                5,
+                Assignment("l", "u", 5, work) if work else None,
+                self.pieces.get(name),
+            )
             for name, work in self.works.items()
         }
         decision = decide(
@@ -287,3 +293,52 @@ def test_those_that_copy_are_shared_evenly_too() -> None:
     copying = sorted(len(heavy & set(work)) for work in group.works.values())
     assert copying == [1, 2]
     assert sorted(map(len, group.works.values())) == [2, 3]
+
+
+processes = st.lists(st.sampled_from("pqr"), min_size=1, max_size=6)
+
+
+@given(processes, processes, st.integers(0, 5))
+def test_pairs_of_one_group_run_each_where_they_are_at_home(
+    first: list[str], more: list[str], lost: int
+) -> None:
+    """Aliases of one cluster: each pair runs once, at one who has it, whoever leads."""
+    group = Group(delay=0.0)
+
+    def join(piece: str) -> str:
+        name = group.add("process")  # all in one process, or in several: that must not matter
+        group.pieces[name] = piece
+        return name
+
+    names = [join(piece) for piece in first]
+    group.settle()
+    before = group.owners
+    assert {piece: group.pieces[name] for piece, name in before.items()} == {p: p for p in first}
+    for piece in more:
+        join(piece)
+    group.settle()
+    assert before.items() <= group.owners.items()
+    gone = names[lost % len(names)]
+    group.remove(gone)
+    group.settle()
+    left = {group.pieces[name] for name in group.urls}
+    assert {piece: group.pieces[name] for piece, name in group.owners.items()} == {
+        piece: piece for piece in left
+    }
+
+
+def test_what_waits_for_a_lost_process_does_not_keep_another_pair() -> None:
+    """The delay is about the lost one's pair; a new pair begins at once."""
+    group = Group()
+    for url, piece in (("one", "p"), ("two", "p"), ("three", "q")):
+        group.pieces[group.add(url)] = piece
+    group.settle()
+    group.remove(group.owners["p"])
+    newcomer = group.add("four")
+    group.pieces[newcomer] = "r"
+    decision = group.round()
+    assert decision.delay_seconds == DELAY
+    assert set(group.owners) == {"q", "r"}
+    group.now += DELAY
+    assert group.round().delay_seconds == 0
+    assert set(group.owners) == {"p", "q", "r"}

@@ -31,10 +31,12 @@ def test_an_assignment_comes_back(assignment: Assignment) -> None:
     assert Assignment.decode(assignment.encode()) == assignment
 
 
-@given(names, int64s, st.none() | assignments)
-def test_metadata_come_back(url: str, offset: int, current: Assignment | None) -> None:
-    """With what the worker runs."""
-    metadata = Metadata(url, offset, current)
+@given(names, int64s, st.none() | assignments, st.none() | names)
+def test_metadata_come_back(
+    url: str, offset: int, current: Assignment | None, piece: str | None
+) -> None:
+    """With what the worker runs, and what it could run only."""
+    metadata = Metadata(url, offset, current, piece)
     assert Metadata.decode(metadata.encode()) == metadata
     assert metadata.connectors == (() if current is None else current.connectors)
 
