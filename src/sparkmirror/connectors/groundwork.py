@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import InternalTopic, Side, ensure_internal_topics
@@ -57,7 +58,7 @@ class Groundwork:
         if not wanted:
             return
         connection = settings.target_admin if side is Side.TARGET else settings.source_admin
-        with ClusterAdmin(connection) as admin:
+        with ClusterAdmin(connection, ClusterClient(connection, self._stop)) as admin:
             ensured = ensure_internal_topics(
                 wanted, admin, self._factors, creates=settings.source.topic_creation_enabled
             )

@@ -7,6 +7,7 @@ plane sends its own messages. A `ClusterClient` belongs to one thread.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -62,8 +63,10 @@ class _RequestClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has
 class ClusterClient:
     """Connects at the first question; a lost connection is opened anew."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, stop: threading.Event | None = None) -> None:
+        """Once `stop` is set, nothing is tried a second time."""
         self.connection = connection
+        self._stop = stop or threading.Event()
         self._client: _RequestClient | None = None
         self._is_outdated = False
 
@@ -143,9 +146,9 @@ class ClusterClient:
                     self.close()
                 if not isinstance(failure, UnreachableError):
                     raise failure from error
-                if time.monotonic() + PAUSE_SECONDS >= deadline:
+                is_last = time.monotonic() + PAUSE_SECONDS >= deadline
+                if is_last or self._stop.wait(PAUSE_SECONDS):
                     raise failure from error
-                time.sleep(PAUSE_SECONDS)
 
     def error(
         self, doing: str, code: int, topic: str | None, message: str | None = None
