@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.local.jars import DEFAULT_KAFKA
 from support.memory_disk import keep_in_memory
+
+# The same examples in each run, however slow the machine is just now; `make fuzz` draws new ones.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize="FUZZ_SECONDS" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -78,10 +78,10 @@ class Reloader:
             self._refuse(f"{type(error).__name__}: {error}", application)
             return
         self.complaints = ()
-        level = logging.WARNING if later else logging.INFO
-        _log.log(level, sentence(self._file.name, changes, later))
         is_same = changes.is_nothing
         application.reloads.count(Reload.UNCHANGED if is_same else Reload.APPLIED)
+        level = logging.WARNING if later else logging.INFO
+        _log.log(level, sentence(self._file.name, changes, later))
 
     def _refuse(self, text: str, application: Application) -> None:
         application.reloads.count(Reload.REFUSED)

@@ -223,7 +223,7 @@ def test_an_open_transaction_of_a_dead_leader(
     began = time.monotonic()
     follower.refresh()
     assert follower.state.connectors == ["a"]
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 10  # the transaction stays open for a minute
     tail = TopicTail(client, topic, lambda: None)
     (offset,) = tail.append(
         {0: sealed([(b"connector-b", b'{"properties":{"name":"b"}}')])}

@@ -35,8 +35,7 @@ from support.witness import (
     topics,
 )
 
-EFFECT_SECONDS = 2.0  # from a command to its effect on the data
-ANSWER_SECONDS = 0.5  # a command returns; on a busy machine
+ANSWER_SECONDS = 5.0  # a command returns; on a busy machine
 NOBODY = "127.0.0.1:1"  # port 1 is never ours
 SOURCE, CHECKPOINT, HEARTBEAT = (
     ConnectorClass.SOURCE,
@@ -168,7 +167,7 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
         began = time.monotonic()
         answered(place.runner.pause, name)
         answered(place.runner.pause, name)
-        place.await_state(name, State.PAUSED, EFFECT_SECONDS, tasks=2)
+        place.await_state(name, State.PAUSED, PATIENCE_SECONDS, tasks=2)
         took = time.monotonic() - began
         at = copied()
         stored = place.positions(name)
@@ -228,7 +227,7 @@ def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
     for name in (SOURCE.value, HEARTBEAT.value, CHECKPOINT.value):
         eventually(lambda: NOBODY in warnings(name), STARTED_SECONDS, f"{name} says so")  # noqa: B023 - called at once
     answered(place.runner.pause, SOURCE.value)
-    place.await_state(SOURCE.value, State.PAUSED, EFFECT_SECONDS)
+    place.await_state(SOURCE.value, State.PAUSED, PATIENCE_SECONDS)
 
 
 def test_a_partition_in_quarantine_fails_its_task_and_no_other(

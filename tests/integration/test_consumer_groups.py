@@ -26,7 +26,7 @@ from support.translations import held
 from support.waiting import eventually
 from support.witness import create_topics, numbered, produce
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 ROUND_SECONDS = 20.0
 PARTITIONS = 2
 RECORDS = 1_000
@@ -73,7 +73,7 @@ def flow(
         "target.offset.flush.interval.ms = 1000",
     )
     with MirrorProcess(file) as mirror:
-        mirror.await_log("RUNNING", START_SECONDS)
+        mirror.await_log(f"{alias}->target: RUNNING", START_SECONDS)
         yield Flow(file, alias, topic, source_cluster, target_cluster)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 
 from sparkmirror.local.cache import cache_directory
 from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.ports import HeldPort
 from support.names import unique_name
 from support.waiting import eventually
 
@@ -142,14 +142,14 @@ def test_the_commands_for_a_connect_cluster_work(
     tmp_path: Path,
 ) -> None:
     """The worker runs with the README's own file, on another port; the others ask it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = HeldPort()
+    port.hold()
     text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[1]
     text = text.replace("backup-1:9092", target_cluster.bootstrap_servers)
     for word in ("connect-cluster", "connect-configs", "connect-offsets", "connect-status"):
         text = text.replace(word, unique_name(word))
     file = tmp_path / "connect-distributed.properties"
-    file.write_text(f"{text}\nlisteners = http://127.0.0.1:{port}\n")
+    file.write_text(f"{text}\nlisteners = http://127.0.0.1:{port.number}\n")
     (tmp_path / "mm2").mkdir()
     heartbeats = {
         "name": "heartbeats",
@@ -161,8 +161,9 @@ def test_the_commands_for_a_connect_cluster_work(
     }
     (tmp_path / "mm2" / "heartbeats.json").write_text(json.dumps(heartbeats))
     first, *others = commands("Connectors in a Connect cluster")
-    names = {**environment, "SPARKMIRROR_URL": f"http://127.0.0.1:{port}"}
+    names = {**environment, "SPARKMIRROR_URL": f"http://127.0.0.1:{port.number}"}
     log = tmp_path / "worker.log"
+    port.make_way()
     with log.open("wb") as output:
         worker = subprocess.Popen(
             shlex.split(first), cwd=tmp_path, env=names, stdout=output, stderr=subprocess.STDOUT
@@ -187,6 +188,7 @@ def test_the_commands_for_a_connect_cluster_work(
     finally:
         worker.kill()
         worker.wait()
+        port.release()
 
 
 def test_the_demo_ends_by_itself_with_equal_counts(

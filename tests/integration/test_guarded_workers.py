@@ -64,9 +64,9 @@ def _start(stack: ExitStack, cluster: Cluster, scratch: Path, topics: ConnectTop
     lines = "".join(f"{key}={text}\n" for key, text in more.items())
     file.write_text(topics.worker_file(cluster, port.number) + lines)
     port.make_way()
+    stack.callback(port.release)
     options = f"-Xmx1g -Djava.security.auth.login.config={scratch / 'jaas.conf'}"
     process = stack.enter_context(_Process(file, environment={"KAFKA_OPTS": options}))
-    port.release()
     url = f"https://{HOST}:{port.number}"
     known = Exchange(Access(url, USER, Secret(PASSWORD)))
     return Guarded(url, process, known, Exchange(Access(url)))

@@ -23,9 +23,8 @@ from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.topics import mirrored_topics, plan_topics
 from support.mirror_file import mirror_file
-from support.mirror_pair import set_configs
 from support.mirror_process import MirrorProcess
-from support.odd_logs import alter
+from support.odd_logs import alter, set_configs
 from support.waiting import eventually
 
 TOPICS = 5_000

@@ -220,7 +220,9 @@ def test_a_refused_principal_is_reported_and_flows_when_allowed(clusters: Unsoun
     forbid(clusters.target, remote(topic), AclOperation.WRITE)
     produce(clusters.source, topic, numbered(5, first=30))
     assert "TOPIC_AUTHORIZATION_FAILED" in clusters.await_incident("refused", topic)
-    clusters.mirror.await_log(f"sink: {remote(topic)}-0: TOPIC_AUTHORIZATION_FAILED", 5)
+    clusters.mirror.await_log(
+        f"sink: {remote(topic)}-0: TOPIC_AUTHORIZATION_FAILED", PATIENCE_SECONDS
+    )
     assert clusters.quarantined("calm") >= 1
     flows_on(clusters)
     allow_again(clusters.target, remote(topic))
@@ -241,7 +243,11 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: Unsound) -> No
     topic = "calm-open"
     clusters.await_end(topic, {0: 30})
     producer = Producer(
-        {"bootstrap.servers": clusters.source.bootstrap_servers, "transactional.id": topic}
+        {
+            "bootstrap.servers": clusters.source.bootstrap_servers,
+            "transactional.id": topic,
+            "transaction.timeout.ms": 600_000,
+        }
     )
     producer.init_transactions()
     producer.begin_transaction()
@@ -251,7 +257,7 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: Unsound) -> No
     line = clusters.await_incident("open-transaction", topic)
     assert "began it at offset 30" in line
     assert "producer id" in line
-    clusters.mirror.await_log(f"calm: {topic}-0: OPEN_TRANSACTION", 5)
+    clusters.mirror.await_log(f"calm: {topic}-0: OPEN_TRANSACTION", PATIENCE_SECONDS)
     assert end_offsets(clusters.target, remote(topic)) == {0: 30}
     flows_on(clusters)
     producer.commit_transaction()

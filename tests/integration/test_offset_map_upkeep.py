@@ -33,7 +33,7 @@ from support.witness import (
     topic_partitions,
 )
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 SECONDS = 30.0
 COMPACTED = {"cleanup.policy": "compact"}
 

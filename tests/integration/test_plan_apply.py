@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import admin as confluent
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import ConfigResource
 from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
@@ -28,6 +28,7 @@ from support.groups import commit, committed
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
+from support.odd_logs import alter, set_configs
 from support.snapshot import snapshot
 from support.waiting import eventually
 from support.witness import (
@@ -151,26 +152,6 @@ def plan_and_apply(ground: Ground) -> None:
     assert " done, 0 failed." in sparkmirror("apply", ground.out, "--yes")
 
 
-def alter(cluster: LocalCluster, topic: str, key: str, value: str) -> None:
-    """Set a config of a topic."""
-    resource = ConfigResource(
-        ConfigResource.Type.TOPIC,
-        topic,
-        incremental_configs=[ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)],
-    )
-    client = admin(cluster)
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(PATIENCE_SECONDS)
-
-
-def config(cluster: LocalCluster, topic: str, key: str) -> str:
-    """A config of a topic."""
-    client = admin(cluster)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    (future,) = client.describe_configs([resource]).values()
-    return str(future.result(PATIENCE_SECONDS)[key].value)
-
-
 def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground: Ground) -> None:
     """Every topic that a run needs is in it, and what there is to copy."""
     before = snapshot(ground.source), snapshot(ground.target)
@@ -185,7 +166,11 @@ def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground:
     assert plan["flows"][0]["forecast"]["bytes"] > 0
     assert " done, 0 failed." in sparkmirror("apply", ground.out, "--yes")
     assert topics(ground.target)[ground.remote] == 2
-    assert config(ground.target, ground.remote, "retention.ms") == "7200000"
+    eventually(
+        lambda: set_configs(ground.target, ground.remote)["retention.ms"] == "7200000",
+        PATIENCE_SECONDS,
+        "it is as on the source",
+    )
     assert topics(ground.source)[f"mm2-offset-syncs.{ground.far}.internal"] == 1
     again = planned(ground)
     assert again["actions"] == []
@@ -253,17 +238,22 @@ def test_growth_and_new_topics_are_planned_beside_what_is_there(ground: Ground) 
 def test_a_drifted_config_is_planned_and_put_right(ground: Ground) -> None:
     """The plan tells what it is and what it will be; a value that moved on is refused."""
     plan_and_apply(ground)
-    alter(ground.target, ground.remote, "retention.ms", "1234567")
-    alter(ground.target, ground.remote, "max.compaction.lag.ms", "7654321")
+    edited = {"retention.ms": "1234567", "max.compaction.lag.ms": "7654321"}
+    alter(ground.target, ConfigResource.Type.TOPIC, ground.remote, edited)
     (action,) = planned(ground)["actions"]
     assert action["do"] == "alter-topic"
     assert action["before"] == {"max.compaction.lag.ms": "7654321", "retention.ms": "1234567"}
     assert action["after"] == {"max.compaction.lag.ms": None, "retention.ms": "7200000"}
     sparkmirror("plan", ground.file, "--out", ground.out)
-    alter(ground.target, ground.remote, "retention.ms", "2222222")
+    edited = {"retention.ms": "2222222"}
+    alter(ground.target, ConfigResource.Type.TOPIC, ground.remote, edited)
     assert "was 2222222" in sparkmirror("apply", ground.out, "--yes", code=3)
     plan_and_apply(ground)
-    assert config(ground.target, ground.remote, "retention.ms") == "7200000"
+    eventually(
+        lambda: set_configs(ground.target, ground.remote)["retention.ms"] == "7200000",
+        PATIENCE_SECONDS,
+        "it is as on the source",
+    )
     assert planned(ground)["actions"] == []
 
 

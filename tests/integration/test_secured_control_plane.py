@@ -170,7 +170,7 @@ def test_a_session_is_renewed_on_the_same_connection(
         secured.servers("LOGIN"), "a.security.protocol=SASL_PLAINTEXT", *login(mechanism, secured)
     )
     with caplog.at_level(logging.DEBUG, "kafka"), ClusterAdmin(settings) as admin:
-        until = time.monotonic() + 1.6 * SESSION_MS / 1000
+        until = time.monotonic() + 1.3 * SESSION_MS / 1000
         while time.monotonic() < until:
             admin.topics()
             time.sleep(0.1)

@@ -18,7 +18,7 @@ from support.names import unique_name
 from support.waiting import eventually
 from support.witness import create_topics, end_offsets, numbered, produce
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 FLOW_SECONDS = 20.0
 PARTITIONS = 3
 ROUND = 300

@@ -19,10 +19,9 @@ from sparkmirror.model import Flow
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.topology.topics import TopicRules
 from support.mirror_file import mirror_file
-from support.mirror_pair import set_configs
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.odd_logs import alter
+from support.odd_logs import alter, await_configs, set_configs
 from support.waiting import eventually
 from support.witness import (
     compare_topics,
@@ -35,7 +34,7 @@ from support.witness import (
     topics,
 )
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 SECONDS = 30.0
 EXCLUDED = {"min.insync.replicas", "max.compaction.lag.ms"}  # the first as by default
 RULES = TopicRules(
@@ -46,10 +45,11 @@ RULES = TopicRules(
 
 
 class CountingAdmin(ClusterAdmin):
-    """A real admin client that remembers what it altered."""
+    """A real admin client that remembers what it altered, and waits until it shows."""
 
-    def __init__(self, connection: ConnectionSettings) -> None:
+    def __init__(self, connection: ConnectionSettings, cluster: LocalCluster) -> None:
         super().__init__(connection)
+        self._cluster = cluster
         self.altered: list[dict[str, dict[str, str | None]]] = []
 
     def alter_configs(
@@ -57,7 +57,11 @@ class CountingAdmin(ClusterAdmin):
     ) -> dict[str, BrokerError | None]:
         """As it is, and remembered."""
         self.altered.append({topic: dict(configs) for topic, configs in changes.items()})
-        return super().alter_configs(changes, validate_only=validate_only)
+        outcome = super().alter_configs(changes, validate_only=validate_only)
+        for topic, error in outcome.items():
+            if error is None and not validate_only:
+                await_configs(self._cluster, topic, changes[topic])
+        return outcome
 
 
 Admins = tuple[ClusterAdmin, CountingAdmin]
@@ -71,7 +75,8 @@ def admins(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Iterat
             ConnectionSettings(name, (cluster.bootstrap_servers,), "config-sync-test")
             for name, cluster in (("a", source_cluster), ("b", target_cluster))
         )
-        yield stack.enter_context(ClusterAdmin(here)), stack.enter_context(CountingAdmin(there))
+        source = stack.enter_context(ClusterAdmin(here))
+        yield source, stack.enter_context(CountingAdmin(there, target_cluster))
 
 
 def test_only_differences_are_sent(

@@ -116,7 +116,7 @@ def troubles(
         for topic in (TOPIC, FORBIDDEN):
             produce(strict, topic, numbered(100))
         forbid_reading(strict, FORBIDDEN)
-        port.release()
+        stack.callback(port.release)
         file = mirror_file(
             directory,
             {

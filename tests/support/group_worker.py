@@ -28,7 +28,7 @@ from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.session import steady_clock
 from sparkmirror.errors import UnreachableError
 
-SESSION_MS = 2_000
+SESSION_MS = 4_000
 
 _WRITE_SECONDS = 0.01
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import ConfigResource, ResourceType
 
 from sparkmirror.client import MirrorClient
 from sparkmirror.formats.checkpoint import Checkpoint
@@ -290,11 +289,3 @@ def consume_from(site: Site, topic: str, offsets: Mapping[int, int], count: int)
     finally:
         member.close()
     return sorted(message.value() or b"" for message in messages)
-
-
-def set_configs(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The configs that a topic has of its own."""
-    client = admin(cluster)
-    asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
-    [found] = [future.result(PATIENCE_SECONDS) for future in asked.values()]
-    return {name: entry.value for name, entry in found.items() if not entry.is_default}

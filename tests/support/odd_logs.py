@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Producer, TopicPartition
@@ -15,12 +16,16 @@ from support.witness import PATIENCE_SECONDS, Cluster, Record, admin, numbered, 
 
 # The cleaner takes whatever is not in the active segment, and a segment lasts a moment.
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+_SHOWN_SECONDS = 2.0  # the controller answers before its brokers know
 
 
 def alter(
     cluster: Cluster, kind: ResourceType, name: str, config: Mapping[str, str | None]
 ) -> None:
-    """Set configs of a broker or topic that runs; None takes its own value away."""
+    """Set configs of a broker or topic that runs; None takes its own value away.
+
+    Those of a topic show when this returns, unless somebody changed them meanwhile.
+    """
     entries = [
         ConfigEntry(
             key,
@@ -35,6 +40,26 @@ def alter(
     resource = ConfigResource(kind, name, incremental_configs=entries)
     for future in client.incremental_alter_configs([resource]).values():
         future.result(PATIENCE_SECONDS)
+    if kind is ResourceType.TOPIC:
+        await_configs(cluster, name, config)
+
+
+def await_configs(cluster: Cluster, topic: str, config: Mapping[str, str | None]) -> None:
+    """Until a topic has these of its own, or for as long as that takes at most."""
+    until = time.monotonic() + _SHOWN_SECONDS
+    while time.monotonic() < until:
+        own = set_configs(cluster, topic)
+        if all(own.get(key) == value for key, value in config.items()):
+            return
+        time.sleep(0.02)
+
+
+def set_configs(cluster: Cluster, topic: str) -> dict[str, str]:
+    """The configs that a topic has of its own."""
+    client = admin(cluster)
+    asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+    [found] = [future.result(PATIENCE_SECONDS) for future in asked.values()]
+    return {name: entry.value for name, entry in found.items() if not entry.is_default}
 
 
 def hurry_the_cleaner(cluster: Cluster) -> None:
@@ -118,6 +143,7 @@ def transactional(cluster: Cluster, name: str, **config: object) -> Producer:
         "bootstrap.servers": cluster.bootstrap_servers,
         "transactional.id": name,
         "linger.ms": 5,
+        "transaction.timeout.ms": 600_000,  # no coordinator ends it before the test does
     }
     producer = Producer(settings | {key.replace("_", "."): value for key, value in config.items()})
     producer.init_transactions(PATIENCE_SECONDS)

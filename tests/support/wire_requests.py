@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Sequence
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.loop import Loop
+
+_PATIENCE_SECONDS = 30.0
 
 
 class Outcome:
@@ -40,8 +43,9 @@ class Outcome:
 
 def turn(loop: Loop, until: Callable[[], bool]) -> None:
     """Run the loop until something is so."""
-    for _ in range(500):
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
         if until():
             return
         loop.turn(0.01)
-    raise AssertionError("it did not happen within five seconds")
+    raise AssertionError(f"it did not happen within {_PATIENCE_SECONDS:g} s")

@@ -79,6 +79,7 @@ def grow_topic(cluster: Cluster, topic: str, partitions: int) -> None:
     client = admin(cluster)  # futures of a client that is gone never end
     for future in client.create_partitions([NewPartitions(topic, partitions)]).values():
         future.result(PATIENCE_SECONDS)
+    eventually(lambda: topics(cluster).get(topic) == partitions, PATIENCE_SECONDS, "it has grown")
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:

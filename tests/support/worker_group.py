@@ -134,8 +134,8 @@ class WorkerGroup:
             port.hold()
             ports = {"metrics_host": HOST, "metrics_port": str(port.number)}
             port.make_way()
+            self._stack.callback(port.release)
             worker = WorkerProcess(self.cluster, self._scratch, self.topics, **(ports | self._more))
-            port.release()
             self._metrics[worker.worker_id] = port.number
             made.append(self._stack.enter_context(worker))
         self.workers += made

@@ -38,14 +38,13 @@ class WorkerProcess(ConnectDriver):
         environment: Mapping[str, str] | None = None,
         **more: str,
     ) -> None:
-        port = HeldPort()
-        port.hold()
-        super().__init__(f"{HOST}:{port.number}")
+        self._port = HeldPort()
+        self._port.hold()
+        super().__init__(f"{HOST}:{self._port.number}")
         file = scratch / f"{unique_name('worker')}.properties"
-        file.write_text(topics.worker_file(cluster, port.number, **more), encoding="utf-8")
-        port.make_way()
+        file.write_text(topics.worker_file(cluster, self._port.number, **more), encoding="utf-8")
+        self._port.make_way()
         self.process = _Process(file, environment=environment)
-        port.release()
 
     def __enter__(self) -> Self:
         self.process.__enter__()
@@ -53,6 +52,7 @@ class WorkerProcess(ConnectDriver):
 
     def __exit__(self, *error: object) -> None:
         self.process.__exit__(*error)  # type: ignore[arg-type]
+        self._port.release()
 
     def await_health(self, seconds: float = READY_SECONDS) -> None:
         """Wait until the group has taken it in."""

@@ -26,10 +26,9 @@ from support.mirror_pair import (
     Way,
     are_monotonic,
     consume_from,
-    set_configs,
 )
 from support.mirror_process import STOP_SECONDS
-from support.odd_logs import alter
+from support.odd_logs import alter, set_configs
 from support.secure_clients import Keys, tls
 from support.secure_cluster import secure_cluster
 from support.translations import held

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -81,12 +82,13 @@ class Herder:
 
     def join(self, seconds: float) -> bool:
         """Wait for the source connector; whether it ended in time."""
+        deadline = time.monotonic() + seconds
         self._thread.join(seconds)
         if self.heartbeat is not None and self.has_started:
-            self.heartbeat.join(min(seconds, _HEARTBEAT_SECONDS))
+            self.heartbeat.join(min(_left(deadline), _HEARTBEAT_SECONDS))
         if self.source is None or not self.has_started:
             return True
-        return self.source.join(seconds)
+        return self.source.join(_left(deadline))
 
     @property
     def is_over(self) -> bool:
@@ -208,3 +210,7 @@ class Herder:
             self.status.enter(FlowState.PAUSED, ", ".join(resting))
         else:
             self.status.enter(FlowState.RUNNING, "heartbeats only")
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

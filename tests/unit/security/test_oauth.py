@@ -195,11 +195,11 @@ def test_nobody_waits_long_for_a_successor(
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
     source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
     source.token()
-    endpoint.delay = 0.5
+    endpoint.delay = 3.0
     began = time.monotonic()
 
     assert [source.token().text.reveal() for _ in range(2)] == ["one"] * 2
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 2.0
 
 
 def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:

@@ -521,7 +521,7 @@ def test_an_answer_to_a_login_that_cannot_be_read_ends_only_its_connection(
 def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop) -> None:
     """Such a broker lets us in on a new connection; it does not count as one without logins."""
     refusals: list[UnreachableError] = []
-    with SecurePeer(login=PLAIN, session_ms=50) as peer:
+    with SecurePeer(login=PLAIN, session_ms=2000) as peer:
         peer.takes_once = True
         connection = Connection(loop, dialer(SASL), peer.address, refusals.append)
         for is_last in (False, True):
@@ -529,7 +529,7 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop) -> None:
             outcome.send(connection, [b"x"])
             turn(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
             assert bool(outcome.failures) == is_last
-            time.sleep(0.1)
+            time.sleep(1.1)  # half of the session is over
 
     assert "once more" in str(outcome.failures[0])
     assert not refusals
@@ -551,13 +551,13 @@ def test_between_a_short_session_and_the_next_login_requests_wait(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session of a token's last moments is shorter than the pause that brokers insist on."""
-    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 0.8)
-    monkeypatch.setattr("support.secure_peer._SHORTEST_SECONDS", 0.7)
-    monkeypatch.setattr("support.secure_peer._GRACE_SECONDS", 0.1)
-    with SecurePeer(login=PLAIN, session_ms=200) as peer:
+    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 2.4)
+    monkeypatch.setattr("support.secure_peer._SHORTEST_SECONDS", 2.1)
+    monkeypatch.setattr("support.secure_peer._GRACE_SECONDS", 0.3)
+    with SecurePeer(login=PLAIN, session_ms=600) as peer:
         connection = Connection(loop, dialer(SASL), peer.address)
         outcomes = []
-        for pause in (0.4, 0.0):
+        for pause in (1.2, 0.0):
             outcome = Outcome()
             outcome.send(connection, [b"x"])
             turn(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
