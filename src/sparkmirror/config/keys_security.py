@@ -13,7 +13,7 @@ from sparkmirror.security.settings import Mechanism, Protocol
 
 _OPENSSL = "OpenSSL does this, not Java"
 _BROKERS_VALIDATE = "brokers validate tokens, clients do not"
-_CREDENTIALS_ONLY = "tokens are asked for with client credentials only"
+_NOT_SIGNED = "assertions are read from a file, not signed here"
 _NO_KINIT = "tickets are fetched with the keytab when they are needed, and kinit is not run"
 _OWN_RETRIES = "retries go on with a pause of their own"
 
@@ -154,7 +154,7 @@ _SASL_KEYS = (
     ),
     _key(
         "sasl.oauthbearer.token.endpoint.url",
-        "Where tokens are asked for, http or https.",
+        "Where tokens are asked for, http or https, or the file that they are in: file:///path.",
         importance=Importance.HIGH,
     ),
     _key(
@@ -208,8 +208,8 @@ _SASL_KEYS = (
     ),
     _key(
         "sasl.login.callback.handler.class",
-        "Who fetches tokens: Kafka's and Strimzi's handlers for client credentials are known by "
-        "name, Java classes of others are refused.",
+        "Who fetches tokens: Kafka's, Strimzi's and Amazon's handlers are known by name, Java "
+        "classes of others are refused.",
         Type.CLASS,
     ),
     _key(
@@ -221,7 +221,8 @@ _SASL_KEYS = (
     _key("sasl.login.class", "Who logs in; only Kafka's own are known.", Type.CLASS),
     _key(
         "sasl.oauthbearer.jwt.retriever.class",
-        "How tokens are asked for; only Kafka's client credentials are known.",
+        "How tokens are got: Kafka's own classes are known by name, Java classes of others are "
+        "refused.",
         Type.CLASS,
     ),
     _key(
@@ -257,12 +258,17 @@ _SASL_KEYS = (
         Type.CLASS,
         no_effect=_BROKERS_VALIDATE,
     ),
+    _key(
+        "sasl.oauthbearer.assertion.file",
+        "File with a signed assertion (JWT), which is sent to the token endpoint in the place of a "
+        "secret.",
+    ),
     *(
         _key(
             f"sasl.oauthbearer.assertion.{name}",
             "A part of a signed assertion in the place of a secret.",
             value_type,
-            no_effect=_CREDENTIALS_ONLY,
+            no_effect=_NOT_SIGNED,
         )
         for name, value_type in (
             ("algorithm", Type.STRING),
@@ -272,7 +278,6 @@ _SASL_KEYS = (
             ("claim.jti.include", Type.BOOLEAN),
             ("claim.nbf.seconds", Type.INT),
             ("claim.sub", Type.STRING),
-            ("file", Type.STRING),
             ("private.key.file", Type.STRING),
             ("private.key.passphrase", Type.PASSWORD),
             ("template.file", Type.STRING),
@@ -345,17 +350,32 @@ OAUTH_KEYS = (
         Type.INT,
     ),
     *_store_keys("oauth.ssl."),
-    _key("oauth.access.token", "A token that does not change; refused.", Type.PASSWORD),
-    _key("oauth.refresh.token", "A token to ask for tokens with; refused.", Type.PASSWORD),
-    _key("oauth.password.grant.username", "A person to ask for tokens as; refused."),
-    _key("oauth.password.grant.password", "That person's password; refused.", Type.PASSWORD),
-    _key("oauth.client.assertion", "A proof in place of a secret; refused.", Type.PASSWORD),
-    _key("oauth.client.assertion.location", "A file with such a proof; refused."),
+    _key("oauth.access.token", "A token, for which nobody is asked then.", Type.PASSWORD),
+    _key("oauth.access.token.location", "A file with such a token, which somebody else renews."),
+    _key("oauth.refresh.token", "A token to ask for tokens with.", Type.PASSWORD),
+    _key("oauth.refresh.token.location", "A file with such a token."),
+    _key("oauth.password.grant.username", "A user to ask for tokens as."),
+    _key("oauth.password.grant.password", "That user's password.", Type.PASSWORD),
+    _key(
+        "oauth.client.assertion",
+        "A signed assertion, which is sent in the place of a secret.",
+        Type.PASSWORD,
+    ),
+    _key("oauth.client.assertion.location", "A file with such an assertion."),
+    _key("oauth.client.assertion.type", "What kind of assertion it is; a JWT if nothing is set."),
+    _key(
+        "oauth.client.credentials.grant.type",
+        "What tokens are asked for as, with a secret; client_credentials if nothing is set.",
+    ),
+    _key(
+        "oauth.max.token.expiry.seconds",
+        "How long a token that was asked for is used at most, whatever it says.",
+        Type.INT,
+    ),
     *(
         _key(f"oauth.{name}", "A detail of Strimzi's login.", no_effect=_WHAT_STRIMZI_KNOWS)
         for name in (
             "access.token.is.jwt",
-            "max.token.expiry.seconds",
             "username.claim",
             "http.retries",
             "http.retry.pause.millis",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of an OAuth 2 endpoint: client credentials (RFC 6749, 4.4), refreshed in time.
+"""Tokens of an OAuth 2 endpoint, whatever they are asked for with, refreshed in time.
 
 Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
 long for its successor: the request goes on in a thread of its own, and if it fails, the old token
@@ -227,7 +227,8 @@ class _Endpoint:
         return bytes(body)
 
     def _body(self) -> str:
-        fields = {"grant_type": "client_credentials"}
+        hidden = {name: one.reveal() for name, one in self._settings.secret_fields.items()}
+        fields = {**self._settings.fields, **hidden}
         if self._settings.scope:
             fields["scope"] = self._settings.scope
         if self._settings.audience:
@@ -235,9 +236,10 @@ class _Endpoint:
         return urlencode(fields)
 
     def _headers(self) -> dict[str, str]:
+        credentials = basic_credentials(self._settings)
         return {
             "Accept": "application/json",
-            "Authorization": f"Basic {basic_credentials(self._settings)}",
+            **({"Authorization": f"Basic {credentials}"} if credentials else {}),
             "Content-Type": "application/x-www-form-urlencoded",
         }
 

@@ -56,16 +56,27 @@ class TlsSettings:
     ciphers: tuple[str, ...] = ()  # Java's names; empty: the default ones
 
 
+CLIENT_CREDENTIALS = "client_credentials"  # RFC 6749, 4.4
+
+
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Where tokens come from: client credentials (RFC 6749, 4.4)."""
+    """Where tokens come from: an endpoint and what to say there, or somebody who renews them.
+
+    `endpoint` is who is asked. With `token` nobody is: it is the file that the token was read from,
+    or empty.
+    """
 
     endpoint: str
-    client_id: str
-    client_secret: Secret
+    client_id: str = ""
+    client_secret: Secret | None = None  # None: no header says who asks
     scope: str = ""
     audience: str = ""  # Strimzi's oauth.audience
     urlencodes_header: bool = False  # name and secret, before they go into the header
+    fields: Mapping[str, str] = field(default_factory=lambda: {"grant_type": CLIENT_CREDENTIALS})
+    secret_fields: Mapping[str, Secret] = field(default_factory=dict)  # of the request, too
+    token: Secret | None = None
+    longest_seconds: float | None = None  # that a token is used for, whatever it says
     extensions: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
     connect_timeout_seconds: float = 10.0

@@ -48,7 +48,11 @@ OAUTH = st.builds(
     OAuthSettings,
     endpoint=TEXTS,
     client_id=TEXTS,
-    client_secret=SECRETS,
+    client_secret=st.none() | SECRETS,
+    fields=WORDS,
+    secret_fields=st.dictionaries(TEXTS, SECRETS, max_size=3),
+    token=st.none() | SECRETS,
+    longest_seconds=st.none() | st.floats(0, 100),
     scope=TEXTS,
     audience=TEXTS,
     extensions=WORDS,
@@ -104,7 +108,9 @@ SECURED = Security(
         Mechanism.PLAIN,
         "me",
         Secret(HUSH),
-        oauth=OAuthSettings("https://h", "me", Secret(HUSH)),
+        oauth=OAuthSettings(
+            "https://h", "me", Secret(HUSH), token=Secret(HUSH), secret_fields={"x": Secret(HUSH)}
+        ),
         kerberos=KerberosSettings(keytab=Secret(HUSH)),
         aws=AwsSettings(secret_key=Secret(HUSH), session_token=Secret(HUSH)),
     ),
