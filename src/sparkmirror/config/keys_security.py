@@ -8,12 +8,11 @@ Strimzi's, which its login reads as options of the JAAS line; here they may stan
 from __future__ import annotations
 
 from sparkmirror.config.key import Importance, Key
-from sparkmirror.config.value_types import Check, Type, addresses, at_least, one_of
+from sparkmirror.config.value_types import Check, Type, addresses, at_least, between, one_of
 from sparkmirror.security.settings import Mechanism, Protocol
 
 _OPENSSL = "OpenSSL does this, not Java"
 _BROKERS_VALIDATE = "brokers validate tokens, clients do not"
-_NOT_SIGNED = "assertions are read from a file, not signed here"
 _NO_KINIT = "tickets are fetched with the keytab when they are needed, and kinit is not run"
 _OWN_RETRIES = "retries go on with a pause of their own"
 
@@ -263,25 +262,54 @@ _SASL_KEYS = (
         "File with a signed assertion (JWT), which is sent to the token endpoint in the place of a "
         "secret.",
     ),
+    _key(
+        "sasl.oauthbearer.assertion.private.key.file",
+        "File with the key (PEM, PKCS #8) that assertions are signed with, where there is no file "
+        "with one.",
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "Passphrase of that key, where it has one.",
+        Type.PASSWORD,
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.algorithm",
+        "How assertions are signed: RS256 or ES256.",
+        Type.STRING,
+        "RS256",
+        one_of("RS256", "ES256", ignore_case=True),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.template.file",
+        "File with further claims of assertions: JSON, with header and payload.",
+    ),
     *(
-        _key(
-            f"sasl.oauthbearer.assertion.{name}",
-            "A part of a signed assertion in the place of a secret.",
-            value_type,
-            no_effect=_NOT_SIGNED,
+        _key(f"sasl.oauthbearer.assertion.claim.{name}", f"The claim {name} of assertions: {what}.")
+        for name, what in (
+            ("aud", "for whom they are"),
+            ("iss", "who signs them; with client credentials, whether one is signed at all"),
+            ("sub", "about whom they are"),
         )
-        for name, value_type in (
-            ("algorithm", Type.STRING),
-            ("claim.aud", Type.STRING),
-            ("claim.exp.seconds", Type.INT),
-            ("claim.iss", Type.STRING),
-            ("claim.jti.include", Type.BOOLEAN),
-            ("claim.nbf.seconds", Type.INT),
-            ("claim.sub", Type.STRING),
-            ("private.key.file", Type.STRING),
-            ("private.key.passphrase", Type.PASSWORD),
-            ("template.file", Type.STRING),
-        )
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "How long an assertion is good for.",
+        Type.INT,
+        "300",
+        between(0, 86400),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "Since how long before now it is good, as clocks differ.",
+        Type.INT,
+        "60",
+        between(0, 3600),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "Whether every assertion has a number of its own.",
+        Type.BOOLEAN,
+        "false",
     ),
     *(
         _key(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from sparkmirror.config.assertion_settings import ASSERTION, read_assertion
 from sparkmirror.config.login_classes import retriever
 from sparkmirror.config.reading import Reader
 from sparkmirror.config.security_texts import JAAS, JaasTexts, KeyTexts, Misfit, Texts
@@ -28,7 +29,6 @@ ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _STRIMZI_ENDPOINT = "oauth.token.endpoint.uri"
 _RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 _CREDENTIALS = "sasl.oauthbearer.client.credentials.client"
-_ASSERTION = "sasl.oauthbearer.assertion"
 _EXTENSION = ("extension_", "oauth.sasl.extension.")
 _DEFAULT_SECONDS = 10.0
 _MOST_BYTES = 1 << 20
@@ -87,9 +87,9 @@ def read_oauth(reader: Reader, line: JaasTexts | None) -> OAuthSettings:
         return _given(settings, place, name, _word(place, name, unquote(parts.path)))
     asked = replace(settings, endpoint=parts.geturl())
     if how == "JwtBearerJwtRetriever":
-        fields = {"grant_type": _JWT_BEARER}
-        return replace(asked, fields=fields, secret_fields={"assertion": _assertion(keys)})
-    return _asked(asked, keys, places)
+        granted = replace(asked, fields={"grant_type": _JWT_BEARER})
+        return _with_assertion(granted, reader, "assertion")
+    return _asked(asked, reader, places)
 
 
 def _given(settings: OAuthSettings, place: Texts, name: str, token: Secret) -> OAuthSettings:
@@ -102,12 +102,14 @@ def _given(settings: OAuthSettings, place: Texts, name: str, token: Secret) -> O
     return replace(settings, endpoint="" if is_fixed else place.shown(name), token=token)
 
 
-def _asked(settings: OAuthSettings, keys: KeyTexts, places: Sequence[Texts]) -> OAuthSettings:
+def _asked(settings: OAuthSettings, reader: Reader, places: Sequence[Texts]) -> OAuthSettings:
     """With who asks, and the proof."""
+    keys = KeyTexts(reader)
     client_id = keys.text(f"{_CREDENTIALS}.id") or _first(places, _ID) or ""
     secret = keys.secret(f"{_CREDENTIALS}.secret") or _first_secret(places, _SECRET)
-    if any(keys.text(f"{_ASSERTION}.{name}") for name in ("file", "claim.iss")):
-        return _with_assertion(settings, client_id, _assertion(keys), _JWT_ASSERTION)
+    if any(keys.text(f"{ASSERTION}.{name}") for name in ("file", "claim.iss")):
+        asserting = _asserting(settings, client_id, _JWT_ASSERTION)
+        return _with_assertion(asserting, reader, "client_assertion")
     if not client_id:
         raise _nobody(keys)
     settings = replace(settings, client_id=client_id, client_secret=secret)
@@ -129,33 +131,23 @@ def _asked(settings: OAuthSettings, keys: KeyTexts, places: Sequence[Texts]) -> 
         return replace(settings, fields={"grant_type": grant})
     if (assertion := _find(places, _STRIMZI_ASSERTION)) is not None:
         kind = _first(places, (f"{_STRIMZI_ASSERTION}.type",)) or _JWT_ASSERTION
-        return _with_assertion(settings, client_id, assertion[2], kind)
+        asserting = _asserting(settings, client_id, kind)
+        return replace(asserting, secret_fields={"client_assertion": assertion[2]})
     raise _nobody(keys)
 
 
-def _with_assertion(
-    settings: OAuthSettings, client_id: str, assertion: Secret, kind: str
-) -> OAuthSettings:
+def _asserting(settings: OAuthSettings, client_id: str, kind: str) -> OAuthSettings:
     fields = {"grant_type": CLIENT_CREDENTIALS, "client_assertion_type": kind}
-    return replace(
-        settings,
-        client_id=client_id,
-        fields=fields | ({"client_id": client_id} if client_id else {}),
-        secret_fields={"client_assertion": assertion},
-    )
+    fields |= {"client_id": client_id} if client_id else {}
+    return replace(settings, client_id=client_id, fields=fields)
 
 
-def _assertion(keys: KeyTexts) -> Secret:
-    """Kafka's way: a file with one, or what is to be signed."""
-    name = f"{_ASSERTION}.file"
-    path = keys.text(name)
-    if not path:
-        raise keys.misfit(
-            name,
-            "is missing: assertions are not signed here, so another program has to write them "
-            "into a file",
-        )
-    return _word(keys, name, path)
+def _with_assertion(settings: OAuthSettings, reader: Reader, sent_as: str) -> OAuthSettings:
+    """Kafka's way: with the one that is in a file, or else one that is signed here."""
+    keys, name = KeyTexts(reader), f"{ASSERTION}.file"
+    if path := keys.text(name):
+        return replace(settings, secret_fields={sent_as: _word(keys, name, path)})
+    return replace(settings, assertion=read_assertion(reader, sent_as))
 
 
 def _nobody(keys: KeyTexts) -> Misfit:

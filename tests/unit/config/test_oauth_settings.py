@@ -6,6 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 
 from sparkmirror.config.files_read import noting_files
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -165,6 +171,49 @@ def test_kafkas_assertion_is_a_clients_or_a_grant_of_its_own(file: Path) -> None
     assert granted.fields == {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
     assert granted.secret_fields == {"assertion": Secret(HUSH)}
     assert found.client_secret is granted.client_secret is None
+
+
+def test_an_assertion_is_signed_by_kafkas_keys(tmp_path: Path) -> None:
+    """With client credentials if it says who signs, with the other class always."""
+    key, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key.write_bytes(
+        rsa.generate_private_key(public_exponent=65_537, key_size=2048).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(HUSH.encode())
+        )
+    )
+    template.write_text('{"header": {"kid": "k"}, "payload": {"sub": "template"}}')
+    prefix = "sasl.oauthbearer.assertion"
+    lines = (
+        f"sasl.oauthbearer.token.endpoint.url={URL}",
+        f"{prefix}.private.key.file={key}",
+        f"{prefix}.private.key.passphrase={HUSH}",
+        f"{prefix}.template.file={template}",
+        f"{prefix}.claim.iss=me",
+        f"{prefix}.claim.sub=key",
+        f"{prefix}.claim.exp.seconds=10",
+    )
+    with noting_files() as files:
+        found, _ = read(*lines)
+    assert {key, template} <= files.keys()
+    signs = found.assertion
+    assert signs is not None
+    assert (signs.sent_as, signs.algorithm, signs.header) == (
+        "client_assertion",
+        "RS256",
+        {"kid": "k"},
+    )
+    assert signs.claims == {"iss": "me", "sub": "template"}
+    assert (signs.lifetime_seconds, signs.early_seconds, signs.has_id) == (10, 60, False)
+    assert "PRIVATE" not in repr(found)
+    bearer = f"sasl.oauthbearer.jwt.retriever.class={RETRIEVERS}.JwtBearerJwtRetriever"
+    granted, _ = read(*lines, bearer)
+    assert granted.assertion is not None
+    assert granted.assertion.sent_as == "assertion"
+    template.write_text("[]")
+    assert "must be a JSON object with header and payload" in wrong(*lines)
+    key.write_text("")
+    assert f"private.key.file ({key}) cannot be used: " in wrong(*lines)
+    assert "private.key.file is missing" in wrong(lines[0], bearer)
 
 
 @PLACES

@@ -19,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ from sparkmirror.model import Secret
 from sparkmirror.security import oauth
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.oauth import TokenSource
-from sparkmirror.security.settings import OAuthSettings, TlsSettings
+from sparkmirror.security.settings import AssertionSettings, OAuthSettings, TlsSettings
 from sparkmirror.security.tls import server_context
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token, read_answer, refresh_at
@@ -169,6 +171,22 @@ def test_what_is_asked_with_is_in_the_form(
         TokenSource(asking).token()
     assert f"{name.replace('_', ' ')} and scope of the client" in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def test_every_request_has_an_assertion_of_its_own(endpoint: Endpoint) -> None:
+    """Signed with the key, and sent without a header."""
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2048).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    signs = AssertionSettings("assertion", Secret(key.decode()), has_id=True)
+    endpoint.answers = [answer(expires_in=1000)]
+    asking = endpoint.settings(client_secret=None, assertion=signs)
+    for _ in range(2):
+        TokenSource(asking).token()
+    (header, first), (_, second) = endpoint.asked
+    assert header is None
+    assert first["assertion"][0].count(".") == 2
+    assert first["assertion"] != second["assertion"]
 
 
 def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
