@@ -50,15 +50,23 @@ def read_assertion(reader: Reader, sent_as: str) -> AssertionSettings:
 
 def _template(keys: KeyTexts) -> dict[str, dict[str, Any]]:
     path = keys.text(_TEMPLATE)
-    data = read_named(keys, _TEMPLATE, path, _MOST_BYTES) if path else b"{}"
+    if not path:
+        return parse_template(b"{}")
+    data = read_named(keys, _TEMPLATE, path, _MOST_BYTES)
+    try:
+        return parse_template(data)
+    except ValueError as error:
+        raise keys.misfit(_TEMPLATE, f"names {keys.shown(_TEMPLATE)}, which {error}") from None
+
+
+def parse_template(data: bytes) -> dict[str, dict[str, Any]]:
+    """Its header and payload, empty where there are none; ValueError if it is no template."""
     try:
         content = json.loads(data)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict):
         parts = {name: content.get(name, {}) for name in ("header", "payload")}
-    except (ValueError, RecursionError, AttributeError):
-        parts = {}
-    if not parts or not all(isinstance(part, dict) for part in parts.values()):
-        raise keys.misfit(
-            _TEMPLATE,
-            f"names {keys.shown(_TEMPLATE)}, which must be a JSON object with header and payload",
-        )
-    return parts
+        if all(isinstance(part, dict) for part in parts.values()):
+            return parts
+    raise ValueError("must be a JSON object with header and payload")

@@ -32,7 +32,7 @@ def remark_clear_texts(security: Security, reader: Reader, report: Report) -> No
             f"{origin.key} is SASL_PLAINTEXT: with {sasl.mechanism.value} the {what} goes to "
             "brokers unencrypted, for anybody on the way to read. Write SASL_SSL.",
         )
-    if sasl.oauth is not None:
+    if sasl.oauth is not None and sasl.oauth.token is None:
         parts = urlsplit(sasl.oauth.endpoint)
         if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
             origin = reader.origin(next(filter(reader.is_given, ENDPOINT_KEYS), ENDPOINT))
