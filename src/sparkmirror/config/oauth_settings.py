@@ -154,7 +154,8 @@ def _nobody(keys: KeyTexts) -> Misfit:
     return Misfit(
         JAAS,
         f"{keys.called(JAAS)} must name clientId and clientSecret, with which tokens are asked "
-        f"for, or {_CREDENTIALS}.id and {_CREDENTIALS}.secret must be set",
+        f"for, or {_CREDENTIALS}.id and {_CREDENTIALS}.secret must be set (a refresh token, a "
+        "user's password and an assertion need oauth.client.id beside them)",
     )
 
 
