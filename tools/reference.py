@@ -85,9 +85,10 @@ A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule req
   memory. A store that was replaced is noticed within seconds.
 - A JAAS line is read as Java reads it, and its login module must go with the mechanism. Modules of
   other people's, callback handlers and `ssl.engine.factory.class` are Java and refused with a
-  sentence; Kafka's own and Strimzi's handlers for client credentials are known by name.
+  sentence; Kafka's own and Strimzi's handlers for tokens are known by name.
 - Tokens (OAUTHBEARER) are asked for with `clientId` and `clientSecret` of the JAAS line, with
   Kafka's keys, or with Strimzi's names for them; one request serves all connections of a process.
+  [Other ways](security.md#tokens) are files, refresh tokens, assertions and users' passwords.
 - What is secret is shown as `[hidden]`, and so is all that came from elsewhere.
 
 ## Classes of your own

@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from starlette.datastructures import MutableHeaders
 
+from sparkmirror.config.assertion_settings import parse_template
 from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.connector_offsets import offset_changes
@@ -34,13 +35,14 @@ from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest_client import answers
 from sparkmirror.rest_client.connector_files import read_files
 from sparkmirror.rest_client.exchange import Answer
+from sparkmirror.security.assertions import ES256, read_key
 from sparkmirror.security.jaas import parse_jaas
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.keytab import read_principals
 from sparkmirror.security.login_files import login_file_of, parse_login_file
 from sparkmirror.security.sasl import authenticate_steps
 from sparkmirror.security.settings import Mechanism, OAuthSettings, SaslSettings, TlsSettings
-from sparkmirror.security.tokens import Token, read_answer
+from sparkmirror.security.tokens import Token, given_token, read_answer
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.acls import GrantAcl
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup
@@ -392,6 +394,20 @@ TOKENS = [
     )
     for status in (OK, 401)
 ]
+TOKENS += [
+    Parser(
+        "token in a file",
+        lambda data: given_token(data.decode(errors="replace")),
+        (ValueError,),
+        (f"a.{CLAIMS}.c".encode(), HUSH.encode()),
+    ),
+    Parser(
+        "assertion's template",
+        parse_template,
+        (ValueError,),
+        (b'{"header": {"kid": "k"}, "payload": {"sub": "me", "more": [1, null]}}',),
+    ),
+]
 
 # --- material
 
@@ -417,6 +433,14 @@ STORED = [
         ("PKCS12", stored("trust.p12", "trust-legacy.p12")),
         ("PEM", (PEM,)),
     ]
+]
+STORED += [
+    Parser(
+        "assertion's key",
+        lambda data: read_key(data, None, ES256),
+        (ValueError,),
+        (read_keystore(*stored("key.p12"), "PKCS12", STORE, None).key.reveal().encode(),),
+    )
 ]
 KEYED = [
     Parser(

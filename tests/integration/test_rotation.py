@@ -22,7 +22,14 @@ from support.mounted import MountedFolder
 from support.names import unique_name
 from support.secret_search import leaks
 from support.secure_clients import Keys, file_lines, login, reached, showing, trusting
-from support.secure_cluster import CHANGING, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
+from support.secure_cluster import (
+    CHANGING,
+    MASTER,
+    STORE_PASSWORD,
+    USERS,
+    SecureCluster,
+    secure_cluster,
+)
 from support.waiting import eventually
 from support.witness import await_copy, compare_topics, create_topics
 from support.worker_process import WorkerProcess
@@ -31,6 +38,7 @@ pytestmark = pytest.mark.thorough
 
 FLOW_SECONDS = 60.0
 SESSION_SECONDS = 3.0
+TOKEN_SECONDS = 15.0
 NEW_PASSWORD = "aft3r-the-change"
 QUIET = {
     "heartbeats.replication.enabled": "false",
@@ -174,6 +182,61 @@ def test_certificates_and_passwords_change_under_a_flow(
     assert compare_topics(secure, topic, secure, f"mutual.{topic}") == load.sent
     assert NEW_PASSWORD not in mirror.log
     assert begun_anew() == 3
+
+
+def test_a_token_in_a_file_is_renewed_under_a_flow(
+    secure: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By somebody else, as Kubernetes does it; the flow outlives several tokens."""
+    topic, flow = unique_name("orders"), "token->hub"
+    create_topics(secure, {topic: 2})
+    mounted, issued = MountedFolder(tmp_path / "mounted"), list[str]()
+
+    def renew() -> None:
+        issued.append(secure.tokens.token(MASTER))
+        mounted.publish(lambda folder: (folder / "token").write_text(f"{issued[-1]}\n"))
+
+    renew()
+    source = {
+        **reached(secure, "LOGIN"),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": (mounted.path / "token").as_uri(),
+    }
+    file = tmp_path / "mm2.properties"
+    lines = [
+        "clusters = token, hub",
+        *file_lines("token", source),
+        *file_lines("hub", {**reached(secure, "LOGIN"), **login("PLAIN")}),
+        *(f"{key} = {value}" for key, value in QUIET.items()),
+        "emit.heartbeats.enabled = false",
+        "emit.checkpoints.enabled = false",
+        f"{flow}.enabled = true",
+        f"topics = {topic}",
+    ]
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    with MirrorProcess(file) as mirror:
+
+        def await_anew(times: int) -> None:
+            again = f"restarted {flow}"
+            eventually(lambda: mirror.log.count(again) == times, FLOW_SECONDS, again)
+
+        with Load(secure, topic, per_second=1000, partitions=2) as load:
+            mirror.await_log(f"{flow}: RUNNING", FLOW_SECONDS)
+            monkeypatch.setattr(secure.tokens, "lifetime_seconds", TOKEN_SECONDS)
+            for count in (1, 2):
+                renew()
+                await_anew(count)
+                await_more(secure, f"token.{topic}", load)
+        await_copy(secure, topic, secure, f"token.{topic}", FLOW_SECONDS)
+        mirror.await_log("has expired", 2 * TOKEN_SECONDS)
+        said = next(line for line in mirror.log.splitlines() if "has expired" in line)
+        assert f"The token in {(mounted.path / 'token').as_uri()} has expired" in said
+        assert "Check token.sasl.oauthbearer.token.endpoint.url" in said
+        renew()
+        await_anew(3)
+        assert mirror.terminate()[0] == 0
+    assert compare_topics(secure, topic, secure, f"token.{topic}") == load.sent
+    assert not any(token in mirror.log for token in issued)
 
 
 def test_a_worker_and_its_connectors_follow_and_tell_no_secret(

@@ -161,6 +161,34 @@ def test_every_mechanism_with_and_without_tls(
     )
 
 
+def test_a_token_may_be_given(
+    secured: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file, or as it is; when it has expired a sentence names cluster and key."""
+    file = tmp_path / "token"
+    good = secured.tokens.token(MASTER)
+    monkeypatch.setattr(secured.tokens, "lifetime_seconds", -1)
+    for token, is_good in ((good, True), (secured.tokens.token(MASTER), False)):
+        file.write_text(f"{token}\n")
+        for line in (
+            f"a.sasl.oauthbearer.token.endpoint.url={file.as_uri()}",
+            f"a.oauth.access.token={token}",
+        ):
+            settings = connection(
+                secured.servers("LOGIN"),
+                "a.security.protocol=SASL_PLAINTEXT",
+                "a.sasl.mechanism=OAUTHBEARER",
+                line,
+            )
+            if is_good:
+                ask(settings)
+                continue
+            error = failure(settings)
+            assert "Cluster 'a': The token" in str(error)
+            assert str(error).endswith(f"Check {line.partition('=')[0]}.")
+            assert error.retriable == ("endpoint" in line)
+
+
 def test_a_session_is_renewed_on_the_same_connection(
     secured: SecureCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from sparkmirror.config.loopback import is_loopback
-from sparkmirror.config.oauth_settings import ENDPOINT
+from sparkmirror.config.oauth_settings import ENDPOINT, ENDPOINT_KEYS
 from sparkmirror.config.reading import Reader, Report
-from sparkmirror.config.security_texts import JAAS, PROTOCOL
+from sparkmirror.config.security_texts import PROTOCOL
 from sparkmirror.security.settings import Mechanism, Protocol, Security
 
 _READABLE = {Mechanism.PLAIN: "password", Mechanism.OAUTHBEARER: "token"}
@@ -32,11 +32,10 @@ def remark_clear_texts(security: Security, reader: Reader, report: Report) -> No
             f"{origin.key} is SASL_PLAINTEXT: with {sasl.mechanism.value} the {what} goes to "
             "brokers unencrypted, for anybody on the way to read. Write SASL_SSL.",
         )
-    if sasl.oauth is not None:
+    if sasl.oauth is not None and sasl.oauth.token is None:
         parts = urlsplit(sasl.oauth.endpoint)
         if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
-            names = (ENDPOINT, "oauth.token.endpoint.uri", JAAS)
-            origin = reader.origin(next(filter(reader.is_given, names), ENDPOINT))
+            origin = reader.origin(next(filter(reader.is_given, ENDPOINT_KEYS), ENDPOINT))
             report.warn(
                 origin,
                 f"{origin.key}: the client's secret and its tokens go to and from the token "

@@ -8,12 +8,11 @@ Strimzi's, which its login reads as options of the JAAS line; here they may stan
 from __future__ import annotations
 
 from sparkmirror.config.key import Importance, Key
-from sparkmirror.config.value_types import Check, Type, addresses, at_least, one_of
+from sparkmirror.config.value_types import Check, Type, addresses, at_least, between, one_of
 from sparkmirror.security.settings import Mechanism, Protocol
 
 _OPENSSL = "OpenSSL does this, not Java"
 _BROKERS_VALIDATE = "brokers validate tokens, clients do not"
-_CREDENTIALS_ONLY = "tokens are asked for with client credentials only"
 _NO_KINIT = "tickets are fetched with the keytab when they are needed, and kinit is not run"
 _OWN_RETRIES = "retries go on with a pause of their own"
 
@@ -154,7 +153,7 @@ _SASL_KEYS = (
     ),
     _key(
         "sasl.oauthbearer.token.endpoint.url",
-        "Where tokens are asked for, http or https.",
+        "Where tokens are asked for, http or https, or the file that they are in: file:///path.",
         importance=Importance.HIGH,
     ),
     _key(
@@ -208,8 +207,8 @@ _SASL_KEYS = (
     ),
     _key(
         "sasl.login.callback.handler.class",
-        "Who fetches tokens: Kafka's and Strimzi's handlers for client credentials are known by "
-        "name, Java classes of others are refused.",
+        "Who fetches tokens: Kafka's, Strimzi's and Amazon's handlers are known by name, Java "
+        "classes of others are refused.",
         Type.CLASS,
     ),
     _key(
@@ -221,7 +220,8 @@ _SASL_KEYS = (
     _key("sasl.login.class", "Who logs in; only Kafka's own are known.", Type.CLASS),
     _key(
         "sasl.oauthbearer.jwt.retriever.class",
-        "How tokens are asked for; only Kafka's client credentials are known.",
+        "How tokens are got: Kafka's own classes are known by name, Java classes of others are "
+        "refused.",
         Type.CLASS,
     ),
     _key(
@@ -257,26 +257,59 @@ _SASL_KEYS = (
         Type.CLASS,
         no_effect=_BROKERS_VALIDATE,
     ),
+    _key(
+        "sasl.oauthbearer.assertion.file",
+        "File with a signed assertion (JWT), which is sent to the token endpoint in the place of a "
+        "secret.",
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.private.key.file",
+        "File with the key (PEM, PKCS #8) that assertions are signed with, where there is no file "
+        "with one.",
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "Passphrase of that key, where it has one.",
+        Type.PASSWORD,
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.algorithm",
+        "How assertions are signed: RS256 or ES256.",
+        Type.STRING,
+        "RS256",
+        one_of("RS256", "ES256", ignore_case=True),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.template.file",
+        "File with further claims of assertions: JSON, with header and payload.",
+    ),
     *(
-        _key(
-            f"sasl.oauthbearer.assertion.{name}",
-            "A part of a signed assertion in the place of a secret.",
-            value_type,
-            no_effect=_CREDENTIALS_ONLY,
+        _key(f"sasl.oauthbearer.assertion.claim.{name}", f"The claim {name} of assertions: {what}.")
+        for name, what in (
+            ("aud", "for whom they are"),
+            ("iss", "who signs them; with client credentials, whether one is signed at all"),
+            ("sub", "about whom they are"),
         )
-        for name, value_type in (
-            ("algorithm", Type.STRING),
-            ("claim.aud", Type.STRING),
-            ("claim.exp.seconds", Type.INT),
-            ("claim.iss", Type.STRING),
-            ("claim.jti.include", Type.BOOLEAN),
-            ("claim.nbf.seconds", Type.INT),
-            ("claim.sub", Type.STRING),
-            ("file", Type.STRING),
-            ("private.key.file", Type.STRING),
-            ("private.key.passphrase", Type.PASSWORD),
-            ("template.file", Type.STRING),
-        )
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "How long an assertion is good for.",
+        Type.INT,
+        "300",
+        between(0, 86400),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "Since how long before now it is good, as clocks differ.",
+        Type.INT,
+        "60",
+        between(0, 3600),
+    ),
+    _key(
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "Whether every assertion has a number of its own.",
+        Type.BOOLEAN,
+        "false",
     ),
     *(
         _key(
@@ -345,17 +378,32 @@ OAUTH_KEYS = (
         Type.INT,
     ),
     *_store_keys("oauth.ssl."),
-    _key("oauth.access.token", "A token that does not change; refused.", Type.PASSWORD),
-    _key("oauth.refresh.token", "A token to ask for tokens with; refused.", Type.PASSWORD),
-    _key("oauth.password.grant.username", "A person to ask for tokens as; refused."),
-    _key("oauth.password.grant.password", "That person's password; refused.", Type.PASSWORD),
-    _key("oauth.client.assertion", "A proof in place of a secret; refused.", Type.PASSWORD),
-    _key("oauth.client.assertion.location", "A file with such a proof; refused."),
+    _key("oauth.access.token", "A token, for which nobody is asked then.", Type.PASSWORD),
+    _key("oauth.access.token.location", "A file with such a token, which somebody else renews."),
+    _key("oauth.refresh.token", "A token to ask for tokens with.", Type.PASSWORD),
+    _key("oauth.refresh.token.location", "A file with such a token."),
+    _key("oauth.password.grant.username", "A user to ask for tokens as."),
+    _key("oauth.password.grant.password", "That user's password.", Type.PASSWORD),
+    _key(
+        "oauth.client.assertion",
+        "A signed assertion, which is sent in the place of a secret.",
+        Type.PASSWORD,
+    ),
+    _key("oauth.client.assertion.location", "A file with such an assertion."),
+    _key("oauth.client.assertion.type", "What kind of assertion it is; a JWT if nothing is set."),
+    _key(
+        "oauth.client.credentials.grant.type",
+        "What tokens are asked for as, with a secret; client_credentials if nothing is set.",
+    ),
+    _key(
+        "oauth.max.token.expiry.seconds",
+        "How long a token that was asked for is used at most, whatever it says.",
+        Type.INT,
+    ),
     *(
         _key(f"oauth.{name}", "A detail of Strimzi's login.", no_effect=_WHAT_STRIMZI_KNOWS)
         for name in (
             "access.token.is.jwt",
-            "max.token.expiry.seconds",
             "username.claim",
             "http.retries",
             "http.retry.pause.millis",

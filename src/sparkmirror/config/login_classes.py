@@ -19,6 +19,7 @@ IAM_BEARER_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHa
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 _OAUTH = f"{_KAFKA}.oauthbearer"
+_RETRIEVERS = ("ClientCredentialsJwtRetriever", "FileJwtRetriever", "JwtBearerJwtRetriever")
 
 # Key -> the classes whose work is done here.
 KNOWN_CLASSES: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +43,7 @@ KNOWN_CLASSES: Mapping[str, tuple[str, ...]] = {
     ),
     "sasl.oauthbearer.jwt.retriever.class": (
         f"{_OAUTH}.DefaultJwtRetriever",
-        f"{_OAUTH}.ClientCredentialsJwtRetriever",
+        *(f"{_OAUTH}.{name}" for name in _RETRIEVERS),
     ),
     "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
 }
@@ -51,6 +52,12 @@ KNOWN_CLASSES: Mapping[str, tuple[str, ...]] = {
 def is_known(key: str, name: str) -> bool:
     """Whether what the class does is done here."""
     return name.removeprefix(_SHADED) in KNOWN_CLASSES[key]
+
+
+def retriever(name: str) -> str:
+    """Which of Kafka's classes that get tokens it is; empty: the one that looks for itself."""
+    found = name.rpartition(".")[2]
+    return found if found in _RETRIEVERS else ""
 
 
 def fits(mechanism: Mechanism, module: str) -> bool:

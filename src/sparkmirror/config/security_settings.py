@@ -25,7 +25,7 @@ from sparkmirror.config.login_classes import (
 )
 from sparkmirror.config.login_sections import CLIENT_SECTION, read_sections
 from sparkmirror.config.notices import Level
-from sparkmirror.config.oauth_settings import ENDPOINT, is_option, read_oauth
+from sparkmirror.config.oauth_settings import ENDPOINT_KEYS, LOGIN_KEYS, is_option, read_oauth
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.security_texts import JAAS, PROTOCOL, JaasTexts, KeyTexts, Misfit
 from sparkmirror.config.stores import read_identity, read_trust
@@ -101,8 +101,8 @@ def _names(reader: Reader) -> KeyNames:
         identity=written("ssl.keystore.location", "ssl.keystore.key"),
         host_check=written("ssl.endpoint.identification.algorithm"),
         mechanism=written("sasl.mechanism"),
-        login=written(JAAS, "sasl.oauthbearer.client.credentials.client.secret"),
-        endpoint=written(ENDPOINT, "oauth.token.endpoint.uri", JAAS),
+        login=written(*LOGIN_KEYS),
+        endpoint=written(*ENDPOINT_KEYS),
     )
 
 

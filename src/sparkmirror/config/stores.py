@@ -37,7 +37,7 @@ def read_trust(texts: Texts, prefix: str) -> str | None:
         return None
     if declared == _PEM:
         _no_password(texts, password)
-    data = _content(texts, location, path)
+    data = read_named(texts, location, path)
     try:
         return _trusted(data, declared or _DEFAULT, texts.secret(password))
     except ValueError as error:
@@ -68,7 +68,7 @@ def read_identity(texts: Texts, prefix: str) -> KeyPair | None:
     elif texts.secret(password) is None:
         beside = texts.called(location).removesuffix(location) + password
         raise texts.misfit(location, f"needs a password: write {beside}")
-    data = _content(texts, location, path)
+    data = read_named(texts, location, path)
     try:
         return _identity(data, declared or _DEFAULT, texts.secret(password), key_password)
     except ValueError as error:
@@ -108,9 +108,10 @@ def _no_password(texts: Texts, password: str) -> None:
         raise texts.misfit(password, "does not go with PEM, of which only a key has a password")
 
 
-def _content(texts: Texts, location: str, path: str) -> bytes:
+def read_named(texts: Texts, location: str, path: str, most: int = MOST_BYTES) -> bytes:
+    """What is in the file that a key names; Misfit if it cannot be read."""
     try:
-        data = read_bounded(Path(path), MOST_BYTES, only_files=True)
+        data = read_bounded(Path(path), most, only_files=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise texts.misfit(
@@ -120,7 +121,7 @@ def _content(texts: Texts, location: str, path: str) -> bytes:
         ) from error
     if data is None:
         raise texts.misfit(
-            location, f"names {texts.shown(location)}, which has more than {MOST_BYTES >> 20} MiB"
+            location, f"names {texts.shown(location)}, which has more than {most >> 20} MiB"
         )
     return data
 

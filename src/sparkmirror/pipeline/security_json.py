@@ -11,6 +11,7 @@ from typing import Any
 
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import (
+    AssertionSettings,
     AwsSettings,
     KerberosSettings,
     KeyNames,
@@ -56,9 +57,15 @@ def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
     oauth = None
     if sasl.oauth is not None:
         oauth = _fields(sasl.oauth) | {
-            "client_secret": sasl.oauth.client_secret.reveal(),
+            "client_secret": _revealed(sasl.oauth.client_secret),
+            "token": _revealed(sasl.oauth.token),
+            "fields": dict(sasl.oauth.fields),
+            "secret_fields": {name: one.reveal() for name, one in sasl.oauth.secret_fields.items()},
             "extensions": dict(sasl.oauth.extensions),
             "tls": _tls_to_json(sasl.oauth.tls),
+            "assertion": None
+            if sasl.oauth.assertion is None
+            else _fields(sasl.oauth.assertion) | {"key": sasl.oauth.assertion.key.reveal()},
         }
     kerberos = None
     if sasl.kerberos is not None:
@@ -81,9 +88,13 @@ def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
 def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
     oauth = raw["oauth"]
     if oauth is not None:
-        secret = Secret(oauth["client_secret"])
-        tls = _tls_from_json(oauth["tls"])
-        oauth = OAuthSettings(**{**oauth, "client_secret": secret, "tls": tls})
+        hidden = {name: _secret(oauth[name]) for name in ("client_secret", "token")}
+        fields = {name: Secret(text) for name, text in oauth["secret_fields"].items()}
+        tls, signs = _tls_from_json(oauth["tls"]), oauth["assertion"]
+        if signs is not None:
+            signs = AssertionSettings(**{**signs, "key": Secret(signs["key"])})
+        parts = {"secret_fields": fields, "tls": tls, "assertion": signs}
+        oauth = OAuthSettings(**{**oauth, **hidden, **parts})
     kerberos = raw["kerberos"]
     if kerberos is not None:
         kerberos = KerberosSettings(**{**kerberos, "keytab": _secret(kerberos["keytab"])})

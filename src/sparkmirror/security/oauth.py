@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of an OAuth 2 endpoint: client credentials (RFC 6749, 4.4), refreshed in time.
+"""Tokens of an OAuth 2 endpoint, whatever they are asked for with, refreshed in time.
 
 Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
 long for its successor: the request goes on in a thread of its own, and if it fails, the old token
@@ -16,6 +16,7 @@ import socket
 import ssl
 import threading
 import time
+from dataclasses import replace
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from sparkmirror.errors import AuthenticationError
@@ -165,15 +166,16 @@ class _Endpoint:
                 ) from error
 
     def ask(self) -> Token:
+        asking = _with_assertion(self._settings)
         connection = self._connection()
         try:
             connection.connect()
-            status, body = self._exchange(connection)
+            status, body = self._exchange(connection, asking)
         except (OSError, http.client.HTTPException) as error:
             raise self._no_answer(error) from error
         finally:
             connection.close()
-        return read_answer(status, body, self.shown, self._settings, time.time())
+        return read_answer(status, body, self.shown, asking, time.time())
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = (self._parts.hostname or "").rstrip("."), self._parts.port  # as certificates
@@ -182,7 +184,9 @@ class _Endpoint:
             return http.client.HTTPConnection(host, port, timeout=seconds)
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
 
-    def _exchange(self, connection: http.client.HTTPConnection) -> tuple[int, bytes]:
+    def _exchange(
+        self, connection: http.client.HTTPConnection, asking: OAuthSettings
+    ) -> tuple[int, bytes]:
         """Ask on a connection that is there; whoever answers drop by drop is cut off."""
         stream: socket.socket = connection.sock
         stream.settimeout(self._settings.read_timeout_seconds)
@@ -202,7 +206,7 @@ class _Endpoint:
             target = self._parts.path or "/"
             if self._parts.query:
                 target += f"?{self._parts.query}"
-            connection.request("POST", target, body=self._body(), headers=self._headers())
+            connection.request("POST", target, body=_body(asking), headers=_headers(asking))
             with connection.getresponse() as response:
                 return response.status, self._whole(response)
         except (OSError, http.client.HTTPException) as error:
@@ -226,21 +230,6 @@ class _Endpoint:
             raise http.client.IncompleteRead(b"", response.length)
         return bytes(body)
 
-    def _body(self) -> str:
-        fields = {"grant_type": "client_credentials"}
-        if self._settings.scope:
-            fields["scope"] = self._settings.scope
-        if self._settings.audience:
-            fields["audience"] = self._settings.audience
-        return urlencode(fields)
-
-    def _headers(self) -> dict[str, str]:
-        return {
-            "Accept": "application/json",
-            "Authorization": f"Basic {basic_credentials(self._settings)}",
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
-
     def _no_answer(self, error: Exception) -> AuthenticationError:
         match error:
             case TimeoutError():
@@ -261,6 +250,36 @@ class _Endpoint:
             f"The token endpoint {self.shown} cannot be asked: {clean(words, self._settings)}.",
             retriable=True,
         )
+
+
+def _with_assertion(settings: OAuthSettings) -> OAuthSettings:
+    """The settings of one request: with an assertion of its own, where one is to be signed."""
+    wanted = settings.assertion
+    if wanted is None:
+        return settings
+    from sparkmirror.security.assertions import signed  # noqa: PLC0415 - long to import, and rare
+
+    made = {wanted.sent_as: signed(wanted, int(time.time()))}
+    return replace(settings, secret_fields={**settings.secret_fields, **made})
+
+
+def _body(asking: OAuthSettings) -> str:
+    fields = {
+        **asking.fields,
+        **{name: one.reveal() for name, one in asking.secret_fields.items()},
+        "scope": asking.scope,
+        "audience": asking.audience,
+    }
+    return urlencode({name: text for name, text in fields.items() if text})
+
+
+def _headers(asking: OAuthSettings) -> dict[str, str]:
+    credentials = basic_credentials(asking)
+    return {
+        "Accept": "application/json",
+        **({"Authorization": f"Basic {credentials}"} if credentials else {}),
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
 
 
 def _split(endpoint: str) -> SplitResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from sparkmirror.model import Secret
 
@@ -57,15 +58,41 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AssertionSettings:
+    """A JWT that is signed for each request, in the place of a secret."""
+
+    sent_as: str  # a field of the request
+    key: Secret  # as PEM (PKCS #8), not encrypted
+    algorithm: str = "RS256"
+    header: Mapping[str, Any] = field(default_factory=dict)
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    lifetime_seconds: int = 300
+    early_seconds: int = 60  # clocks differ
+    has_id: bool = False
+
+
+CLIENT_CREDENTIALS = "client_credentials"  # RFC 6749, 4.4
+
+
+@dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Where tokens come from: client credentials (RFC 6749, 4.4)."""
+    """Where tokens come from: an endpoint and what to say there, or somebody who renews them.
+
+    `endpoint` is who is asked. With `token` nobody is: it is the file that the token was read from,
+    or empty.
+    """
 
     endpoint: str
-    client_id: str
-    client_secret: Secret
+    client_id: str = ""
+    client_secret: Secret | None = None  # None: no header says who asks
     scope: str = ""
     audience: str = ""  # Strimzi's oauth.audience
     urlencodes_header: bool = False  # name and secret, before they go into the header
+    fields: Mapping[str, str] = field(default_factory=lambda: {"grant_type": CLIENT_CREDENTIALS})
+    secret_fields: Mapping[str, Secret] = field(default_factory=dict)  # of the request, too
+    assertion: AssertionSettings | None = None  # one of the secret fields, made for each request
+    token: Secret | None = None
+    longest_seconds: float | None = None  # that a token is used for, whatever it says
     extensions: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
     connect_timeout_seconds: float = 10.0

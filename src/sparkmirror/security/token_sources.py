@@ -3,13 +3,34 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from sparkmirror.security.given_tokens import GivenToken
 from sparkmirror.security.oauth import TokenSource
 from sparkmirror.security.one_each import OneEach
 from sparkmirror.security.settings import OAuthSettings
+from sparkmirror.security.tokens import Token
 
-_sources = OneEach[OAuthSettings, TokenSource](TokenSource)
+
+class Tokens(Protocol):
+    """A source; any thread may ask."""
+
+    def token(self) -> Token:
+        """A token that has not expired; AuthenticationError if there is none to be had."""
+        ...
+
+    def hide(self, words: str) -> str:
+        """What somebody else said, without the token; asks nobody."""
+        ...
 
 
-def token_source(settings: OAuthSettings) -> TokenSource:
+def _made(settings: OAuthSettings) -> Tokens:
+    return TokenSource(settings) if settings.token is None else GivenToken(settings)
+
+
+_sources = OneEach[OAuthSettings, Tokens](_made)
+
+
+def token_source(settings: OAuthSettings) -> Tokens:
     """The source for these settings; any thread may ask."""
     return _sources.of(settings)

@@ -11,6 +11,7 @@ import binascii
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
@@ -53,7 +54,10 @@ def read_answer(
             "of a token endpoint (OAuth 2)?",
             retriable=True,  # what stands before it may answer so for a while
         )
-    token = Token(Secret(text), _expires_at(text, content, now))
+    expires_at = _expires_at(text, content, now)
+    if settings.longest_seconds is not None:
+        expires_at = min(expires_at, now + settings.longest_seconds)
+    token = Token(Secret(text), expires_at)
     if token.expires_at <= now:
         raise AuthenticationError(
             f"The token endpoint {endpoint} gave a token that has expired already. Compare the "
@@ -61,6 +65,17 @@ def read_answer(
             retriable=True,
         )
     return token
+
+
+def given_token(text: str) -> Token:
+    """A token that nobody was asked for; ValueError if it cannot be one.
+
+    One that does not say how long it lasts is good until a broker refuses it.
+    """
+    if not _TOKEN.fullmatch(text):
+        raise ValueError("no token: letters, digits and any of - . _ ~ + / = in one line")
+    expiry = _seconds(_claims(text).get("exp"))
+    return Token(Secret(text), math.inf if expiry is None else expiry)
 
 
 def refresh_at(token: Token, issued_at: float, settings: OAuthSettings) -> float:
@@ -130,16 +145,24 @@ def _refusal(
     words = ": ".join(word for word in given if isinstance(word, str) and word)
     reason = f", {clean(words, settings)}" if words else ""
     is_temporary = status >= _SERVER_FAULT or status in _TRY_LATER
-    name = clean(settings.client_id, settings)
-    advice = f" Check id ({name}), secret and scope of the client." if not is_temporary else ""
+    advice = f" Check {_proofs(settings)} and scope of the client." if not is_temporary else ""
     return AuthenticationError(
         f"The token endpoint {endpoint} gave no token: HTTP {status}{reason}.{advice}",
         retriable=is_temporary,
     )
 
 
+def _proofs(settings: OAuthSettings) -> str:
+    """What was said about us, by name."""
+    proofs = [f"id ({clean(settings.client_id, settings)})"] if settings.client_id else []
+    proofs += ["secret"] if settings.client_secret is not None else []
+    return ", ".join((*proofs, *(name.replace("_", " ") for name in settings.secret_fields)))
+
+
 def basic_credentials(settings: OAuthSettings) -> str:
-    """Id and secret of the client, as the endpoint wants them."""
+    """Id and secret of the client, as the endpoint wants them; empty if there is no secret."""
+    if settings.client_secret is None:
+        return ""
     both = [settings.client_id, settings.client_secret.reveal()]
     if settings.urlencodes_header:  # as Java's URLEncoder does
         both = [quote_plus(one, safe="*").replace("~", "%7E") for one in both]
@@ -149,11 +172,14 @@ def basic_credentials(settings: OAuthSettings) -> str:
 
 def clean(words: str, settings: OAuthSettings | None) -> str:
     """What somebody else said, fit to be shown: one line, not long, without our secret."""
-    secrets = (
-        () if settings is None else (settings.client_secret.reveal(), basic_credentials(settings))
-    )
-    for secret in secrets:
+    for secret in () if settings is None else _secrets(settings):
         if secret:
             words = words.replace(secret, "[hidden]")
     words = "".join(char if char.isprintable() else " " for char in words)
     return words[:_MOST_WORDS].strip().rstrip(".")
+
+
+def _secrets(settings: OAuthSettings) -> Iterator[str]:
+    hidden = (settings.client_secret, settings.token, *settings.secret_fields.values())
+    yield from (one.reveal() for one in hidden if one is not None)
+    yield basic_credentials(settings)

@@ -21,6 +21,7 @@ from sparkmirror.pipeline.contract import (
 )
 from sparkmirror.pipeline.security_json import security_from_json, security_to_json
 from sparkmirror.security.settings import (
+    AssertionSettings,
     AwsSettings,
     KerberosSettings,
     KeyNames,
@@ -44,11 +45,27 @@ TLS = st.builds(
     protocols=st.lists(TEXTS, max_size=2).map(tuple),
     ciphers=st.lists(TEXTS, max_size=2).map(tuple),
 )
+ASSERTIONS = st.builds(
+    AssertionSettings,
+    sent_as=TEXTS,
+    key=SECRETS,
+    algorithm=TEXTS,
+    header=WORDS,
+    claims=st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=3),
+    lifetime_seconds=st.integers(0, 100),
+    early_seconds=st.integers(0, 100),
+    has_id=st.booleans(),
+)
 OAUTH = st.builds(
     OAuthSettings,
     endpoint=TEXTS,
     client_id=TEXTS,
-    client_secret=SECRETS,
+    client_secret=st.none() | SECRETS,
+    fields=WORDS,
+    secret_fields=st.dictionaries(TEXTS, SECRETS, max_size=3),
+    assertion=st.none() | ASSERTIONS,
+    token=st.none() | SECRETS,
+    longest_seconds=st.none() | st.floats(0, 100),
     scope=TEXTS,
     audience=TEXTS,
     extensions=WORDS,
@@ -104,7 +121,14 @@ SECURED = Security(
         Mechanism.PLAIN,
         "me",
         Secret(HUSH),
-        oauth=OAuthSettings("https://h", "me", Secret(HUSH)),
+        oauth=OAuthSettings(
+            "https://h",
+            "me",
+            Secret(HUSH),
+            secret_fields={"x": Secret(HUSH)},
+            assertion=AssertionSettings("x", Secret(HUSH)),
+            token=Secret(HUSH),
+        ),
         kerberos=KerberosSettings(keytab=Secret(HUSH)),
         aws=AwsSettings(secret_key=Secret(HUSH), session_token=Secret(HUSH)),
     ),
@@ -143,6 +167,9 @@ def test_no_field_is_forgotten_when_one_is_added() -> None:
     """The strategies above name all of them."""
     assert {one.name for one in fields(OAuthSettings)} == set(
         security_to_json(SECURED)["sasl"]["oauth"]
+    )
+    assert {one.name for one in fields(AssertionSettings)} == set(
+        security_to_json(SECURED)["sasl"]["oauth"]["assertion"]
     )
     assert {one.name for one in fields(KerberosSettings)} == set(
         security_to_json(SECURED)["sasl"]["kerberos"]

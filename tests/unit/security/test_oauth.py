@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import socket
 import ssl
 import threading
@@ -18,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +29,9 @@ from sparkmirror.model import Secret
 from sparkmirror.security import oauth
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.oauth import TokenSource
-from sparkmirror.security.settings import OAuthSettings, TlsSettings
+from sparkmirror.security.settings import AssertionSettings, OAuthSettings, TlsSettings
 from sparkmirror.security.tls import server_context
+from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token, read_answer, refresh_at
 
 SECRET = "hunter2-hunter2"
@@ -126,6 +130,95 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
     basic = base64.b64encode(f"me:{SECRET}".encode()).decode()
     fields = {"grant_type": ["client_credentials"], "scope": ["a b"], "audience": ["kafka"]}
     assert endpoint.asked == [(f"Basic {basic}", fields)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "header", "sent"),
+    [
+        pytest.param(
+            {
+                "fields": {"grant_type": "refresh_token", "client_id": "me"},
+                "secret_fields": {"refresh_token": Secret(SECRET)},
+            },
+            None,
+            {"grant_type": ["refresh_token"], "client_id": ["me"], "refresh_token": [SECRET]},
+            id="refresh token",
+        ),
+        pytest.param(
+            {
+                "client_secret": Secret(""),
+                "fields": {"grant_type": "password", "username": "ann"},
+                "secret_fields": {"password": Secret(f"{SECRET}&=ü")},
+            },
+            "Basic bWU6",
+            {"grant_type": ["password"], "username": ["ann"], "password": [f"{SECRET}&=ü"]},
+            id="password",
+        ),
+    ],
+)
+def test_what_is_asked_with_is_in_the_form(
+    endpoint: Endpoint, changes: dict[str, Any], header: str | None, sent: dict[str, list[str]]
+) -> None:
+    """And who asks is in the header, if there is a secret; none of it is in a refusal."""
+    endpoint.answers = [answer("one", expires_in=1000)]
+    asking = endpoint.settings(**{"client_secret": None, "scope": "", "audience": ""} | changes)
+
+    assert TokenSource(asking).token().text.reveal() == "one"
+    assert endpoint.asked == [(header, sent)]
+    (name, hidden), *_ = asking.secret_fields.items()
+    endpoint.answers = [(400, json.dumps({"error": f"no {hidden.reveal()}"}).encode())]
+    with pytest.raises(AuthenticationError, match=r"no \[hidden\]") as caught:
+        TokenSource(asking).token()
+    assert f"{name.replace('_', ' ')} and scope of the client" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_every_request_has_an_assertion_of_its_own(endpoint: Endpoint) -> None:
+    """Signed with the key, and sent without a header."""
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2048).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    signs = AssertionSettings("assertion", Secret(key.decode()), has_id=True)
+    endpoint.answers = [answer(expires_in=1000)]
+    asking = endpoint.settings(client_secret=None, assertion=signs)
+    for _ in range(2):
+        TokenSource(asking).token()
+    (header, first), (_, second) = endpoint.asked
+    assert header is None
+    assert first["assertion"][0].count(".") == 2
+    assert first["assertion"] != second["assertion"]
+
+
+def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
+    """By its own claim; whoever renews the file is waited for, the configuration is not."""
+    for where, retriable in (("file:///etc/token", True), ("", False)):
+        good = jwt(exp=time.time() + 100)
+        source = token_source(OAuthSettings(where, token=Secret(good)))
+        assert source.token().text.reveal() == good
+        assert source.hide(f"x {good} y") == "x [hidden] y"
+        over = token_source(OAuthSettings(where, token=Secret(jwt(exp=1_000_000_000))))
+        with pytest.raises(
+            AuthenticationError, match=r"expired \(2001-09-09 01:46:40 UTC\)"
+        ) as told:
+            over.token()
+        assert told.value.retriable == retriable
+        assert where in str(told.value)
+
+
+def test_an_opaque_token_that_is_given_is_good_until_it_is_refused() -> None:
+    """Nobody but a broker knows."""
+    source = token_source(OAuthSettings("", token=Secret("opaque-1")))
+    assert source.token().expires_at == math.inf
+    with pytest.raises(AuthenticationError, match="no token"):
+        token_source(OAuthSettings("", token=Secret("two words")))
+
+
+def test_a_token_is_used_no_longer_than_the_file_says(endpoint: Endpoint) -> None:
+    """`oauth.max.token.expiry.seconds`."""
+    endpoint.answers = [answer(expires_in=1000)]
+    began = time.time()
+    token = TokenSource(endpoint.settings(longest_seconds=90.0)).token()
+    assert began + 90 <= token.expires_at < began + 120
 
 
 def test_a_token_is_replaced_before_it_expires(endpoint: Endpoint) -> None:
