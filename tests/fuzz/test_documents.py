@@ -46,6 +46,7 @@ from sparkmirror.topology.acls import GrantAcl
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.topics import CreateTopic
+from support.encrypted_keys import as_pem, with_pbkdf2, with_scrypt
 from support.fuzzing import HUSH, Parser, attempt, damaged, fuzzed
 from support.keytabs import keytab
 
@@ -434,6 +435,23 @@ KEYED.append(
         lambda data: read_keystore(data, "PEM", None, None),
         (ValueError,),
         ((PAIR.chain + PAIR.key.reveal()).encode(),),
+    )
+)
+BARE_KEY = base64.b64decode("".join(PAIR.key.reveal().splitlines()[1:-1]))
+KEYED.append(
+    Parser(
+        "key with a password",
+        lambda data: read_keystore((PAIR.chain + as_pem(data)).encode(), "PEM", None, KEY),
+        (ValueError,),
+        (
+            with_pbkdf2(BARE_KEY, KEY.reveal(), 2048),
+            with_scrypt(BARE_KEY, KEY.reveal(), (1 << 10, 8, 1)),
+        ),
+        (
+            with_pbkdf2(BARE_KEY, KEY.reveal(), 1, said=2**31 - 1),
+            with_scrypt(BARE_KEY, KEY.reveal(), (2, 8, 1), said=(1 << 30, 8, 1)),
+            with_scrypt(BARE_KEY, KEY.reveal(), (2, 8, 1), said=(1 << 14, 1 << 20, 1)),
+        ),
     )
 )
 LINES = Parser(
