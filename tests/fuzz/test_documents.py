@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest_client import answers
 from sparkmirror.rest_client.connector_files import read_files
 from sparkmirror.rest_client.exchange import Answer
+from sparkmirror.security.certificates import read_facts
 from sparkmirror.security.jaas import parse_jaas
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.keytab import read_principals
@@ -454,6 +456,9 @@ KEYED.append(
         ),
     )
 )
+CERTIFICATE = Parser(
+    "certificate", read_facts, (ValueError,), (ssl.PEM_cert_to_DER_cert(PEM.decode()),)
+)
 LINES = Parser(
     "JAAS line",
     lambda data: parse_jaas(data.decode(errors="surrogateescape")),
@@ -524,7 +529,7 @@ def text_of(data: bytes) -> str:
     return data.decode("latin-1")
 
 
-PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, KEYTABS, LINES, *LOGINS]
+PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, CERTIFICATE, KEYTABS, LINES, *LOGINS]
 REFUSED = {"token answer 401", "SCRAM, last", "bearer"}  # whatever their seeds say
 
 

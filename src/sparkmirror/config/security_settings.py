@@ -100,6 +100,8 @@ def _names(reader: Reader) -> KeyNames:
         trust=written("ssl.truststore.location", "ssl.truststore.certificates"),
         identity=written("ssl.keystore.location", "ssl.keystore.key"),
         host_check=written("ssl.endpoint.identification.algorithm"),
+        versions=written("ssl.enabled.protocols"),
+        suites=written("ssl.cipher.suites"),
         mechanism=written("sasl.mechanism"),
         login=written(JAAS, "sasl.oauthbearer.client.credentials.client.secret"),
         endpoint=written(ENDPOINT, "oauth.token.endpoint.uri", JAAS),

@@ -50,6 +50,14 @@ def first_value(data: memoryview) -> Value:
     return Value(head.tag, data[head.size : end], data[end:])
 
 
+def all_values(data: memoryview) -> Iterator[Value]:
+    """One after the other, of DER; ValueError at the first that is not whole."""
+    while data:
+        value = first_value(data)
+        yield value
+        data = value.rest
+
+
 def numbers_after_salts(data: bytes) -> list[tuple[int, ...]]:
     """The numbers that stand right after octets, wherever that is: how much work a password makes.
 

@@ -49,7 +49,7 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
     if any(one in reason for one in _NO_COMMON_VERSION):
         return (
             f"{address} speaks no version of TLS that is enabled here ({said}): check "
-            "ssl.enabled.protocols"
+            f"{keys.versions}"
         )
     if any(one in reason for one in _NOT_WELCOME):
         has_one = security.tls is not None and bool(security.tls.chain)
@@ -58,7 +58,7 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
     if any(one in reason for one in _NO_COMMON_SUITE):
         return (
             f"{address} accepts none of our cipher suites, or wants a certificate ({said}): check "
-            f"{keys.identity}, and ssl.cipher.suites if it is set"
+            f"{keys.identity}, and {keys.suites} if it is set"
         )
     return ""
 
