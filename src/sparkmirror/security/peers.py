@@ -10,19 +10,21 @@ chain that OpenSSL has built:
 - up to the first certificate that is trusted: no RSA or DSA key below 1,024 bits, no EC below 224
 - below that one: valid by its dates, and not signed with MD5
 
-What is in the truststore is trusted as it is, whatever its dates. Nothing was sent by then but our
-own certificate.
+What is in the truststore is trusted as it is, whatever its dates: while one of them is out of date
+OpenSSL is told to look at none. Nothing was sent by then but our own certificate.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from sparkmirror.security.certificates import Facts, read_facts
 
+_NO_CHECK_TIME = 0x200000  # OpenSSL's flag, which Python has no name for
 _DER = 2  # as the ssl module's C part calls it
 # The codes and words of OpenSSL.
 _NOT_YET = (9, "certificate is not yet valid")
@@ -36,6 +38,30 @@ class PeerContext(ssl.SSLContext):
     """Of a client; without anchors OpenSSL has the last word."""
 
     anchors: frozenset[bytes] = frozenset()  # DER
+    _are_valid: tuple[datetime, datetime] | None = None  # from when to when all anchors are
+
+    def trust(self, anchors: Sequence[bytes]) -> None:
+        """These, which OpenSSL has taken already."""
+        self.anchors = frozenset(anchors)
+        with suppress(ValueError):
+            facts = [read_facts(one) for one in anchors]
+            self._are_valid = max(one.begins for one in facts), min(one.ends for one in facts)
+
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        """As Python's own."""
+        self._mind_dates()
+        return super().wrap_socket(*given, **named)
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        """As Python's own."""
+        self._mind_dates()
+        return super().wrap_bio(*given, **named)
+
+    def _mind_dates(self) -> None:
+        if self._are_valid is not None:
+            begin, end = self._are_valid
+            if not begin < datetime.now(UTC) < end:
+                self.verify_flags |= _NO_CHECK_TIME
 
 
 class _Socket(ssl.SSLSocket):

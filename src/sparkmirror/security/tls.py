@@ -79,7 +79,6 @@ _SUITES_OF_JAVA = (
 )
 _ANY_STRENGTH = 0  # `peers` looks then
 _PUBLIC_STRENGTH = 1  # no SHA-1, which Java refuses below the authorities that it knows by itself
-_NO_CHECK_TIME = 0x200000  # OpenSSL's flag, which Python has no name for
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -91,8 +90,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     context.set_ciphers(f"{':'.join(_SUITES_OF_JAVA)}:@SECLEVEL={level}")
     _set_up(context, settings)
     if settings.trusted is not None:
-        context.anchors = frozenset(all_certificates(settings.trusted))
-        context.verify_flags |= _NO_CHECK_TIME
+        context.trust(all_certificates(settings.trusted))
     return context
 
 

@@ -20,10 +20,12 @@ from sparkmirror.security.tls import client_context, load_pair
 from support.encrypted_keys import number, octets, oid, sequence, value
 from support.odd_certificates import EARLY, EXPIRED, HOST, Odd, odd
 
+NO_CHECK_TIME = 0x200000
 CA = odd("authority")
 OLD_CA = odd("authority", days=EXPIRED)
 SMALL_CA = odd("small authority", bits=1024)
 MIDDLE = odd("middle", by=CA)
+EXPIRED_MIDDLE = odd("middle", by=CA, days=EXPIRED)
 LEAF = odd(by=CA)
 OWN = odd(days=EXPIRED)
 EXPIRED_LEAF = odd(by=CA, days=EXPIRED)
@@ -76,11 +78,15 @@ def answer(server: ssl.SSLContext, sock: socket.socket) -> None:
         (OLD_CA, [LEAF]),
         (OWN, [OWN]),
         (EXPIRED_LEAF, [EXPIRED_LEAF]),
-        (odd("middle", by=CA, days=EXPIRED), [odd(by=MIDDLE)]),
+        (EXPIRED_MIDDLE, [odd(by=MIDDLE)]),
+        (EXPIRED_LEAF, [EXPIRED_LEAF, OLD_CA]),
+        (MIDDLE, [odd(by=MIDDLE), EXPIRED_MIDDLE, CA]),
+        (CA, [odd(by=MIDDLE), EXPIRED_MIDDLE, MIDDLE]),
     ],
     ids=[
         *("good", "sha1", "rsa1024", "sha1-between", "rsa1024-authority", "md5-authority"),
         *("expired-authority", "expired-own", "expired-trusted", "expired-trusted-between"),
+        *("expired-above", "renewed-here", "renewed-there"),
     ],
 )
 def test_what_java_takes_is_taken(trusted: Odd, chain: list[Odd], version: str) -> None:
@@ -94,7 +100,7 @@ def test_what_java_takes_is_taken(trusted: Odd, chain: list[Odd], version: str) 
     [
         ([EXPIRED_LEAF], 10),
         ([odd(by=CA, days=EARLY)], 9),
-        ([odd(by=MIDDLE), odd("middle", by=CA, days=EXPIRED)], 10),
+        ([odd(by=MIDDLE), EXPIRED_MIDDLE], 10),
         ([odd(by=CA, digest="MD5")], 68),
         ([odd(by=MIDDLE), odd("middle", by=CA, digest="MD5")], 68),
         ([odd(by=SMALL_CA), SMALL_CA], 19),
@@ -135,6 +141,15 @@ def test_our_own_certificate_may_be_weak(digest: str) -> None:
     own = odd("client", by=CA, bits=1024, digest=digest)
     settings = TlsSettings(trusted=CA.pem, chain=own.pem, key=own.key)
     assert shake_hands(settings, LEAF, trusts=CA.pem)
+
+
+def test_an_authority_may_expire_while_the_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are made once, and kept for months."""
+    client = client_context(TlsSettings(trusted=CA.pem))
+    assert not client.verify_flags & NO_CHECK_TIME
+    monkeypatch.setattr(client, "_are_valid", (datetime.now(UTC), datetime.now(UTC)))
+    client.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=HOST)
+    assert client.verify_flags & NO_CHECK_TIME
 
 
 @pytest.mark.parametrize(
