@@ -18,17 +18,10 @@ from sparkmirror.security.peers import find_fault
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context, load_pair
 from support.encrypted_keys import number, octets, oid, sequence, value
-from support.odd_certificates import EARLY, EXPIRED, HOST, Odd, odd
+from support.odd_certificates import HOST, Odd, odd
+from support.odd_chains import CA, EXPIRED_LEAF, LEAF, OLD_CA, REFUSED, TAKEN
 
 NO_CHECK_TIME = 0x200000
-CA = odd("authority")
-OLD_CA = odd("authority", days=EXPIRED)
-SMALL_CA = odd("small authority", bits=1024)
-MIDDLE = odd("middle", by=CA)
-EXPIRED_MIDDLE = odd("middle", by=CA, days=EXPIRED)
-LEAF = odd(by=CA)
-OWN = odd(days=EXPIRED)
-EXPIRED_LEAF = odd(by=CA, days=EXPIRED)
 
 
 def shake_hands(
@@ -66,50 +59,18 @@ def answer(server: ssl.SSLContext, sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.parametrize(
-    ("trusted", "chain"),
-    [
-        (CA, [LEAF]),
-        (CA, [odd(by=CA, digest="SHA-1")]),
-        (CA, [odd(by=CA, bits=1024)]),
-        (CA, [odd(by=MIDDLE), odd("middle", by=CA, digest="SHA-1")]),
-        (SMALL_CA, [odd(by=SMALL_CA)]),
-        (odd("md", digest="MD5"), [odd(by=odd("md", digest="MD5"))]),
-        (OLD_CA, [LEAF]),
-        (OWN, [OWN]),
-        (EXPIRED_LEAF, [EXPIRED_LEAF]),
-        (EXPIRED_MIDDLE, [odd(by=MIDDLE)]),
-        (EXPIRED_LEAF, [EXPIRED_LEAF, OLD_CA]),
-        (MIDDLE, [odd(by=MIDDLE), EXPIRED_MIDDLE, CA]),
-        (CA, [odd(by=MIDDLE), EXPIRED_MIDDLE, MIDDLE]),
-    ],
-    ids=[
-        *("good", "sha1", "rsa1024", "sha1-between", "rsa1024-authority", "md5-authority"),
-        *("expired-authority", "expired-own", "expired-trusted", "expired-trusted-between"),
-        *("expired-above", "renewed-here", "renewed-there"),
-    ],
-)
-def test_what_java_takes_is_taken(trusted: Odd, chain: list[Odd], version: str) -> None:
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_java_takes_is_taken(case: str, version: str) -> None:
     """A working file of MM2's goes on working."""
+    trusted, chain = TAKEN[case]
     assert shake_hands(TlsSettings(trusted=trusted.pem, protocols=(version,)), *chain)
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.parametrize(
-    ("chain", "code"),
-    [
-        ([EXPIRED_LEAF], 10),
-        ([odd(by=CA, days=EARLY)], 9),
-        ([odd(by=MIDDLE), EXPIRED_MIDDLE], 10),
-        ([odd(by=CA, digest="MD5")], 68),
-        ([odd(by=MIDDLE), odd("middle", by=CA, digest="MD5")], 68),
-        ([odd(by=SMALL_CA), SMALL_CA], 19),
-        ([OWN], 18),
-    ],
-    ids=["expired", "early", "expired-between", "md5", "md5-between", "stranger", "itself"],
-)
-def test_what_java_refuses_is_refused(chain: list[Odd], code: int, version: str) -> None:
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_java_refuses_is_refused(case: str, version: str) -> None:
     """An expired authority in the truststore does not help an expired broker, either."""
+    chain, code = REFUSED[case]
     for trusted in (CA, OLD_CA):
         with pytest.raises(ssl.SSLCertVerificationError) as caught:
             shake_hands(TlsSettings(trusted=trusted.pem, protocols=(version,)), *chain)
