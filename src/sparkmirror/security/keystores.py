@@ -51,6 +51,8 @@ _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
 _SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # begins a private key in PKCS12
+# Keys of Diffie-Hellman: of no use in TLS, and whether they are sound takes OpenSSL minutes.
+_DIFFIE_HELLMAN = tuple(map(bytes.fromhex, ("06092a864886f70d010301", "06072a8648ce3e0201")))
 _NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
@@ -285,6 +287,8 @@ def _load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
     if password is not None:
         _check_work(der, "the private key", _MOST_ITERATIONS_OF_KEY)
+    if _is_of_no_use(der):
+        raise ValueError("the private key is of Diffie-Hellman, which TLS has no use for")
     try:
         key = serialization.load_der_private_key(der, text, unsafe_skip_rsa_key_validation=True)
     except UnsupportedAlgorithm as error:
@@ -381,7 +385,13 @@ def _names(certificate: x509.Certificate) -> _Names:
         raise ValueError("a certificate of the store is damaged") from error
 
 
+def _is_of_no_use(der: bytes) -> bool:
+    return any(name in der for name in _DIFFIE_HELLMAN)
+
+
 def _public_of(certificate: x509.Certificate) -> bytes | None:
+    if _is_of_no_use(_der(certificate)):
+        return None
     try:
         return _public(certificate.public_key())
     except (UnsupportedAlgorithm, *_NOT_UNDERSTOOD):

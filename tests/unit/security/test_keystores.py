@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from support.encrypted_keys import (
     as_pem,
     number,
     octets,
+    oid,
     sequence,
     value,
     with_pbes1,
@@ -421,6 +423,26 @@ def test_a_large_key_opens_at_once() -> None:
         damaged = [one + 2 * (place == at) for place, one in enumerate(numbers)]
         with pytest.raises(ValueError, match="the private key is damaged"):
             read_keystore(rsa_key(*damaged), "PEM", None, None)
+
+
+def test_keys_that_tls_has_no_use_for_are_not_looked_at() -> None:
+    """Whether this one is sound would take OpenSSL many seconds."""
+    way = sequence(oid("2a864886f70d010301"), sequence(number(2**4423 - 1), number(3)))
+    pair, begin = own_pair(), time.monotonic()
+    private = base64.encodebytes(sequence(number(0), way, octets(number(3**90)))).decode()
+    key = f"-----BEGIN PRIVATE KEY-----\n{private}-----END PRIVATE KEY-----\n"
+    with pytest.raises(ValueError, match="Diffie-Hellman"):
+        read_keystore((key + pair.chain).encode(), "PEM", None, None)
+
+    name = sequence(value(0x31, sequence(oid("550403"), value(0x0C, b"x"))))
+    times = sequence(*[value(0x17, b"300101000000Z")] * 2)
+    signing = sequence(oid("2a864886f70d01010b"))
+    public = sequence(way, value(0x03, b"\x00" + number(3**90)))
+    body = sequence(number(7), signing, name, times, name, public)
+    odd = ssl.DER_cert_to_PEM_cert(sequence(body, signing, value(0x03, bytes(9))))
+    text = odd + pair.chain + pair.key.reveal()
+    assert read_keystore(text.encode(), "PEM", None, None).chain == pair.chain
+    assert time.monotonic() - begin < 2.0
 
 
 def rsa_key(*numbers: int) -> bytes:
