@@ -13,6 +13,7 @@ from sparkmirror.security.settings import KeyNames, Protocol, Security
 
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
+_TOO_WEAK = frozenset({66, 67, 68})
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
@@ -79,6 +80,11 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, keys: KeyNames
         return (
             f"{whose} is made out to another host: reach the broker by the name in it, or set "
             f"{keys.host_check} to nothing if that is what you want"
+        )
+    if error.verify_code in _TOO_WEAK:
+        return (
+            f"{whose}, or of who signed it, is too weak ({error.verify_message}): the brokers need "
+            f"a new one, and {keys.trust} the one that signs it"
         )
     if error.verify_code in _UNKNOWN_AUTHORITY:
         return (

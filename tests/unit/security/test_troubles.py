@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import KeyNames, Protocol, Security, TlsSettings
-from sparkmirror.security.tls import client_context, server_context
+from sparkmirror.security.tls import client_context, load_pair, server_context
 from sparkmirror.security.troubles import silence_hint, tls_trouble
 from support.certificates import Authority
+from support.odd_certificates import odd
 
 A_DAY = dt.timedelta(days=1)
 HOST = "broker.example.com"
@@ -80,12 +81,17 @@ OTHER = identity("other.example.com")
 
 
 def shake_hands(
-    client: TlsSettings, server: TlsSettings, client_auth: str = "none", host: str = HOST
+    client: TlsSettings,
+    server: TlsSettings | ssl.SSLContext,
+    client_auth: str = "none",
+    host: str = HOST,
 ) -> ssl.SSLError | None:
     """What the client sees; both sides live in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = client_context(client).wrap_bio(to_client, to_server, server_hostname=host)
-    theirs = server_context(server, client_auth).wrap_bio(to_server, to_client, server_side=True)
+    if isinstance(server, TlsSettings):
+        server = server_context(server, client_auth)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
     is_connected = False
     for _ in range(10):
         try:
@@ -135,6 +141,19 @@ def test_a_certificate_that_is_not_trusted(broker: Identity, parts: list[str]) -
     found = sentence(shake_hands(tls, of(broker)), tls)
     assert found.startswith(f"the certificate of {ADDRESS}")
     assert all(part in found for part in parts)
+
+
+def test_a_certificate_that_is_too_weak() -> None:
+    """MD5 is taken nowhere; the broker's own settings are no matter here."""
+    authority = odd("authority", bits=1024)
+    weak = odd(by=authority, digest="MD5")
+    tls = TlsSettings(trusted=authority.pem)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.set_ciphers("DEFAULT:@SECLEVEL=0")
+    load_pair(server, weak.pem, weak.key)
+    found = sentence(shake_hands(tls, server), tls)
+    assert "is too weak (signed with MD5): the brokers need a new one" in found
+    assert "a.ssl.truststore.location" in found
 
 
 def test_an_address_that_is_not_in_the_certificate() -> None:
