@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from sparkmirror.rest_client import answers
 from sparkmirror.rest_client.connector_files import read_files
 from sparkmirror.rest_client.exchange import Answer
 from sparkmirror.security.assertions import ES256, read_key
+from sparkmirror.security.certificates import read_facts
 from sparkmirror.security.jaas import parse_jaas
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.keytab import read_principals
@@ -48,6 +50,7 @@ from sparkmirror.topology.acls import GrantAcl
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.topics import CreateTopic
+from support.encrypted_keys import as_pem, with_pbkdf2, with_scrypt
 from support.fuzzing import HUSH, Parser, attempt, damaged, fuzzed
 from support.keytabs import keytab
 
@@ -460,6 +463,26 @@ KEYED.append(
         ((PAIR.chain + PAIR.key.reveal()).encode(),),
     )
 )
+BARE_KEY = base64.b64decode("".join(PAIR.key.reveal().splitlines()[1:-1]))
+KEYED.append(
+    Parser(
+        "key with a password",
+        lambda data: read_keystore((PAIR.chain + as_pem(data)).encode(), "PEM", None, KEY),
+        (ValueError,),
+        (
+            with_pbkdf2(BARE_KEY, KEY.reveal(), 2048),
+            with_scrypt(BARE_KEY, KEY.reveal(), (1 << 10, 8, 1)),
+        ),
+        (
+            with_pbkdf2(BARE_KEY, KEY.reveal(), 1, said=2**31 - 1),
+            with_scrypt(BARE_KEY, KEY.reveal(), (2, 8, 1), said=(1 << 30, 8, 1)),
+            with_scrypt(BARE_KEY, KEY.reveal(), (2, 8, 1), said=(1 << 14, 1 << 20, 1)),
+        ),
+    )
+)
+CERTIFICATE = Parser(
+    "certificate", read_facts, (ValueError,), (ssl.PEM_cert_to_DER_cert(PEM.decode()),)
+)
 LINES = Parser(
     "JAAS line",
     lambda data: parse_jaas(data.decode(errors="surrogateescape")),
@@ -530,7 +553,7 @@ def text_of(data: bytes) -> str:
     return data.decode("latin-1")
 
 
-PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, KEYTABS, LINES, *LOGINS]
+PARSERS = [*HTTP, *TEXTS, *ANSWERED, *TOKENS, *STORED, *KEYED, CERTIFICATE, KEYTABS, LINES, *LOGINS]
 REFUSED = {"token answer 401", "SCRAM, last", "bearer"}  # whatever their seeds say
 
 

@@ -112,7 +112,8 @@ SSL_KEYS = (
     ),
     _key(
         "ssl.cipher.suites",
-        "Cipher suites that may be used, by Java's names; empty for OpenSSL's choice.",
+        "Cipher suites that may be used, by Java's names; empty: what Java 17 offers (a listener: "
+        "what OpenSSL takes).",
         Type.LIST,
     ),
     _key(

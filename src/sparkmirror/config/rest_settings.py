@@ -17,12 +17,13 @@ from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_logins import EXTENSION, EXTENSION_NAMES, LOGIN_KEY, read_users
 from sparkmirror.config.security_settings import read_tls
-from sparkmirror.config.security_texts import Misfit
+from sparkmirror.config.security_texts import KeyTexts, Misfit
 from sparkmirror.config.worker_settings import Listener, RestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.login_files import login_file_of
 from sparkmirror.security.settings import TlsSettings
+from sparkmirror.security.tls import server_context
 
 _HTTPS = "https"
 _EXTENSIONS = "rest.extension.classes"
@@ -112,6 +113,7 @@ def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsS
     client_auth = reader.string(name).lower()
     try:
         tls = read_tls(reader, report)
+        _try_out(reader, tls, client_auth)
     except Misfit as error:
         report.error(reader.value(error.name), error.name, f"{error}.")
         return TlsSettings(), client_auth
@@ -124,6 +126,17 @@ def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsS
             "says who vouches for clients.",
         )
     return tls, client_auth
+
+
+def _try_out(reader: Reader, tls: TlsSettings, client_auth: str) -> None:
+    """Whether a listener can use it: OpenSSL refuses weak certificates there."""
+    if tls.chain:
+        try:
+            server_context(tls, client_auth)
+        except ValueError as error:
+            names = ("ssl.keystore.location", "ssl.keystore.key")
+            blame = next(filter(reader.is_given, names), names[0])
+            raise KeyTexts(reader).misfit(blame, f"cannot be used: {error}") from error
 
 
 def _read_users(

@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from sparkmirror.config.aws_settings import idle_options, read_aws
+from sparkmirror.config.certificate_remarks import remark_certificates
 from sparkmirror.config.clear_texts import remark_clear_texts
 from sparkmirror.config.kerberos_settings import read_kerberos
 from sparkmirror.config.key import Key
@@ -59,6 +60,7 @@ def read_security(reader: Reader, report: Report) -> Security:
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
         security = Security(protocol, tls, sasl, _names(reader))
         remark_clear_texts(security, reader, report)
+        remark_certificates(security, reader, report)
     except Misfit as error:
         written = KeyTexts(reader).called(error.name)
         value = reader.value(error.name) if reader.is_given(error.name) else default("", written)
@@ -100,6 +102,8 @@ def _names(reader: Reader) -> KeyNames:
         trust=written("ssl.truststore.location", "ssl.truststore.certificates"),
         identity=written("ssl.keystore.location", "ssl.keystore.key"),
         host_check=written("ssl.endpoint.identification.algorithm"),
+        versions=written("ssl.enabled.protocols"),
+        suites=written("ssl.cipher.suites"),
         mechanism=written("sasl.mechanism"),
         login=written(*LOGIN_KEYS),
         endpoint=written(*ENDPOINT_KEYS),

@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
+import math
 import re
 import ssl
 import warnings
@@ -29,15 +30,20 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
 from sparkmirror.security import jks
-from sparkmirror.security.der import most_iterations
+from sparkmirror.security.der import numbers_after_salts
 
 MOST_BYTES = 16 << 20
-_MOST_ITERATIONS = 5_000_000  # keytool takes 10,000; these would take some seconds
+# What a password may cost, since nothing else runs meanwhile. Keytool takes 10,000 iterations and
+# openssl 2,048, or as many as it is told, three times for a store; its scrypt takes 16 MiB.
+_MOST_ITERATIONS_OF_KEY = 1_000_000
+_MOST_ITERATIONS_OF_STORE = 2_000_000
+_MOST_SCRYPT = 1 << 19  # N times r times p, of 128 bytes each
 
 _KINDS = ("JKS", "PKCS12", "PEM")
 _PEM_MARK = b"-----BEGIN "
@@ -45,6 +51,8 @@ _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
 _SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # begins a private key in PKCS12
+# Keys of Diffie-Hellman: of no use in TLS, and whether they are sound takes OpenSSL minutes.
+_DIFFIE_HELLMAN = tuple(map(bytes.fromhex, ("06092a864886f70d010301", "06072a8648ce3e0201")))
 _NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
@@ -151,8 +159,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
-    if most_iterations(data) > _MOST_ITERATIONS:
-        raise ValueError(f"the PKCS12 store wants more than {_MOST_ITERATIONS:,} iterations")
+    _check_work(data, "the PKCS12 store", _MOST_ITERATIONS_OF_STORE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
@@ -261,16 +268,51 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
 # -- keys and certificates
 
 
+def _check_work(data: bytes, what: str, most: int) -> None:
+    """Refuse what would take minutes or gigabytes with its password."""
+    found = numbers_after_salts(data)
+    if sum(numbers[0] for numbers in found) > most:
+        raise ValueError(
+            f"{what} wants more than {most:,} iterations with its password: write it anew with "
+            "fewer"
+        )
+    if any(math.prod(numbers[:3]) > _MOST_SCRYPT for numbers in found if len(numbers) > 2):  # noqa: PLR2004 - scrypt's
+        raise ValueError(
+            f"{what} wants more than {_MOST_SCRYPT >> 13} MiB with its password: write it anew "
+            "with less"
+        )
+
+
 def _load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
+    if password is not None:
+        _check_work(der, "the private key", _MOST_ITERATIONS_OF_KEY)
+    if _is_of_no_use(der):
+        raise ValueError("the private key is of Diffie-Hellman, which TLS has no use for")
     try:
-        return serialization.load_der_private_key(der, text)
+        key = serialization.load_der_private_key(der, text, unsafe_skip_rsa_key_validation=True)
     except UnsupportedAlgorithm as error:
         raise ValueError("the private key is of a kind that OpenSSL does not know") from error
     except _NOT_UNDERSTOOD as error:
         if password is not None:
             raise ValueError("the key password does not open the private key") from error
         raise ValueError("the private key is damaged, or not PKCS #8") from error
+    if isinstance(key, rsa.RSAPrivateKey) and not _is_sound(key.private_numbers()):
+        raise ValueError("the private key is damaged: its numbers do not belong together")
+    return key
+
+
+def _is_sound(key: rsa.RSAPrivateNumbers) -> bool:
+    """All that OpenSSL would check, but whether primes are prime: that takes it seconds."""
+    p, q, d = key.p, key.q, key.d
+    return (
+        p * q == key.public_numbers.n
+        and min(p, q) > 2  # noqa: PLR2004 - the only even prime
+        and p % 2 == q % 2 == 1
+        and all(key.public_numbers.e * d % (prime - 1) == 1 for prime in (p, q))
+        and (key.dmp1, key.dmq1) == (d % (p - 1), d % (q - 1))
+        and key.iqmp * q % p == 1
+    )
 
 
 def _load(certificate: bytes) -> x509.Certificate:
@@ -343,7 +385,13 @@ def _names(certificate: x509.Certificate) -> _Names:
         raise ValueError("a certificate of the store is damaged") from error
 
 
+def _is_of_no_use(der: bytes) -> bool:
+    return any(name in der for name in _DIFFIE_HELLMAN)
+
+
 def _public_of(certificate: x509.Certificate) -> bytes | None:
+    if _is_of_no_use(_der(certificate)):
+        return None
     try:
         return _public(certificate.public_key())
     except (UnsupportedAlgorithm, *_NOT_UNDERSTOOD):

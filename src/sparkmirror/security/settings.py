@@ -148,6 +148,8 @@ class KeyNames:
     trust: str = "ssl.truststore.location"  # or the one with the certificates themselves
     identity: str = "ssl.keystore.location"
     host_check: str = "ssl.endpoint.identification.algorithm"
+    versions: str = "ssl.enabled.protocols"
+    suites: str = "ssl.cipher.suites"
     mechanism: str = "sasl.mechanism"
     login: str = "sasl.jaas.config"
     endpoint: str = "sasl.oauthbearer.token.endpoint.url"

@@ -2,9 +2,10 @@
 """TLS contexts from texts, without a file on any disk.
 
 Java's ways that are kept: a certificate in the truststore is trusted as it is, also one that some
-authority signed; a server's name is checked unless the file says otherwise, its chain always. Java
-17 has switched TLS 1.1 and older off whatever a file says, as well as suites with broken ciphers,
-and so they are passed over here.
+authority signed, or that has expired; a server's name is checked unless the file says otherwise,
+its chain always. Java 17 has switched TLS 1.1 and older off whatever a file says, as well as suites
+with broken ciphers, and so they are passed over here. A client that lists no suites offers those
+that Java offers, and takes what certificates Java takes (`peers`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 import ssl
 
 from sparkmirror.model import Secret
+from sparkmirror.security.certificates import all_certificates
+from sparkmirror.security.peers import PeerContext
 from sparkmirror.security.settings import TlsSettings
 
 CLIENT_AUTH = {
@@ -38,14 +41,56 @@ _KEY_EXCHANGES = {
     "DHE_DSS": "DHE-DSS-",
     "RSA": "",
 }
+# What Java 17 offers with TLS 1.2, in its order.
+_SUITES_OF_JAVA = (
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "DHE-RSA-AES256-GCM-SHA384",
+    "DHE-RSA-CHACHA20-POLY1305",
+    "DHE-DSS-AES256-GCM-SHA384",
+    "DHE-RSA-AES128-GCM-SHA256",
+    "DHE-DSS-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-SHA384",
+    "ECDHE-RSA-AES256-SHA384",
+    "ECDHE-ECDSA-AES128-SHA256",
+    "ECDHE-RSA-AES128-SHA256",
+    "DHE-RSA-AES256-SHA256",
+    "DHE-DSS-AES256-SHA256",
+    "DHE-RSA-AES128-SHA256",
+    "DHE-DSS-AES128-SHA256",
+    "ECDHE-ECDSA-AES256-SHA",
+    "ECDHE-RSA-AES256-SHA",
+    "ECDHE-ECDSA-AES128-SHA",
+    "ECDHE-RSA-AES128-SHA",
+    "DHE-RSA-AES256-SHA",
+    "DHE-DSS-AES256-SHA",
+    "DHE-RSA-AES128-SHA",
+    "DHE-DSS-AES128-SHA",
+    "AES256-GCM-SHA384",
+    "AES128-GCM-SHA256",
+    "AES256-SHA256",
+    "AES128-SHA256",
+    "AES256-SHA",
+    "AES128-SHA",
+)
+_ANY_STRENGTH = 0  # `peers` looks then
+_PUBLIC_STRENGTH = 1  # no SHA-1, which Java refuses below the authorities that it knows by itself
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """For connections to a server; ValueError says what OpenSSL cannot do."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = PeerContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host
     context.verify_mode = ssl.CERT_REQUIRED
+    level = _PUBLIC_STRENGTH if settings.trusted is None else _ANY_STRENGTH
+    context.set_ciphers(f"{':'.join(_SUITES_OF_JAVA)}:@SECLEVEL={level}")
     _set_up(context, settings)
+    if settings.trusted is not None:
+        context.trust(all_certificates(settings.trusted))
     return context
 
 

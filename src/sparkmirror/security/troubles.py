@@ -13,6 +13,7 @@ from sparkmirror.security.settings import KeyNames, Protocol, Security
 
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
+_TOO_WEAK = frozenset({66, 67, 68})
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
@@ -49,7 +50,7 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
     if any(one in reason for one in _NO_COMMON_VERSION):
         return (
             f"{address} speaks no version of TLS that is enabled here ({said}): check "
-            "ssl.enabled.protocols"
+            f"{keys.versions}"
         )
     if any(one in reason for one in _NOT_WELCOME):
         has_one = security.tls is not None and bool(security.tls.chain)
@@ -58,7 +59,7 @@ def tls_trouble(  # noqa: PLR0911 - a list of cases
     if any(one in reason for one in _NO_COMMON_SUITE):
         return (
             f"{address} accepts none of our cipher suites, or wants a certificate ({said}): check "
-            f"{keys.identity}, and ssl.cipher.suites if it is set"
+            f"{keys.identity}, and {keys.suites} if it is set"
         )
     return ""
 
@@ -79,6 +80,11 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, keys: KeyNames
         return (
             f"{whose} is made out to another host: reach the broker by the name in it, or set "
             f"{keys.host_check} to nothing if that is what you want"
+        )
+    if error.verify_code in _TOO_WEAK:
+        return (
+            f"{whose}, or of who signed it, is too weak ({error.verify_message}): the brokers need "
+            f"a new one, and {keys.trust} the one that signs it"
         )
     if error.verify_code in _UNKNOWN_AUTHORITY:
         return (

@@ -15,6 +15,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import TlsSettings
 from support.certificates import Authority
+from support.odd_certificates import odd
 
 WORKER = """\
 bootstrap.servers=t:9092
@@ -174,3 +175,15 @@ def test_logins_come_from_the_file_that_java_people_name(
     found = read(line, f"rest.basic.auth.login.config={jaas}")
     assert found.users == {"ann": Secret("s3cret")}
     assert "s3cret" not in repr(found)
+
+
+def test_a_weak_certificate_cannot_be_served(tmp_path: Path) -> None:
+    """Which is known before anything is opened; as a client one could show it."""
+    weak = odd(bits=1024)
+    file = tmp_path / "weak.pem"
+    file.write_text(weak.pem + weak.key.reveal())
+    lines = f"ssl.keystore.type=PEM\nssl.keystore.location={file}\n"
+    found = WorkerFile.parse(f"{WORKER}{lines}listeners=https://:1").notices
+    (error,) = [str(one) for one in found if one.level is Level.ERROR]
+    assert "ssl.keystore.location cannot be used: OpenSSL does not take" in error
+    assert "too small" in error

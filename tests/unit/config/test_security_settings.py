@@ -23,7 +23,9 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow, Secret
+from sparkmirror.security.certificates import read_facts
 from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
+from support.odd_certificates import EARLY, EXPIRED, odd
 
 BASE = (
     "clusters=a,b",
@@ -655,3 +657,47 @@ def test_a_login_file_of_java_that_does_not_help_is_told(
     assert part in sentence
     assert str(file) in sentence
     assert HUSH not in sentence
+
+
+def test_weak_and_expired_certificates_are_named(tmp_path: Path) -> None:
+    """They are used, as in Java; somebody should know."""
+    authority = odd("authority", digest="SHA-1")
+    trusted = [
+        authority,
+        odd("old authority", days=EXPIRED),
+        odd("small authority", bits=1024),
+        odd("middle", by=authority, digest="SHA-1", days=EARLY),
+    ]
+    own = odd("me", by=authority, digest="SHA-1", bits=1024)
+    trust, key = tmp_path / "trust.pem", tmp_path / "key.pem"
+    trust.write_text("".join(one.pem for one in trusted))
+    key.write_text(own.pem + own.key.reveal())
+    lines = (
+        "a.security.protocol=SSL",
+        f"a.ssl.truststore.location={trust}",
+        "a.ssl.truststore.type=PEM",
+        f"a.ssl.keystore.location={key}",
+        "a.ssl.keystore.type=PEM",
+    )
+    dates = [read_facts(trusted[1].der).ends.date(), read_facts(trusted[3].der).begins.date()]
+
+    of_trust, of_key = said(Level.WARNING, *lines)
+    assert of_trust == (
+        "line 6: a.ssl.truststore.location: weak or out of date, and trusted all the same, as in "
+        f"Java: CN=old authority (expired on {dates[0]}), CN=small authority (RSA key of 1024 "
+        f"bits), CN=middle (valid from {dates[1]} on, signed with SHA-1)."
+    )
+    assert of_key == (
+        "line 8: a.ssl.keystore.location: weak or out of date, and brokers may refuse it: CN=me "
+        "(RSA key of 1024 bits, signed with SHA-1)."
+    )
+
+
+def test_of_many_weak_certificates_some_are_named(tmp_path: Path) -> None:
+    """A machine's own list may have dozens."""
+    trust = tmp_path / "trust.pem"
+    trust.write_text("".join(odd("old", days=EXPIRED).pem for _ in range(5)))
+    lines = (f"a.ssl.truststore.location={trust}", "a.ssl.truststore.type=PEM")
+    (warning,) = said(Level.WARNING, "a.security.protocol=SSL", *lines)
+    assert warning.count("CN=old") == 3
+    assert warning.endswith(" and 2 more.")

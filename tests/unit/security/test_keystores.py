@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.model import Secret
+from sparkmirror.security.der import numbers_after_salts
 from sparkmirror.security.keystores import MOST_BYTES, KeyPair, read_keystore, read_truststore
+from support.encrypted_keys import (
+    as_pem,
+    number,
+    octets,
+    oid,
+    sequence,
+    value,
+    with_pbes1,
+    with_pbkdf2,
+    with_scrypt,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 STORE, KEY, OTHER = Secret("store-secret"), Secret("key-secret"), Secret("other-secret")
@@ -320,10 +335,120 @@ def test_a_store_that_asks_for_endless_work_is_refused() -> None:
     at = data.rindex(b"\x30\x4d")  # the sequence that holds the seal
     endless[at + 1] += 2
 
-    with pytest.raises(ValueError, match="more than 5,000,000 iterations"):
+    with pytest.raises(ValueError, match="more than 2,000,000 iterations"):
         read_truststore(bytes(endless), "PKCS12", STORE)
     with pytest.raises(ValueError, match="too many parts"):
         read_truststore(b"\x30\x00" * 600_000, "PKCS12", STORE)
+
+
+def pkcs8(pair: KeyPair) -> bytes:
+    """The bare key."""
+    return base64.b64decode("".join(pair.key.reveal().splitlines()[1:-1]))
+
+
+@pytest.mark.parametrize("iterations", [2048, 600_000])
+def test_a_key_may_take_some_work(iterations: int) -> None:
+    """What openssl does by itself, and what careful people tell it to do."""
+    pair = own_pair()
+    der = with_pbkdf2(pkcs8(pair), KEY.reveal(), iterations)
+    assert read_keystore((pair.chain + as_pem(der)).encode(), "PEM", None, KEY).key == pair.key
+
+
+def test_a_key_may_take_some_memory() -> None:
+    """What openssl asks scrypt for."""
+    pair = own_pair()
+    der = with_scrypt(pkcs8(pair), KEY.reveal(), (1 << 14, 8, 1))
+    assert read_keystore((pair.chain + as_pem(der)).encode(), "PEM", None, KEY).key == pair.key
+
+
+@pytest.mark.parametrize(
+    ("der", "sentence"),
+    [
+        (with_pbkdf2(b"key", "x", 1, said=1_000_001), "1,000,000 iterations"),
+        (with_pbes1(1_000_001), "1,000,000 iterations"),
+        (with_scrypt(b"key", "x", (2, 1, 1), said=(1 << 17, 8, 1)), "64 MiB"),
+        (with_scrypt(b"key", "x", (2, 1, 1), said=(1 << 14, 64, 1)), "64 MiB"),
+        (with_scrypt(b"key", "x", (2, 1, 1), said=(1 << 14, 8, 127)), "64 MiB"),
+        (with_scrypt(b"key", "x", (2, 1, 1), said=(1 << 20, 0, 0)), "1,000,000 iterations"),
+    ],
+    ids=["PBKDF2", "PBES1", "N", "r", "p", "nothing"],
+)
+def test_a_key_that_asks_for_endless_work_is_refused(der: bytes, sentence: str) -> None:
+    """Before anybody begins with it: OpenSSL lets no other thread run meanwhile."""
+    with pytest.raises(ValueError, match=f"the private key wants more than {sentence}"):
+        read_keystore((own_pair().chain + as_pem(der)).encode(), "PEM", None, KEY)
+
+
+WORK = sequence(octets(b"salt"), number(5_000_000))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        sequence(octets(b"0alt"), number(5_000_000)),  # as if there were a sequence in the salt
+        octets(octets(WORK)[2:]),
+        b"\x24\x80" + octets(WORK[:7]) + octets(WORK[7:]) + bytes(2),
+        b"\x24\x80" + value(0x24, octets(WORK[:7])) + octets(WORK[7:]) + bytes(2),
+        sequence(b"\x24\x80" + octets(b"sa") + octets(b"lt") + bytes(2) + number(5_000_000)),
+        b"\x30\x80" + octets(b"salt") + number(5_000_000) + bytes(2),
+        b"\x30\x80\xbf\x8f\x01\x00" + WORK + bytes(2),
+    ],
+    ids=["salt", "octets", "pieces", "nested", "salt-in-pieces", "no-length", "long-tag"],
+)
+def test_work_is_seen_however_it_is_written(data: bytes) -> None:
+    """OpenSSL reads all of these."""
+    assert numbers_after_salts(data) == [(5_000_000,)]
+
+
+def test_what_is_nested_too_deep_is_refused() -> None:
+    """Every level would be copied."""
+    data = WORK
+    for _ in range(100):
+        data = sequence(octets(data[:1]), octets(data[1:]))
+    with pytest.raises(ValueError, match="too many parts"):
+        numbers_after_salts(data)
+
+
+def test_a_large_key_opens_at_once() -> None:
+    """Whether its primes are prime takes OpenSSL a minute, and no other thread runs meanwhile."""
+    p, q, e = 2**4423 - 1, 2**4253 - 1, 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    numbers = (0, p * q, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="does not belong to any certificate"):
+        read_keystore(rsa_key(*numbers) + own_pair().chain.encode(), "PEM", None, None)
+    assert time.monotonic() - begin < 2.0
+
+    for at in range(1, len(numbers)):
+        damaged = [one + 2 * (place == at) for place, one in enumerate(numbers)]
+        with pytest.raises(ValueError, match="the private key is damaged"):
+            read_keystore(rsa_key(*damaged), "PEM", None, None)
+
+
+def test_keys_that_tls_has_no_use_for_are_not_looked_at() -> None:
+    """Whether this one is sound would take OpenSSL many seconds."""
+    way = sequence(oid("2a864886f70d010301"), sequence(number(2**4423 - 1), number(3)))
+    pair, begin = own_pair(), time.monotonic()
+    private = base64.encodebytes(sequence(number(0), way, octets(number(3**90)))).decode()
+    key = f"-----BEGIN PRIVATE KEY-----\n{private}-----END PRIVATE KEY-----\n"
+    with pytest.raises(ValueError, match="Diffie-Hellman"):
+        read_keystore((key + pair.chain).encode(), "PEM", None, None)
+
+    name = sequence(value(0x31, sequence(oid("550403"), value(0x0C, b"x"))))
+    times = sequence(*[value(0x17, b"300101000000Z")] * 2)
+    signing = sequence(oid("2a864886f70d01010b"))
+    public = sequence(way, value(0x03, b"\x00" + number(3**90)))
+    body = sequence(number(7), signing, name, times, name, public)
+    odd = ssl.DER_cert_to_PEM_cert(sequence(body, signing, value(0x03, bytes(9))))
+    text = odd + pair.chain + pair.key.reveal()
+    assert read_keystore(text.encode(), "PEM", None, None).chain == pair.chain
+    assert time.monotonic() - begin < 2.0
+
+
+def rsa_key(*numbers: int) -> bytes:
+    """As PKCS #1."""
+    text = base64.encodebytes(sequence(*map(number, numbers))).decode()
+    return f"-----BEGIN RSA PRIVATE KEY-----\n{text}-----END RSA PRIVATE KEY-----\n".encode()
 
 
 def test_many_beginnings_take_no_time() -> None:

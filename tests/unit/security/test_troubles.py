@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from cryptography import x509
@@ -15,9 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import KeyNames, Protocol, Security, TlsSettings
-from sparkmirror.security.tls import client_context, server_context
+from sparkmirror.security.tls import client_context, load_pair, server_context
 from sparkmirror.security.troubles import silence_hint, tls_trouble
+from support.certificates import Authority
+from support.odd_certificates import odd
 
+A_DAY = dt.timedelta(days=1)
 HOST = "broker.example.com"
 ADDRESS = f"{HOST}:9093"
 KEYS = KeyNames(
@@ -25,6 +28,8 @@ KEYS = KeyNames(
     trust="a.ssl.truststore.location",
     identity="a.ssl.keystore.location",
     host_check="a.ssl.endpoint.identification.algorithm",
+    versions="a.ssl.enabled.protocols",
+    suites="a.ssl.cipher.suites",
 )
 
 
@@ -36,8 +41,8 @@ class Identity:
     key: Secret
 
 
-def identity(host: str = HOST, begins: int = -1, ends: int = 1) -> Identity:
-    """Valid from so many days to so many days from now."""
+def identity(host: str = HOST) -> Identity:
+    """Valid for two days."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now = dt.datetime.now(dt.UTC)
@@ -46,8 +51,8 @@ def identity(host: str = HOST, begins: int = -1, ends: int = 1) -> Identity:
         names = [x509.IPAddress(ipaddress.ip_address(host))]
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now + dt.timedelta(days=begins))
-        .not_valid_after(now + dt.timedelta(days=ends))
+        .not_valid_before(now - A_DAY)
+        .not_valid_after(now + A_DAY)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -64,16 +69,29 @@ def identity(host: str = HOST, begins: int = -1, ends: int = 1) -> Identity:
     )
 
 
+def vouched_for(age: dt.timedelta) -> Identity:
+    """By an authority, for a day from so long ago."""
+    made = AUTHORITY.identity(hosts=[HOST], age=age)
+    return Identity(made.chain, Secret(made.key))
+
+
+AUTHORITY = Authority()
 BROKER = identity()
+OTHER = identity("other.example.com")
 
 
 def shake_hands(
-    client: TlsSettings, server: TlsSettings, client_auth: str = "none", host: str = HOST
+    client: TlsSettings,
+    server: TlsSettings | ssl.SSLContext,
+    client_auth: str = "none",
+    host: str = HOST,
 ) -> ssl.SSLError | None:
     """What the client sees; both sides live in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = client_context(client).wrap_bio(to_client, to_server, server_hostname=host)
-    theirs = server_context(server, client_auth).wrap_bio(to_server, to_client, server_side=True)
+    if isinstance(server, TlsSettings):
+        server = server_context(server, client_auth)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
     is_connected = False
     for _ in range(10):
         try:
@@ -107,10 +125,10 @@ def of(who: Identity) -> TlsSettings:
     ("broker", "parts"),
     [
         (identity(), ["signed by nobody we trust", "into a.ssl.truststore.location"]),
-        (identity(ends=0), ["has expired", "need a new one", "a.ssl.truststore.location"]),
-        (identity(begins=1, ends=2), ["not valid yet", "clocks", "a.ssl.truststore.location"]),
+        (vouched_for(2 * A_DAY), ["has expired", "need a new one", "a.ssl.truststore.location"]),
+        (vouched_for(-A_DAY), ["not valid yet", "clocks", "a.ssl.truststore.location"]),
         (
-            identity("other.example.com"),
+            OTHER,
             ["another host", "a.ssl.endpoint.identification.algorithm"],
         ),
     ],
@@ -119,10 +137,23 @@ def of(who: Identity) -> TlsSettings:
 def test_a_certificate_that_is_not_trusted(broker: Identity, parts: list[str]) -> None:
     """The sentence names the broker, the key and what to do."""
     is_stranger = "nobody" in parts[0]
-    tls = TlsSettings(trusted=BROKER.certificate if is_stranger else broker.certificate)
+    tls = TlsSettings(trusted=AUTHORITY.pem + ("" if is_stranger else OTHER.certificate))
     found = sentence(shake_hands(tls, of(broker)), tls)
     assert found.startswith(f"the certificate of {ADDRESS}")
     assert all(part in found for part in parts)
+
+
+def test_a_certificate_that_is_too_weak() -> None:
+    """MD5 is taken nowhere; the broker's own settings are no matter here."""
+    authority = odd("authority", bits=1024)
+    weak = odd(by=authority, digest="MD5")
+    tls = TlsSettings(trusted=authority.pem)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.set_ciphers("DEFAULT:@SECLEVEL=0")
+    load_pair(server, weak.pem, weak.key)
+    found = sentence(shake_hands(tls, server), tls)
+    assert "is too weak (signed with MD5): the brokers need a new one" in found
+    assert "a.ssl.truststore.location" in found
 
 
 def test_an_address_that_is_not_in_the_certificate() -> None:
@@ -155,7 +186,23 @@ def test_no_common_version() -> None:
     """Only the newest here, only the older one there."""
     tls = TlsSettings(trusted=BROKER.certificate, protocols=("TLSv1.3",))
     server = TlsSettings(chain=BROKER.certificate, key=BROKER.key, protocols=("TLSv1.2",))
-    assert "speaks no version of TLS" in sentence(shake_hands(tls, server), tls)
+    found = sentence(shake_hands(tls, server), tls)
+    assert "speaks no version of TLS" in found
+    assert found.endswith("check a.ssl.enabled.protocols")
+
+
+def test_no_common_suite() -> None:
+    """One there, another one here."""
+    tls, server = (
+        replace(of(BROKER), protocols=("TLSv1.2",), ciphers=(suite,))
+        for suite in (
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        )
+    )
+    found = sentence(shake_hands(tls, server), tls)
+    assert "accepts none of our cipher suites" in found
+    assert found.endswith("check a.ssl.keystore.location, and a.ssl.cipher.suites if it is set")
 
 
 def test_somebody_who_does_not_speak_tls() -> None:
