@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkmirror.rest.basic_auth import BasicAuth, is_internal
 from sparkmirror.rest.cors import CrossOrigin
-from sparkmirror.rest.errors import refusal
+from sparkmirror.rest.errors import refusal, unread
+from sparkmirror.rest.pages import OwnNames, why_refused
 from sparkmirror.rest.response_headers import HeaderRule
 from sparkmirror.rest.unproven import UnprovenBodies
 
@@ -29,12 +30,14 @@ class Gate:
         app: ASGIApp,
         cross_origin: CrossOrigin | None,
         rules: Sequence[HeaderRule],
+        own_names: OwnNames,
         auth: BasicAuth | None = None,
         unproven: UnprovenBodies | None = None,
     ) -> None:
         self._app = app
         self._cross_origin = cross_origin
         self._rules = rules
+        self._own_names = own_names
         self._auth = auth
         self._unproven = unproven
 
@@ -47,6 +50,10 @@ class Gate:
         inner = dict(scope, method="GET") if has_no_body else dict(scope)
         send = self._with_headers(scope, send, has_no_body=has_no_body)
         headers = Headers(scope=scope)
+        reason = why_refused(scope, headers, self._own_names, self._cross_origin)
+        if reason is not None:
+            await unread(refusal(403, reason), headers)(scope, receive, send)
+            return
         if self._cross_origin is not None and self._cross_origin.is_preflight(
             scope["method"], headers
         ):
