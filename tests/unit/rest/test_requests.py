@@ -27,7 +27,17 @@ CONFIG = {
     "target.cluster.alias": "b",
     "target.cluster.bootstrap.servers": "kafka:9092",
 }
-WITH_SECRET = {**CONFIG, "target.cluster.sasl.jaas.config": SECRET}
+UNKNOWN = (
+    "source.cluster.ssl.keystore.passwort",
+    "producer.override.sasl.password",
+    "transforms.x.secret",
+    "value.converter.basic.auth.user.info",
+)
+WITH_SECRET = {
+    **CONFIG,
+    "target.cluster.sasl.jaas.config": SECRET,
+    **dict.fromkeys(UNKNOWN, SECRET),
+}
 ODD_NAMES = [
     "a/b",
     "a//b/",
@@ -60,7 +70,9 @@ def test_passwords_are_never_shown(client: RestClient) -> None:
         client.ask("PUT", "/connector-plugins/MirrorHeartbeat/config/validate", body=WITH_SECRET),
     ]
     assert [one.text for one in answers if "hunter2" in one.text] == []
-    assert answers[4].json()["target.cluster.sasl.jaas.config"] == "[hidden]"
+    shown = answers[4].json()
+    hidden = {key for key, value in shown.items() if value == "[hidden]"}
+    assert hidden == {"target.cluster.sasl.jaas.config", *UNKNOWN}
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -76,9 +88,10 @@ def test_a_hidden_password_that_returns_is_kept(
     assert expected == worker.info("beat").config
 
 
-def test_a_hidden_password_of_nobody_is_refused(client: RestClient) -> None:
+@pytest.mark.parametrize("key", ["target.cluster.sasl.jaas.config", "transforms.x.secret"])
+def test_a_hidden_password_of_nobody_is_refused(key: str, client: RestClient) -> None:
     """Nothing is stored that it could stand for."""
-    hidden = {**CONFIG, "target.cluster.sasl.jaas.config": "[hidden]"}
+    hidden = {**CONFIG, key: "[hidden]"}
     answer = put(client, "beat", hidden)
     assert answer.status == 400
     assert "[hidden] stands for a value that is stored" in answer.json()["message"]
