@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkmirror.rest.basic_auth import BasicAuth, is_internal
@@ -50,9 +51,9 @@ class Gate:
         inner = dict(scope, method="GET") if has_no_body else dict(scope)
         send = self._with_headers(scope, send, has_no_body=has_no_body)
         headers = Headers(scope=scope)
-        reason = why_refused(scope, headers, self._own_names, self._cross_origin)
-        if reason is not None:
-            await unread(refusal(403, reason), headers)(scope, receive, send)
+        unheard = self._unheard(scope, headers)
+        if unheard is not None:
+            await unread(unheard, headers)(scope, receive, send)
             return
         if self._cross_origin is not None and self._cross_origin.is_preflight(
             scope["method"], headers
@@ -81,6 +82,16 @@ class Gate:
                 return
             receive = read
         await self._app(inner, receive, send)
+
+    def _unheard(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        """The answer to what is refused whoever asks it."""
+        reason = why_refused(scope, headers, self._own_names, self._cross_origin)
+        if reason is not None:
+            return refusal(403, reason)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # Two ends of one body, of which a proxy before us may have seen the other one.
+            return refusal(400, "The request has both Transfer-Encoding and Content-Length")
+        return None
 
     def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:
         async def sending(message: Message) -> None:

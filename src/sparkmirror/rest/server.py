@@ -203,6 +203,7 @@ class _Serving:
             ws="none",
             http="h11",
             server_header=False,
+            proxy_headers=False,  # the log names who has connected, not who they say they are
             timeout_graceful_shutdown=_GRACE_SECONDS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from sparkmirror.rest.desk import Limits
 from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest.tracking import Tracking
 from support.memory_worker import KEY, MemoryWorker
-from support.rest_client import RestClient
+from support.rest_client import SECONDS, RestClient
 
 SECRET = "module required password='hunter2';"
 CONFIG = {
@@ -341,6 +342,17 @@ def test_every_answer_gets_the_configured_headers(worker: MemoryWorker) -> None:
             told = client.get(path).headers
             assert told["X-Frame-Options"] == "DENY"
             assert told["Cache-Control"] == "no-cache, no-store"
+
+
+def test_a_body_with_two_ends_is_no_way_in_for_a_second_request(client: RestClient) -> None:
+    """One for a proxy before us, another for us: what is between them was asked by nobody."""
+    head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+    smuggled = b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), SECONDS) as connection:
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + smuggled)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"HTTP/1.1 ") == 1
 
 
 def test_admin_paths_can_be_left_out_and_served_alone(worker: MemoryWorker) -> None:
