@@ -35,6 +35,7 @@ from sparkmirror.pipeline.spark import (
     stop_spark,
     warm_up,
 )
+from sparkmirror.security.library_logs import let_through
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -118,6 +119,7 @@ class SharedSpark(Generic[K]):
         """Start it in the background if it is prepared; returns at once."""
         if self._control is None:
             return
+        let_through("py4j", logging.WARNING)  # its commands hold the tokens of epochs
         try:
             self._control.start()
         except OSError as error:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,8 @@ from sparkmirror.cli.check_report import (
     plain_lines,
     print_tables,
 )
+from sparkmirror.config.hidden_values import HIDDEN
+from sparkmirror.config.keys import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from sparkmirror.config.properties import PropertyFile, read_properties
@@ -32,9 +33,6 @@ from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
 
 _MOST_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
-
-# Spark's keys are not in our table: this is what Spark itself redacts.
-_SPARK_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def check(
@@ -127,10 +125,7 @@ def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> Check
 
 
 def _shown_spark(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (key, "[hidden]" if _SPARK_SECRET.search(key) else text)
-        for key, text in sorted(values.items())
-    )
+    return tuple((key, HIDDEN if is_secret(key) else text) for key, text in sorted(values.items()))
 
 
 def _reach(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:

@@ -16,6 +16,7 @@ from sparkmirror.cli.view import View, choose_view
 from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.pipeline.status import FlowState
 from sparkmirror.reload import Reloader
+from sparkmirror.security.library_logs import let_through
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
 _LOOK_SECONDS = 0.5
@@ -37,6 +38,7 @@ def set_up_logging(console: Console) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("sparkmirror").setLevel(logging.INFO)
+    let_through("kafka", logging.INFO)  # whatever level somebody sets over REST
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 

@@ -7,21 +7,25 @@ that is stored. A reference such as `${file:...}` is no secret and stays readabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sparkmirror.config.keys import is_secret
 
 HIDDEN = "[hidden]"
 
 
-def hide(config: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The configuration as a client may see it."""
-    return {key: _hidden(key, text) for key, text in config.items()}
+def hide(
+    config: Mapping[str, str | None], passwords: Collection[str] = ()
+) -> dict[str, str | None]:
+    """The configuration as a client may see it; `passwords` are further keys that hold one."""
+    return {
+        key: HIDDEN if text and _hides(key, text, passwords) else text
+        for key, text in config.items()
+    }
 
 
-def _hidden(key: str, text: str | None) -> str | None:
-    is_shown = not text or not is_secret(key) or _is_reference(text)
-    return text if is_shown else HIDDEN
+def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
+    return (key in passwords or is_secret(key)) and not _is_reference(text)
 
 
 def _is_reference(text: str) -> bool:

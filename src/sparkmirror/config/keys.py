@@ -8,6 +8,7 @@ answers the questions that parsing, `check` and the reference page ask.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -152,12 +153,29 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a key with this last part holds a secret, under whatever prefix it is written."""
-    return name in _SECRETS or name.endswith(_AFTER_PREFIX)
+    """Whether a key holds a secret, under whatever prefix it is written.
+
+    A key of the table says so itself. One that nobody knows, misspelt or of somebody's plugin, is
+    taken for what it sounds like.
+    """
+    parts = name.split(".")
+    endings = (".".join(parts[at:]) for at in range(len(parts)))
+    known = next((_KNOWN[one] for one in endings if one in _KNOWN), None)
+    if known is not None:
+        return known
+    return _SOUNDS_SECRET.search(name) is not None and not _SOUNDS_HARMLESS.search(name)
 
 
-_SECRETS = frozenset(key.name for key in REACH_KEYS if key.is_secret)
-_AFTER_PREFIX = tuple(f".{name}" for name in _SECRETS)
+_KNOWN = {key.name: key.is_secret for key in all_keys()}
+_SOUNDS_SECRET = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|jaas|user.?info|authorization|keystore.?key"
+    r"|(private|api|access|account|shared).?key",
+    re.IGNORECASE,
+)
+_SOUNDS_HARMLESS = re.compile(
+    r"\.(class|url|uri|location|path|file|type|source|algorithm|enabled?|ms|seconds)$",
+    re.IGNORECASE,
+)
 
 
 __all__ = [

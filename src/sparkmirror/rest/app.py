@@ -18,6 +18,7 @@ from sparkmirror.rest.desk import Desk, Limits
 from sparkmirror.rest.door import DoorLimits
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.gate import Gate
+from sparkmirror.rest.pages import OwnNames
 from sparkmirror.rest.parameters import speaks_json
 from sparkmirror.rest.response_headers import HeaderRule, read_rules
 from sparkmirror.rest.tracking import Tracking
@@ -33,6 +34,7 @@ class AppOptions:
     has_admin: bool = True
     tracking: Tracking = field(default_factory=Tracking)
     cross_origin: CrossOrigin | None = None
+    own_names: OwnNames = field(default_factory=OwnNames)
     headers: tuple[HeaderRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
     door: DoorLimits = field(default_factory=DoorLimits)
@@ -79,6 +81,7 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
         Gate,
         cross_origin=wanted.cross_origin,
         rules=wanted.headers,
+        own_names=wanted.own_names,
         auth=wanted.auth,
         unproven=unproven,
     )

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse
 from sparkmirror.connect.signatures import could_be_signed
 from sparkmirror.model import Secret
 from sparkmirror.rest.attempts import Attempts, shown
-from sparkmirror.rest.errors import refusal
+from sparkmirror.rest.errors import refusal, unread
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +78,7 @@ class BasicAuth:
             self._attempts.note(f"A REST request from {client} {who} was refused.")
         answer = refusal(401, "User cannot access the resource.")
         answer.headers["WWW-Authenticate"] = 'Basic realm="connect", charset="UTF-8"'
-        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-            answer.headers["Connection"] = "close"  # nobody reads the rest of the request
-        return answer
+        return unread(answer, headers)
 
 
 def is_internal(method: str, path: str, headers: Headers) -> bool:

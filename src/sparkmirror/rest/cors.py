@@ -42,7 +42,7 @@ class CrossOrigin:
         """A browser's question before the request itself."""
         return (
             method == "OPTIONS"
-            and self._allows(asked.get("origin"))
+            and self.allows(asked.get("origin"))
             and "access-control-request-method" in asked
         )
 
@@ -50,7 +50,7 @@ class CrossOrigin:
         """Let the browser hand the answer to its page."""
         origin = asked.get("origin")
         headers.add_vary_header("Origin")
-        if origin is None or not self._allows(origin):
+        if origin is None or not self.allows(origin):
             return
         is_preflight = self.is_preflight(method, asked)
         if is_preflight and asked["access-control-request-method"].upper() not in self.methods:
@@ -62,7 +62,8 @@ class CrossOrigin:
             headers["Access-Control-Allow-Headers"] = _HEADERS
             headers["Access-Control-Max-Age"] = _SECONDS
 
-    def _allows(self, origin: str | None) -> bool:
+    def allows(self, origin: str | None) -> bool:
+        """Whether pages of this origin are listed."""
         if origin is None or len(origin) > _LONGEST_ORIGIN:
             return False
         return any(one.fullmatch(origin) for one in self.origins)

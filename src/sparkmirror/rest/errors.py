@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -29,6 +30,13 @@ def refusal(status: int, message: str) -> JSONResponse:
 def plain_refusal(status: int) -> JSONResponse:
     """A refusal that HTTP itself explains, in the words of Connect's server."""
     return refusal(status, f"HTTP {status} {HTTPStatus(status).phrase}")
+
+
+def unread(answer: JSONResponse, asked: Headers) -> JSONResponse:
+    """An answer to a request of which nobody reads the rest."""
+    if "transfer-encoding" in asked or asked.get("content-length", "0") != "0":
+        answer.headers["Connection"] = "close"
+    return answer
 
 
 def add_error_handlers(app: FastAPI) -> None:

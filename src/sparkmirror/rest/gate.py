@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkmirror.rest.basic_auth import BasicAuth, is_internal
 from sparkmirror.rest.cors import CrossOrigin
-from sparkmirror.rest.errors import refusal
+from sparkmirror.rest.errors import refusal, unread
+from sparkmirror.rest.pages import OwnNames, why_refused
 from sparkmirror.rest.response_headers import HeaderRule
 from sparkmirror.rest.unproven import UnprovenBodies
 
@@ -29,12 +31,14 @@ class Gate:
         app: ASGIApp,
         cross_origin: CrossOrigin | None,
         rules: Sequence[HeaderRule],
+        own_names: OwnNames,
         auth: BasicAuth | None = None,
         unproven: UnprovenBodies | None = None,
     ) -> None:
         self._app = app
         self._cross_origin = cross_origin
         self._rules = rules
+        self._own_names = own_names
         self._auth = auth
         self._unproven = unproven
 
@@ -47,6 +51,10 @@ class Gate:
         inner = dict(scope, method="GET") if has_no_body else dict(scope)
         send = self._with_headers(scope, send, has_no_body=has_no_body)
         headers = Headers(scope=scope)
+        unheard = self._unheard(scope, headers)
+        if unheard is not None:
+            await unread(unheard, headers)(scope, receive, send)
+            return
         if self._cross_origin is not None and self._cross_origin.is_preflight(
             scope["method"], headers
         ):
@@ -74,6 +82,16 @@ class Gate:
                 return
             receive = read
         await self._app(inner, receive, send)
+
+    def _unheard(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        """The answer to what is refused whoever asks it."""
+        reason = why_refused(scope, headers, self._own_names, self._cross_origin)
+        if reason is not None:
+            return refusal(403, reason)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # Two ends of one body, of which a proxy before us may have seen the other one.
+            return refusal(400, "The request has both Transfer-Encoding and Content-Length")
+        return None
 
     def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:
         async def sending(message: Message) -> None:

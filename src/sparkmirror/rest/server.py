@@ -27,6 +27,7 @@ from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.app import AppOptions, create_app
 from sparkmirror.rest.door import Door, DoorLimits, Listening
 from sparkmirror.rest.exposures import exposures
+from sparkmirror.rest.pages import OwnNames
 from sparkmirror.rest.tracking import Tracking
 from sparkmirror.security.tls import server_context
 
@@ -82,13 +83,14 @@ class RestServer:
 
     def start(self, api: ConnectApi) -> None:
         """Serve; returns when every address answers."""
-        main = create_app(api, self._options)
+        bound = [one.getsockname()[:2] for one in (*self._sockets, *self._admin_sockets)]
+        options = replace(self._options, own_names=OwnNames.of(self._rest, bound))
+        main = create_app(api, options)
         self._apps.append(main)
         listening = self._listening(self._rest.listeners, self._sockets)
         self._servers.append(_Serving("rest", main, listening, self._options.door))
         if self._admin_sockets:
-            options = replace(self._options, has_connectors=False, has_admin=True)
-            admin = create_app(api, options)
+            admin = create_app(api, replace(options, has_connectors=False, has_admin=True))
             self._apps.append(admin)
             listening = self._listening(self._rest.admin_listeners or (), self._admin_sockets)
             self._servers.append(_Serving("rest-admin", admin, listening, self._options.door))
@@ -201,6 +203,7 @@ class _Serving:
             ws="none",
             http="h11",
             server_header=False,
+            proxy_headers=False,  # the log names who has connected, not who they say they are
             timeout_graceful_shutdown=_GRACE_SECONDS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
         )

@@ -110,6 +110,9 @@ def test_secrets_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         + "b.producer.ssl.keystore.password = hush4\n"
         + "spark.hadoop.fs.s3a.secret.key = hush5\n"
         + 'a -> b.sasl.jaas.config = "hush6"\n'
+        + "a.sasl.passwort = hush7\n"
+        + "a->b.transforms.x.secret = hush8\n"
+        + "spark.hadoop.fs.azure.account.key.me = hush9\n"
     )
     for arguments in ((path,), (path, "--json")):
         _, out, err = run(*arguments)

@@ -141,11 +141,47 @@ def test_names_that_mm2_drops_globally_are_dropped() -> None:
         ("ssl.truststore.location", False),
         ("bootstrap.servers", False),
         ("topics", False),
+        ("tokens->secret.topics", False),
+        ("a.sasl.oauthbearer.token.endpoint.url", False),
+        ("a.sasl.oauthbearer.client.credentials.client.id", False),
+        ("oauth.token.endpoint.uri", False),
+        ("oauth.password.grant.username", False),
+        ("offset.storage.topic", False),
+        ("key.converter", False),
     ],
 )
 def test_secrets_are_known_by_the_type_of_their_key(name: str, secret: bool) -> None:
     """Under any prefix."""
     assert secret == is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("a.ssl.keystore.passwort", True),
+        ("a.sasl.password", True),
+        ("a.consumer.basic.auth.user.info", True),
+        ("a->b.transforms.x.secret", True),
+        ("a.sasl.jaas.config.old", True),
+        ("ssl.keystore.key.old", True),
+        ("SASL_PASSWORD", True),
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.azure.account.key.me", True),
+        ("transforms.x.key.field", False),
+        ("a.consumer.basic.auth.credentials.source", False),
+        ("spark.authenticate.secret.file", False),
+        ("delegation.token.max.lifetime.ms", False),
+    ],
+)
+def test_a_key_that_nobody_knows_is_taken_for_what_it_sounds_like(name: str, secret: bool) -> None:
+    """Misspelt, or of somebody's plugin."""
+    assert secret == is_secret(name)
+
+
+def test_a_name_means_the_same_wherever_it_stands() -> None:
+    """Or it would be shown in one place and hidden in another."""
+    secrets = {key.name for key in all_keys() if key.is_secret}
+    assert secrets == {key.name for key in all_keys() if is_secret(key.name)}
 
 
 def test_the_nearest_name_is_near() -> None:

@@ -150,6 +150,14 @@ def test_attempts_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
     assert line.isprintable()
 
 
+def test_the_log_names_who_has_connected(caplog: pytest.LogCaptureFixture) -> None:
+    """Not whom a header names, on whom somebody who reads the log might close the door."""
+    with RestClient(MemoryWorker(), AppOptions(auth=BasicAuth(USERS))) as client:
+        client.get("/", {**basic("x", "y"), "X-Forwarded-For": "10.1.2.3"})
+    assert "from 127.0.0.1 as 'x'" in caplog.text
+    assert "10.1.2.3" not in caplog.text
+
+
 def test_a_minute_later_the_number_of_attempts_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is silent for ever."""
     times = iter((0.0, 10.0, 59.0, 61.0, 62.0))

@@ -115,7 +115,7 @@ def test_500_idle_connections_keep_nobody_out(
     assert f"There are {limits.connections} REST connections" in lines[0]
 
 
-@pytest.mark.parametrize("sent", [NOTHING, b"GET /health HTTP/1.1\r\nHost: a\r\nX-"])
+@pytest.mark.parametrize("sent", [NOTHING, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-"])
 def test_nobody_loiters(served: Any, sent: bytes) -> None:
     """A silent connection ends, also one that sends a header byte by byte."""
     plain, secure = served(DoorLimits(idle_seconds=1.0))
@@ -141,7 +141,7 @@ def test_nobody_loiters(served: Any, sent: bytes) -> None:
 def test_a_body_that_does_not_end_ends(served: Any) -> None:
     """The answer of a request may take long, but not for ever."""
     plain, _ = served(DoorLimits(request_seconds=1.0))
-    head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n"
+    head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     with socket.create_connection(("127.0.0.1", plain), 10) as stranger:
         stranger.sendall(head)
         assert stranger.recv(100) == NOTHING
@@ -153,7 +153,7 @@ def test_invented_signatures_keep_nobody_out(served: Any, caplog: pytest.LogCapt
     plain, _ = served(limits, auth=BasicAuth({"ann": Secret("s3cret")}))
     signature = base64.b64encode(bytes(32)).decode()
     head = (
-        "POST /connectors/x/tasks HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n"
+        "POST /connectors/x/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n"
         f"X-Connect-Authorization: {signature}\r\n"
         "X-Connect-Request-Signature-Algorithm: HmacSHA256\r\n\r\n"
     )
@@ -167,7 +167,7 @@ def test_invented_signatures_keep_nobody_out(served: Any, caplog: pytest.LogCapt
         answer = ask(plain, head.format(2) + "[]")
         assert answer.startswith("HTTP/1.1 403 ")  # read, and refused by who checks it
         known = base64.b64encode(b"ann:s3cret").decode()
-        head = f"GET /health HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {known}\r\n\r\n"
+        head = f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {known}\r\n\r\n"
         assert ask(plain, head).startswith("HTTP/1.1 200 ")
         assert strangers[-1].recv(100).startswith(b"HTTP/1.1 503 ")  # its time is up
     assert len([one for one in caplog.records if "is given up" in one.getMessage()]) == 1
@@ -178,7 +178,7 @@ def test_who_hangs_up_again_and_again_does_not_fill_the_log(
 ) -> None:
     """One line a minute."""
     plain, _ = served(DoorLimits())
-    head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n"
+    head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", plain), 10) as stranger:
@@ -218,7 +218,7 @@ def test_whoever_reads_slowly_is_not_idle(served: Any, *, secure: bool) -> None:
         context = client_context(AUTHORITY.stranger())
         opened = context.wrap_socket(opened, server_hostname="127.0.0.1")
     with opened:
-        opened.sendall(b"GET /connectors HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        opened.sendall(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         time.sleep(2)
         size = 0
         while chunk := opened.recv(1 << 20):
@@ -245,6 +245,6 @@ def test_a_head_that_is_too_large_is_refused(served: Any) -> None:
     """Before it fills the memory; the connection ends."""
     plain, _ = served(DoorLimits())
     with socket.create_connection(("127.0.0.1", plain), 10) as stranger:
-        stranger.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nX-Long: " + b"a" * 20_000)
+        stranger.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 20_000)
         assert stranger.recv(100).startswith(b"HTTP/1.1 400 ")
     assert status(plain) == 200

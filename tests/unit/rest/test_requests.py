@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from sparkmirror.rest.desk import Limits
 from sparkmirror.rest.response_headers import read_rules
 from sparkmirror.rest.tracking import Tracking
 from support.memory_worker import KEY, MemoryWorker
-from support.rest_client import RestClient
+from support.rest_client import SECONDS, RestClient
 
 SECRET = "module required password='hunter2';"
 CONFIG = {
@@ -27,7 +28,17 @@ CONFIG = {
     "target.cluster.alias": "b",
     "target.cluster.bootstrap.servers": "kafka:9092",
 }
-WITH_SECRET = {**CONFIG, "target.cluster.sasl.jaas.config": SECRET}
+UNKNOWN = (
+    "source.cluster.ssl.keystore.passwort",
+    "producer.override.sasl.password",
+    "transforms.x.secret",
+    "value.converter.basic.auth.user.info",
+)
+WITH_SECRET = {
+    **CONFIG,
+    "target.cluster.sasl.jaas.config": SECRET,
+    **dict.fromkeys(UNKNOWN, SECRET),
+}
 ODD_NAMES = [
     "a/b",
     "a//b/",
@@ -60,7 +71,9 @@ def test_passwords_are_never_shown(client: RestClient) -> None:
         client.ask("PUT", "/connector-plugins/MirrorHeartbeat/config/validate", body=WITH_SECRET),
     ]
     assert [one.text for one in answers if "hunter2" in one.text] == []
-    assert answers[4].json()["target.cluster.sasl.jaas.config"] == "[hidden]"
+    shown = answers[4].json()
+    hidden = {key for key, value in shown.items() if value == "[hidden]"}
+    assert hidden == {"target.cluster.sasl.jaas.config", *UNKNOWN}
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -76,9 +89,10 @@ def test_a_hidden_password_that_returns_is_kept(
     assert expected == worker.info("beat").config
 
 
-def test_a_hidden_password_of_nobody_is_refused(client: RestClient) -> None:
+@pytest.mark.parametrize("key", ["target.cluster.sasl.jaas.config", "transforms.x.secret"])
+def test_a_hidden_password_of_nobody_is_refused(key: str, client: RestClient) -> None:
     """Nothing is stored that it could stand for."""
-    hidden = {**CONFIG, "target.cluster.sasl.jaas.config": "[hidden]"}
+    hidden = {**CONFIG, key: "[hidden]"}
     answer = put(client, "beat", hidden)
     assert answer.status == 400
     assert "[hidden] stands for a value that is stored" in answer.json()["message"]
@@ -328,6 +342,17 @@ def test_every_answer_gets_the_configured_headers(worker: MemoryWorker) -> None:
             told = client.get(path).headers
             assert told["X-Frame-Options"] == "DENY"
             assert told["Cache-Control"] == "no-cache, no-store"
+
+
+def test_a_body_with_two_ends_is_no_way_in_for_a_second_request(client: RestClient) -> None:
+    """One for a proxy before us, another for us: what is between them was asked by nobody."""
+    head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+    smuggled = b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), SECONDS) as connection:
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + smuggled)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"HTTP/1.1 ") == 1
 
 
 def test_admin_paths_can_be_left_out_and_served_alone(worker: MemoryWorker) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import socket
 import threading
@@ -21,16 +20,15 @@ import pytest
 from kafka import KafkaAdminClient
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.logins import Login
 from sparkmirror.model import Secret
 from sparkmirror.security import aws_credentials
 from sparkmirror.security.aws_credentials import CredentialSource, credential_source
-from sparkmirror.security.aws_library import library
 from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, signed_token
 from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
+from support.all_logged import all_logged
 
 REGION = "eu-central-1"
 BROKER = f"b-1.x.kafka.{REGION}.amazonaws.com"
@@ -215,41 +213,25 @@ def in_a_pod(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return enter
 
 
-@pytest.fixture
-def _all_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """DEBUG, set as the REST API does it: for each logger there is."""
-    library()
-    caplog.set_level("DEBUG")
-    known = list(logging.root.manager.loggerDict.values())
-    loggers = [logging.root, *(one for one in known if isinstance(one, logging.Logger))]
-    before = [(one, one.level) for one in loggers]
-    LogLevels().set("root", "DEBUG")
-    yield
-    for logger, level in before:
-        logger.setLevel(level)
-
-
-@pytest.mark.usefixtures("_all_is_logged")
-def test_no_key_is_in_any_log(
-    sts: Sts, in_a_pod: Callable[[], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_key_is_in_any_log(sts: Sts, in_a_pod: Callable[[], None]) -> None:
     """Neither those that ask nor those that come; warnings are heard, without what they quote."""
     asks = {"access_key": "AKID", "secret_key": Secret("s"), "session_token": Secret("hush-token")}
     settings = replace(ROLE, **asks)
     sts.lifetime = timedelta(minutes=12)  # to be renewed, but not yet a must
     source = CredentialSource(settings)
-    first = source.keys(REGION)
-    sts.breaks_off = True
-    assert source.keys(REGION) == first
-    with pytest.raises(AuthenticationError, match="ResponseParserError") as caught:
-        CredentialSource(settings).keys(REGION)
-    sts.breaks_off = False
-    in_a_pod()
-    CredentialSource(AwsSettings()).keys(REGION)
+    with all_logged() as text:
+        first = source.keys(REGION)
+        sts.breaks_off = True
+        assert source.keys(REGION) == first
+        with pytest.raises(AuthenticationError, match="ResponseParserError") as caught:
+            CredentialSource(settings).keys(REGION)
+        sts.breaks_off = False
+        in_a_pod()
+        CredentialSource(AwsSettings()).keys(REGION)
 
     assert sts.asked[-1]["WebIdentityToken"] == ["hush-web-identity"]
-    assert "failed during advisory refresh period. (ResponseParserError)" in caplog.text
-    assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
+    assert "failed during advisory refresh period. (ResponseParserError)" in text.getvalue()
+    assert "hush" not in text.getvalue() + "".join(traceback.format_exception(caught.value))
 
 
 def test_an_sts_that_is_silent_is_asked_once_for_all(
