@@ -62,12 +62,13 @@ class Renewal:
 class WorkerFile:
     """One file. `notices` tell all that is wrong; only a secret in a wrong place is refused."""
 
-    def __init__(self, file: PropertyFile) -> None:
+    def __init__(self, file: PropertyFile, resolver: Resolver | None = None) -> None:
+        """`resolver`: not the file's own config providers count, but these."""
         refuse_swallowed(file)
         self._file = file
         self.name = file.name
-        self.resolver: Resolver
-        self.resolver, provider_errors = make_resolver(file.entries)
+        declared, provider_errors = make_resolver(file.entries)
+        self.resolver: Resolver = declared if resolver is None else resolver
         self.values: Layered = with_prefix(file.entries, "")
         report = Report()
         report.notices += [
