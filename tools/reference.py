@@ -141,7 +141,8 @@ status.storage.topic = mirrors-status
 listeners = http://127.0.0.1:8083
 ```
 
-Without `listeners` a worker listens on port 8083 of every interface, as Connect does, and whoever
+Without `listeners` a worker listens on port 8083 of 127.0.0.1, and a warning says so: other workers
+of its group cannot reach it. Connect's default is `http://:8083`, every interface; then whoever
 reaches it may create connectors, unless it [asks for more](rest.md#who-may-ask). How https is
 served stands behind `listeners.https.` with the `ssl.*` keys above.
 

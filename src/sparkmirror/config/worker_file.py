@@ -213,8 +213,9 @@ def _rest(values: Layered, reader: Reader, resolver: Resolver, report: Report) -
     host = unquoted(reader.string("rest.host.name"))
     if not reader.is_set("listeners") and (port is not None or host):
         first = listeners[0]
-        listeners = (Listener(first.scheme, host, first.port if port is None else port),)
         origin = reader.origin("rest.host.name" if port is None else "rest.port")
+        port = first.port if port is None else port
+        listeners = (Listener(first.scheme, host or first.host, port),)
         report.effective[:] = [
             replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
             for one in report.effective
