@@ -64,7 +64,17 @@ These are MM2's rules, surprises included; `check` says where a line loses or do
 `${file:/path/of.properties:key}`, `${directory:/path:file}` and `${env:NAME}` stand for a key of
 a properties file, the content of a file and an environment variable. A `config.providers` line is
 not needed; where there is one, its `param.allowed.paths` or `param.allowlist.pattern` is obeyed.
-Values that came this way are never shown. A reference that leads nowhere is an error.
+Values that came this way are never shown. A reference that leads nowhere is an error; only in a
+password, what names no provider is taken as it stands, with a warning.
+
+What comes over REST, the configurations of a worker's connectors and those that are only
+validated, may refer to declared providers only. The worker's file (or the mirror's) says which:
+
+```text
+config.providers = file
+config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider
+config.providers.file.param.allowed.paths = /etc/mirror
+```
 
 ## Security
 
@@ -132,7 +142,8 @@ status.storage.topic = mirrors-status
 listeners = http://127.0.0.1:8083
 ```
 
-Without `listeners` a worker listens on port 8083 of every interface, as Connect does, and whoever
+Without `listeners` a worker listens on port 8083 of 127.0.0.1, and a warning says so: other workers
+of its group cannot reach it. Connect's default is `http://:8083`, every interface; then whoever
 reaches it may create connectors, unless it [asks for more](rest.md#who-may-ask). How https is
 served stands behind `listeners.https.` with the `ssl.*` keys above.
 

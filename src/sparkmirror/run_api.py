@@ -20,6 +20,7 @@ from sparkmirror.config.connector_config import PLUGIN_VERSION
 from sparkmirror.config.connector_definitions import Definition
 from sparkmirror.config.connector_offsets import OffsetEntry
 from sparkmirror.config.connector_validation import Validation
+from sparkmirror.config.properties import parse_properties
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect import plugins, refusals
 from sparkmirror.connect.api import (
@@ -303,10 +304,11 @@ class RunApi:
         return plugins.plugin_config(plugin, version)
 
     def validate(self, plugin: str, config: Texts) -> Validation:
-        """As a worker on the first pair's target would see it."""
+        """As a worker on the first pair's target would see it, with the file's providers."""
         [pair, *_] = self._pairs()
         servers = ",".join(pair.plan.settings.target_admin.bootstrap_servers)
-        return plugins.validate(plugin, config, WorkerFile.parse(_WORKER.format(servers=servers)))
+        file = parse_properties(_WORKER.format(servers=servers), self._file)
+        return plugins.validate(plugin, config, WorkerFile(file, self._reading().resolver))
 
     def loggers(self) -> Mapping[str, LogLevel]:
         """Every logger whose level is set."""

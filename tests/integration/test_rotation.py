@@ -260,12 +260,13 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
         "tasks.max": "2",
         "topics": topic,
     }
+    declared = {"config.providers": "directory"}  # what connectors may use
     logged = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": scratch.as_uri(),
     }
-    own = {key.replace(".", "_"): value for key, value in {**target, **logged}.items()}
+    own = {key.replace(".", "_"): value for key, value in {**target, **logged, **declared}.items()}
     places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
     topics = ConnectTopics(unique_name("rotating"))
     with (

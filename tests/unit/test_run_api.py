@@ -97,8 +97,8 @@ class FakeHerder:
 class Bench:
     """A mirror of two pairs; a->b runs here."""
 
-    def __init__(self) -> None:
-        self.reading = read_run(MirrorConfig.parse(FILE))
+    def __init__(self, *lines: str) -> None:
+        self.reading = read_run(MirrorConfig.parse("\n".join((FILE, *lines))))
         self.pairs = {flow: self._pair(flow) for flow in self.reading.pairs}
         self.pair = self.pairs[Flow("a", "b")]
         status = FlowStatus("a->b")
@@ -213,6 +213,32 @@ def test_what_the_file_decides_is_refused_with_its_name(bench: Bench) -> None:
         with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
             call()
         assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ((), "config.providers=env there"),
+        (("config.providers.env.param.allowlist.pattern=GOOD_.*",), "does not allow OTHER_ONE"),
+        (("config.providers=env",), ""),
+    ],
+    ids=["none", "another", "any"],
+)
+def test_the_files_own_providers_count_in_a_validation(
+    monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...], error: str
+) -> None:
+    """Whoever asks has only those looked up that it declares."""
+    monkeypatch.setenv("OTHER_ONE", "east")
+    kind = "MirrorHeartbeatConnector"
+    config = {
+        "name": "n",
+        "connector.class": kind,
+        "source.cluster.alias": "${env:OTHER_ONE}",
+        "target.cluster.alias": "b",
+        "target.cluster.bootstrap.servers": "127.0.0.1:1",
+    }
+    found = Bench(*lines).api.validate(kind, config)
+    assert [error in one for one in found.errors] == ([True] if error else [])
 
 
 def test_nobody_is_not_found(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from sparkmirror.config.flow_settings import FlowReading
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.pair_groups import pair_groups
+from sparkmirror.config.providers import Resolver
 from sparkmirror.config.reading import Effective
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, PolicySettings, TopicFactor
 from sparkmirror.config.worker_settings import GroupSettings, RunRest
@@ -38,6 +39,7 @@ class RunReading:
     connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
         default_factory=dict, repr=False
     )  # what the file says about each, flat, as MM2 would write it down
+    resolver: Resolver = field(default_factory=lambda: Resolver({}), repr=False)
 
     @property
     def wanted_splits(self) -> dict[Flow, int]:
@@ -57,6 +59,7 @@ def read_run(config: MirrorConfig, targets: Collection[str] = ()) -> RunReading:
         config.metrics,
         config.rest,
         {flow: {k: config.connector_texts(flow, k) for k in ConnectorClass} for flow in pairs},
+        config.resolver,
     )
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flat configuration of a connector on a Connect worker becomes the settings of a flow.
 
-References are resolved with the worker's config providers. Records go where Connect's producer
-would send them: `producer.override.bootstrap.servers`, else the worker's `bootstrap.servers`.
+References are resolved with the config providers that the worker's file declares. Records go where
+Connect's producer would send them: `producer.override.bootstrap.servers`, else the worker's
+`bootstrap.servers`.
 Positions and statuses stay in the worker's topics; but with exactly-once they commit together
 with the records and are kept in a topic of the same name on the target, as Connect does.
 """
@@ -86,7 +87,7 @@ def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReadi
     """Read a connector's settings; whatever is wrong stands in the notices."""
     kind = connector_class(config)
     raw = {
-        key: Entry(key, text, place)
+        key: Entry(key, text, place, from_request=True)
         for place, (key, text) in enumerate(config.items(), 1)
         if text is not None
     }
@@ -132,7 +133,7 @@ def _alias(raw: Mapping[str, Entry], key: str, resolver: Resolver) -> str:
     if entry is None:
         return key.partition(".")[0]
     try:
-        return resolver.resolve(entry.text).text.strip()
+        return resolver.resolve(entry.text, from_request=True).text.strip()
     except LookupError:
         return entry.text.strip()  # the reading reports it
 

@@ -165,9 +165,9 @@ def _parse(key: Key, config: ConnectorTexts, resolver: Resolver) -> _Parsed:
 def _parse_text(key: Key, text: str, resolver: Resolver) -> _Parsed:
     name = key.name
     try:
-        resolved = resolver.resolve(text)
+        resolved = resolver.resolve(text, is_secret=key.is_secret, from_request=True)
     except LookupError as error:
-        return text, (f"{name}: {error.args[0]}.",)
+        return HIDDEN if key.is_secret else text, (f"{name}: {error.args[0]}.",)
     shown = text if resolved.from_provider else resolved.text
     shown = HIDDEN if key.is_secret else shown
     if key.type is Type.LIST:

@@ -7,11 +7,13 @@ that is stored. A reference such as `${file:...}` is no secret and stays readabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from sparkmirror.config.keys import is_secret
 
 HIDDEN = "[hidden]"
+_REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
 
 def hide(
@@ -29,7 +31,8 @@ def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
 
 
 def _is_reference(text: str) -> bool:
-    return text.startswith("${") and text.endswith("}") and text.count("${") == 1
+    """Exactly one, and nothing beside it."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 def restore(

@@ -111,9 +111,9 @@ def _path(text: str) -> str:
 
 def _remark(reader: Reader, texts: JaasTexts, report: Report) -> None:
     origin = reader.origin(JAAS if reader.is_given(JAAS) else PROTOCOL)
-    idle = sorted(texts.names() - _READ - _NOTHING_TO_DO)
+    idle = texts.idle(_READ | _NOTHING_TO_DO)
     if idle:
-        report.warn(origin, f"{texts.called(', '.join(idle))} is not used here.")
+        report.warn(origin, f"{texts.called(idle)} is not used here.")
     if _is_on(texts, "renewTGT"):
         report.warn(
             origin,

@@ -235,7 +235,8 @@ SHARED_KEYS = (
         name="config.providers",
         type=Type.LIST,
         default="",
-        doc="Names of config providers; file, directory and env also work without this line.",
+        doc="Names of config providers; file, directory and env also work without this line, but "
+        "not in what comes over REST.",
         importance=Importance.LOW,
     ),
 )

@@ -55,10 +55,13 @@ REST_KEYS = (
     Key(
         name="listeners",
         type=Type.LIST,
-        default="http://:8083",
-        doc="Where the REST server listens.",
+        default="http://127.0.0.1:8083",
+        doc="Where the REST server listens. By default on this machine only, where other workers "
+        "of a group do not reach it.",
         importance=Importance.LOW,
         checks=(not_without, listeners),
+        mm2_default="http://:8083",
+        reason="an API without passwords stays at home",
     ),
     Key(
         name="rest.advertised.host.name",

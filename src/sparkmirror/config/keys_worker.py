@@ -166,12 +166,9 @@ def _of_a_run(key: Key) -> Key:
         return key
     return replace(
         key,
-        default="http://127.0.0.1:8083",
         doc="Where the REST API is served; empty: nowhere. By default on this machine only, and "
         "on any free port if 8083 is taken.",
         checks=(listeners,),
-        mm2_default="http://:8083",
-        reason="MM2 serves nothing for people there, and an API without passwords stays at home",
     )
 
 

@@ -172,7 +172,8 @@ CONNECT_WORKER_KEYS = (
         name="config.providers",
         type=Type.LIST,
         default="",
-        doc="Names of config providers; file, directory and env also work without this line.",
+        doc="Names of config providers. In this file file, directory and env also work without "
+        "this line, in configurations that come over REST only those that it declares.",
         importance=Importance.LOW,
     ),
     *(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.keys import DEPRECATED, GLOBAL_CONNECTOR_NAMES
 from sparkmirror.config.keys_security import REACH_NAMES
@@ -50,9 +50,10 @@ class Origin:
 class Value:
     """A text, where it came from and whom it won against (the strongest loser first)."""
 
-    text: str
+    text: str = field(repr=False)
     origin: Origin
     overrode: tuple[Origin, ...] = ()
+    from_request: bool = False  # it came over REST
 
     def over(self, loser: Value) -> Value:
         """This value, remembering that it beat `loser`."""
@@ -116,7 +117,7 @@ def with_prefix(raw: Raw, prefix: str) -> Layered:
 
 
 def _written(entry: Entry) -> Value:
-    return Value(entry.text, Origin(entry.key, entry.line))
+    return Value(entry.text, Origin(entry.key, entry.line), from_request=entry.from_request)
 
 
 def cluster_properties(raw: Raw, alias: str) -> Layered:

@@ -22,6 +22,7 @@ from sparkmirror.config.layering import connector_config, pairs, with_prefix
 from sparkmirror.config.mirror_client import read_cluster_client
 from sparkmirror.config.notices import Level, Notice, notice, raise_errors
 from sparkmirror.config.properties import (
+    Entry,
     PropertyFile,
     parse_properties,
     read_properties,
@@ -44,7 +45,7 @@ class MirrorConfig:
         self._file = file
         refuse_swallowed(file)
         self._raw = file.entries
-        self._resolver, provider_errors = make_resolver(self._raw)
+        self.resolver, provider_errors = make_resolver(self._raw)
         self._provider_notices = [
             Notice(Level.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
             for e in provider_errors
@@ -146,7 +147,7 @@ class MirrorConfig:
                 f"{self.name} knows no cluster {alias!r}, only {', '.join(self.clusters)}.",
                 key="clusters",
             )
-        settings, notices = read_cluster_client(self._raw, alias, self.clusters, self._resolver)
+        settings, notices = read_cluster_client(self._raw, alias, self.clusters, self.resolver)
         raise_errors([*self._provider_notices, *notices], self.name)
         return settings
 
@@ -169,12 +170,12 @@ class MirrorConfig:
     def _rest(self) -> tuple[RunRest | None, list[Notice]]:
         report = Report()
         values = with_prefix(self._raw, "")
-        reader = Reader("rest", values, self._resolver, report)
+        reader = Reader("rest", values, self.resolver, report)
         reader.read_all(RUN_REST_KEYS)
         listeners = read_listeners(reader, "listeners")
         if not listeners:
             return None, report.notices
-        settings = read_rest(values, reader, self._resolver, report, listeners)
+        settings = read_rest(values, reader, self.resolver, report, listeners)
         return RunRest(settings, may_move="listeners" not in self._raw), report.notices
 
     def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
@@ -185,7 +186,7 @@ class MirrorConfig:
     def reading(self, flow: Flow) -> FlowReading:
         """Settings and report of a pair, read once."""
         if flow not in self._readings:
-            self._readings[flow] = read_flow(self._raw, flow, self._resolver)
+            self._readings[flow] = read_flow(self._raw, flow, self.resolver)
         return self._readings[flow]
 
     def _read_clusters(self) -> tuple[tuple[str, ...], list[Notice]]:
@@ -194,9 +195,9 @@ class MirrorConfig:
             message = "clusters is missing: name the clusters, for example clusters=source,target."
             return (), [notice(Level.ERROR, "clusters", 0, message)]
         try:
-            value = DRIVER["clusters"].parse(self._resolver.resolve(entry.text).text)
+            value = DRIVER["clusters"].parse(self.resolver.resolve(entry.text).text)
         except (Rejected, LookupError) as error:
-            message = f"clusters {error.args[0]}."
+            message = f"clusters {_said(error, entry)}."
             return (), [notice(Level.ERROR, "clusters", entry.line, message)]
         names = value if isinstance(value, tuple) else ()
         return names, alias_notices(names, entry)
@@ -206,7 +207,7 @@ class MirrorConfig:
         if entry is None:
             return None
         try:
-            return self._resolver.resolve(entry.text).text
+            return self.resolver.resolve(entry.text).text
         except LookupError:
             return entry.text  # the flow's own reading reports it
 
@@ -215,7 +216,8 @@ class MirrorConfig:
         try:
             return DRIVER[key].default_value() if text is None else DRIVER[key].parse(text)
         except Rejected as error:
-            raise ConfigError(f"{self.name}: {key} {error}.", key=key) from error
+            said = _said(error, self._raw[key])
+            raise ConfigError(f"{self.name}: {key} {said}.", key=key) from error
 
     def _is_enabled(self, flow: Flow) -> bool:
         return (self._text(f"{flow}.enabled") or "").lower() == "true"
@@ -226,6 +228,13 @@ class MirrorConfig:
         if text is None:
             text = self._text(key)
         return text is None or text.strip().lower() == "true"
+
+
+def _said(error: Rejected | LookupError, entry: Entry) -> str:
+    """The end of a sentence, without what came through a config provider."""
+    if isinstance(error, Rejected) and "${" in entry.text:
+        return error.rule
+    return str(error.args[0])
 
 
 def _line(found: Notice) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,9 +30,10 @@ class Entry:
     """One `key=text` of a file and the line on which it begins."""
 
     key: str
-    text: str
+    text: str = field(repr=False)
     line: int
     swallowed: int = 0  # the line of a secret that a stray \\ has made part of this text
+    from_request: bool = False  # no file's, but that of a connector, whoever sent it
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +130,16 @@ def refuse_swallowed(file: PropertyFile) -> None:
 
 def _swallowed(element: KeyValue, line: int) -> int:
     """The line below the first that looks like a secret's own; 0 if there is none."""
-    if _is_secretive(element.key):
+    if is_secretive(element.key):
         return 0
     for number, text in enumerate(_unix(element.source).split("\n")[1:], start=line + 1):
         found = _OWN_LINE.match(text)
-        if found and _is_secretive(found[1]):
+        if found and is_secretive(found[1]):
             return number
     return 0
 
 
-def _is_secretive(key: str) -> bool:
+def is_secretive(key: str) -> bool:
     """By its name alone: also that of a key that nobody knows here."""
     return key.lower().endswith(_SECRETIVE)
 

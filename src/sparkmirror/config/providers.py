@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Config providers: `${file:/path:key}`, `${directory:/dir:name}` and `${env:NAME}`.
 
-References are resolved when settings are made, not when the file is read. The three providers
-exist under these names without any `config.providers` line; a line that declares one of the
-names, with its `allowed.paths` or `allowlist.pattern`, takes its place.
+References are resolved when settings are made, not when the file is read. In a file the three
+providers exist under these names without any `config.providers` line; a line that declares one of
+the names, with its `allowed.paths` or `allowlist.pattern`, takes its place. What comes over REST is
+not the operator's: there only declared providers count.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -30,16 +31,49 @@ _CLASSES = {
     )
 }
 BUILT_IN = ("file", "directory", "env")  # the names that need no line
-_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
-_ANY_BRACES = re.compile(r"\$\{([^}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A text after resolution, and whether any part of it came through a provider."""
+    """A text after resolution; `found` is what came through providers, piece by piece.
 
-    text: str
-    from_provider: bool
+    `is_literal`: something in it looks like a reference and stands for itself.
+    """
+
+    text: str = field(repr=False)
+    found: tuple[str, ...] = field(default=(), repr=False)
+    is_literal: bool = False
+
+    @property
+    def from_provider(self) -> bool:
+        """Whether any part of it is not the file's own."""
+        return bool(self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`${provider:[path:]key}` as it stands in a text; without a colon it names no provider."""
+
+    whole: str
+
+    @property
+    def parts(self) -> tuple[str, str, str] | None:
+        """Provider, path and key; a key may hold colons."""
+        name, has_key, rest = self.whole[2:-1].partition(":")
+        path, has_path, key = rest.partition(":")
+        if not has_key:
+            return None
+        return (name, path, key) if has_path else (name, "", rest)
+
+
+def split_references(text: str) -> Iterator[str | Reference]:
+    """The text in pieces: what is between references, and the references."""
+    at = 0
+    while (start := text.find("${", at)) >= 0 and (end := text.find("}", start)) >= 0:
+        yield text[at:start]
+        yield Reference(text[start : end + 1])
+        at = end + 1
+    yield text[at:]
 
 
 class Provider(Protocol):
@@ -140,46 +174,74 @@ class EnvironmentProvider:
 class Resolver:
     """All providers of a file by name."""
 
-    def __init__(self, providers: Mapping[str, Provider]) -> None:
-        self._providers: dict[str, Provider] = {
+    def __init__(self, declared: Mapping[str, Provider]) -> None:
+        self._declared = dict(declared)
+        self._known: dict[str, Provider] = {
             "file": FileProvider(),
             "directory": DirectoryProvider(),
             "env": EnvironmentProvider(),
-            **providers,
+            **declared,
         }
 
-    def resolve(self, text: str) -> Resolved:
-        """`text` with every reference replaced; LookupError names the one that leads nowhere."""
-        used = False
+    def resolve(
+        self, text: str, *, is_secret: bool = False, from_request: bool = False
+    ) -> Resolved:
+        """`text` with every reference replaced; LookupError names the one that leads nowhere.
 
-        def look_up(match: re.Match[str]) -> str:
-            nonlocal used
-            name, path, key = match[1], match[2] or "", match[3]
-            provider = self._providers.get(name)
-            if provider is None:
-                known = ", ".join(sorted(self._providers))
-                raise LookupError(
-                    f"{match[0]} leads nowhere: there is no config provider {name!r} "
-                    f"(there are {known})"
-                )
-            try:
-                found = provider.get(path, key)
-            except LookupError as error:
-                reason = str(error.args[0]).rstrip(".")
-                raise LookupError(f"{match[0]} leads nowhere: {reason}") from error
-            except (OSError, ValueError) as error:  # a name that no file and no variable can have
-                reason = getattr(error, "strerror", None) or str(error)
-                raise LookupError(f"{match[0]} leads nowhere: {reason}") from error
-            used = True
-            return found
+        In a secret, what names no provider stands for itself, as in Java: it may be part of a
+        password.
+        """
+        known = self._declared if from_request else self._known
+        found: list[str] = []
+        pieces: list[str] = []
+        is_literal = False
+        for piece in split_references(text):
+            if isinstance(piece, str):
+                pieces.append(piece)
+            elif is_secret and _names_nobody(piece, known):
+                is_literal = True
+                pieces.append(piece.whole)
+            else:
+                found.append(_look_up(piece, known))
+                pieces.append(found[-1])
+        return Resolved("".join(pieces), tuple(found), is_literal)
 
-        bare = next((m for m in _ANY_BRACES.finditer(text) if ":" not in m[1]), None)
-        if bare is not None:
-            raise LookupError(
-                f"{bare[0]} leads nowhere: it names no config provider; "
-                f"an environment variable is written ${{env:{bare[1]}}}"
-            )
-        return Resolved(_REFERENCE.sub(look_up, text), used)
+
+def _names_nobody(reference: Reference, known: Mapping[str, Provider]) -> bool:
+    """Whether it may be meant as it stands: no provider here has the name, nor anywhere."""
+    return reference.parts is None or reference.parts[0] not in (*known, *BUILT_IN)
+
+
+def _look_up(reference: Reference, known: Mapping[str, Provider]) -> str:
+    if reference.parts is None or reference.parts[0] not in known:
+        raise LookupError(f"{reference.whole} leads nowhere: {_unknown(reference, known)}")
+    name, path, key = reference.parts
+    try:
+        return known[name].get(path, key)
+    except LookupError as error:
+        reason = str(error.args[0]).rstrip(".")
+        raise LookupError(f"{reference.whole} leads nowhere: {reason}") from error
+    except (OSError, ValueError) as error:  # a name that no file and no variable can have
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LookupError(f"{reference.whole} leads nowhere: {reason}") from error
+
+
+def _unknown(reference: Reference, known: Mapping[str, Provider]) -> str:
+    """Why there is no provider for a reference, and what to do."""
+    if reference.parts is None:
+        bare = reference.whole[2:-1]
+        return f"it names no config provider; an environment variable is written ${{env:{bare}}}"
+    name = reference.parts[0]
+    if name in BUILT_IN:
+        java = next(java for java, kind in _CLASSES.items() if kind == name)
+        limit = "allowlist.pattern" if name == "env" else "allowed.paths"
+        return (
+            "over REST only those config providers count that the file of this process declares: "
+            f"write config.providers={name} there, config.providers.{name}.class={java} and, as "
+            f"its limit, config.providers.{name}.param.{limit}"
+        )
+    there_are = f"there are {', '.join(sorted(known))}" if known else "none is declared"
+    return f"there is no config provider {name!r} ({there_are})"
 
 
 def make_resolver(raw: Mapping[str, Entry]) -> tuple[Resolver, list[ConfigError]]:

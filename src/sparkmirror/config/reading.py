@@ -7,12 +7,15 @@ pass over a file finds everything that is wrong with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from sparkmirror.config.key import Key
+from sparkmirror.config.keys import is_secret
 from sparkmirror.config.layering import Layered, Origin, Value
 from sparkmirror.config.notices import Level, Notice, notice
+from sparkmirror.config.properties import is_secretive
 from sparkmirror.config.providers import Resolved, Resolver
 from sparkmirror.config.value_types import Rejected, Type, parse_list
 from sparkmirror.model import Secret
@@ -32,19 +35,40 @@ class Effective:
 
 @dataclass(slots=True)
 class Report:
-    """What one pass over a flow's configuration gathered."""
+    """What one pass over a flow's configuration gathered.
+
+    No sentence shows what came through a config provider, whoever wrote the sentence.
+    """
 
     effective: list[Effective] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    _provided: set[str] = field(default_factory=set, repr=False)
+
+    def conceal(self, resolved: Resolved) -> None:
+        """From here on sentences have `[hidden]` in the place of this value and its items."""
+        if resolved.from_provider:
+            for text in (resolved.text, *resolved.found):
+                texts = {text.strip(), *(item.strip() for item in text.split(","))}
+                self._provided |= {one for one in texts if len(one) >= _SHORTEST_SECRET}
 
     def error(self, value: Value, key: str, sentence: str) -> None:
         """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
         written = value.origin.key or key
-        self.notices.append(notice(Level.ERROR, written, value.origin.line, sentence))
+        said = self._concealing(sentence)
+        self.notices.append(notice(Level.ERROR, written, value.origin.line, said))
 
     def warn(self, origin: Origin, sentence: str, level: Level = Level.WARNING) -> None:
         """Remark on a line that may stay as it is."""
-        self.notices.append(notice(level, origin.key, origin.line, sentence))
+        said = self._concealing(sentence)
+        self.notices.append(notice(level, origin.key, origin.line, said))
+
+    def _concealing(self, sentence: str) -> str:
+        lowered = sentence.lower()
+        held = [text for text in self._provided if text.lower() in lowered]
+        for text in sorted(held, key=len, reverse=True):
+            whole = rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)"
+            sentence = re.sub(whole, "[hidden]", sentence, flags=re.IGNORECASE)
+        return sentence
 
 
 class Reader:
@@ -175,7 +199,7 @@ class Reader:
                 value, key.name, f"{value.origin.key or key.name} {said}{_comment_hint(text)}."
             )
             return key.default_value()
-        self._remark(key, value, text)
+        self._remark(key, value, resolved)
         if key.no_effect and not value.origin.line:
             return parsed  # nobody wrote it and it changes nothing
         self._report.effective.append(
@@ -200,29 +224,42 @@ class Reader:
             )
         return key.default_value()
 
-    def _remark(self, key: Key, value: Value, text: str) -> None:
+    def _remark(self, key: Key, value: Value, resolved: Resolved) -> None:
         if not value.origin.line:
             return
+        if resolved.is_literal:
+            self._report.warn(
+                value.origin,
+                f"{value.origin.key} has a ${{...}} that names no config provider: it is taken as "
+                "it stands, as in Java.",
+            )
         if key.no_effect:
             self._report.warn(
                 value.origin, f"{value.origin.key} has no effect: {key.no_effect}.", Level.INFO
             )
-        if key.type is Type.LIST and (twice := parse_list(text)[1]):
+        if key.type is Type.LIST and (twice := parse_list(resolved.text)[1]):
             self._report.warn(
                 value.origin, f"{value.origin.key} names {', '.join(twice)} more than once."
             )
 
     def _resolve(self, name: str, value: Value) -> Resolved:
         if "${" not in value.text:
-            return Resolved(value.text, from_provider=False)
+            return Resolved(value.text)
         try:
-            return self._resolver.resolve(value.text)
+            resolved = self._resolver.resolve(
+                value.text,
+                is_secret=is_secret(name) or is_secretive(name),
+                from_request=value.from_request,
+            )
         except LookupError as error:
             self._report.error(value, name, f"{value.origin.key or name}: {error.args[0]}.")
             return _NOTHING
+        self._report.conceal(resolved)
+        return resolved
 
 
-_NOTHING = Resolved("", from_provider=True)  # a reference that leads nowhere; already reported
+_SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
+_NOTHING = Resolved("", found=("",))  # a reference that leads nowhere; already reported
 
 
 def _comment_hint(text: str) -> str:

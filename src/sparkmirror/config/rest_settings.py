@@ -111,6 +111,8 @@ def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsS
     reader.read_all(HTTPS_KEYS)
     name = CLIENT_AUTH_KEY.name
     client_auth = reader.string(name).lower()
+    if any(reader.is_wrong(key.name) for key in HTTPS_KEYS):
+        return TlsSettings(), client_auth  # that is said already
     try:
         tls = read_tls(reader, report)
         _try_out(reader, tls, client_auth)

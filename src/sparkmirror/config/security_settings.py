@@ -55,6 +55,8 @@ def read_security(reader: Reader, report: Report) -> Security:
     """What the keys say; whatever is wrong with them stands in the report."""
     protocol = Protocol(reader.string(PROTOCOL).upper())
     security = PLAINTEXT
+    if any(reader.is_wrong(key.name) and in_use(key, protocol) for key in REACH_KEYS):
+        return security  # that is said already, and what its default leads to is not meant
     try:
         tls = read_tls(reader, report) if protocol.has_tls else None
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
@@ -151,7 +153,8 @@ def _try_out(texts: KeyTexts, settings: TlsSettings) -> None:
         _context(settings)
     except ValueError as error:
         blame = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
-        raise texts.misfit(blame, f"cannot be used: {error}") from error
+        reason = "OpenSSL does not take [hidden]" if texts.is_hidden(blame) else error
+        raise texts.misfit(blame, f"cannot be used: {reason}") from error
 
 
 def _protocols(texts: KeyTexts, reader: Reader, report: Report) -> tuple[str, ...]:
@@ -174,8 +177,6 @@ def _protocols(texts: KeyTexts, reader: Reader, report: Report) -> tuple[str, ..
 def _sasl(protocol: Protocol, reader: Reader, report: Report) -> SaslSettings:
     texts = KeyTexts(reader)
     mechanism = Mechanism(reader.string("sasl.mechanism"))
-    if reader.is_wrong("sasl.mechanism"):
-        return SaslSettings(mechanism)  # that is said already, and the rest would not go with it
     for name in KNOWN_CLASSES:
         if name.startswith("sasl."):
             _check_class(texts, reader, name)
@@ -212,7 +213,8 @@ def _jaas(texts: KeyTexts, mechanism: Mechanism, reader: Reader, report: Report)
     except ValueError as error:
         raise texts.misfit(JAAS, f"is no JAAS line: {error}") from None
     if not fits(mechanism, line.module):
-        raise _other_module(texts, mechanism, line, "")
+        names = "another login module" if reader.is_provided(JAAS) else line.module
+        raise _other_module(texts, mechanism, line, f"names {names}")
     return line
 
 
@@ -237,19 +239,19 @@ def _jaas_of_java(
     line = next((one for one in entries if fits(mechanism, one.module)), None)
     where = f"the section {CLIENT_SECTION} of {file} (KAFKA_OPTS)"
     if line is None:
-        raise _other_module(texts, mechanism, entries[0], f"is missing, and {where} ")
+        said = f"is missing, and {where} names {entries[0].module}"
+        raise _other_module(texts, mechanism, entries[0], said)
     origin = reader.origin(PROTOCOL)
     report.warn(origin, f"{texts.called(JAAS)} is not set: {where} is used.", Level.INFO)
     return line
 
 
-def _other_module(texts: KeyTexts, mechanism: Mechanism, line: JaasLine, where: str) -> Misfit:
+def _other_module(texts: KeyTexts, mechanism: Mechanism, line: JaasLine, said: str) -> Misfit:
     others = mechanisms_of(line.module)
     chosen = texts.called("sasl.mechanism")
     remedy = f"write {chosen}={others[0]}" if others else f"write {expected_modules(mechanism)[0]}"
     return texts.misfit(
-        JAAS,
-        f"{where}names {line.module}, which does not go with {chosen}={mechanism.value}: {remedy}",
+        JAAS, f"{said}, which does not go with {chosen}={mechanism.value}: {remedy}"
     )
 
 
@@ -316,6 +318,5 @@ def _remark_options(
         idle = []
     if idle:
         origin = reader.origin(JAAS)
-        report.warn(
-            origin, f"{origin.key}: its option {', '.join(idle)} has no effect.", Level.INFO
-        )
+        names = "[hidden]" if reader.is_provided(JAAS) else ", ".join(idle)
+        report.warn(origin, f"{origin.key}: its option {names} has no effect.", Level.INFO)

@@ -80,7 +80,11 @@ class KeyTexts:
 
     def shown(self, name: str) -> str:
         """Not what came from elsewhere."""
-        return "[hidden]" if self._reader.is_hidden(name) else self._reader.string(name)
+        return "[hidden]" if self.is_hidden(name) else self._reader.string(name)
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether a sentence may not say its value, nor a part of it."""
+        return self._reader.is_hidden(name)
 
     def misfit(self, name: str, rest: str) -> Misfit:
         """The key is to blame."""
@@ -111,9 +115,10 @@ class JaasTexts:
         """The option, hidden from here on."""
         return Secret(self._options[name]) if name in self._options else None
 
-    def names(self) -> frozenset[str]:
-        """All options that stand there."""
-        return frozenset(self._options)
+    def idle(self, known: frozenset[str]) -> str:
+        """The options that are none of these, as a sentence may name them; empty: there is none."""
+        others = sorted(self._options.keys() - known)
+        return "[hidden]" if others and self._is_hidden else ", ".join(others)
 
     def below(self, prefixes: tuple[str, ...]) -> dict[str, str]:
         """The options behind any of the prefixes, without it."""

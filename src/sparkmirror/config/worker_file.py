@@ -62,12 +62,13 @@ class Renewal:
 class WorkerFile:
     """One file. `notices` tell all that is wrong; only a secret in a wrong place is refused."""
 
-    def __init__(self, file: PropertyFile) -> None:
+    def __init__(self, file: PropertyFile, resolver: Resolver | None = None) -> None:
+        """`resolver`: not the file's own config providers count, but these."""
         refuse_swallowed(file)
         self._file = file
         self.name = file.name
-        self.resolver: Resolver
-        self.resolver, provider_errors = make_resolver(file.entries)
+        declared, provider_errors = make_resolver(file.entries)
+        self.resolver: Resolver = declared if resolver is None else resolver
         self.values: Layered = with_prefix(file.entries, "")
         report = Report()
         report.notices += [
@@ -212,8 +213,9 @@ def _rest(values: Layered, reader: Reader, resolver: Resolver, report: Report) -
     host = unquoted(reader.string("rest.host.name"))
     if not reader.is_set("listeners") and (port is not None or host):
         first = listeners[0]
-        listeners = (Listener(first.scheme, host, first.port if port is None else port),)
         origin = reader.origin("rest.host.name" if port is None else "rest.port")
+        port = first.port if port is None else port
+        listeners = (Listener(first.scheme, host or first.host, port),)
         report.effective[:] = [
             replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
             for one in report.effective

@@ -81,7 +81,7 @@ def check_worker(settings: WorkerSettings, reader: Reader, report: Report) -> No
     """Add to the report what the lines say together."""
     check_times(settings.group, reader, report)
     _topics(settings, reader, report)
-    _rest(reader, report)
+    _rest(settings, reader, report)
     _converters(reader, report)
     _overrides(settings, reader, report)
     _signing(settings, reader, report)
@@ -124,7 +124,14 @@ def _topics(settings: WorkerSettings, reader: Reader, report: Report) -> None:
         )
 
 
-def _rest(reader: Reader, report: Report) -> None:
+def _rest(settings: WorkerSettings, reader: Reader, report: Report) -> None:
+    if not reader.is_set("listeners") and not reader.is_set("rest.host.name"):
+        report.warn(
+            Origin("listeners"),
+            f"listeners is not set: the REST API is served at {settings.rest.listeners[0]}, where "
+            "other workers of the group and other machines do not reach it. Connect's default is "
+            "listeners=http://:8083, every interface of the machine.",
+        )
     for name in ("rest.port", "rest.host.name"):
         if not reader.is_set(name):
             continue

@@ -163,11 +163,12 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
     assert code == 0
     assert lines[0] == "Connect worker"
     assert "group.id = mirrors   from line 2 'group.id'" in lines
-    assert "listeners = http://:8084   from line 6 'rest.port'" in lines
+    assert "listeners = http://127.0.0.1:8084   from line 6 'rest.port'" in lines
+    assert any(line.startswith("warning: listeners is not set") for line in lines)
     assert any(line.startswith("info: line 6: rest.port is an old spelling") for line in lines)
     assert any(line.startswith("info: line 7: connect.protocol has no effect") for line in lines)
     assert any("sasl.jaas.config does nothing: security.protocol is" in line for line in lines)
-    assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 1"
+    assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 2"
     assert "hush" not in out
 
 

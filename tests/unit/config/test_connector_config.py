@@ -267,7 +267,7 @@ def test_addresses_that_are_missing_are_named(kind: ConnectorClass, side: str) -
         ({"source.cluster.security.protocol": "TLS"}, "source.cluster.security.protocol", "one of"),
         ({"transaction.boundary": "connector"}, "transaction.boundary", "transaction boundaries"),
         ({"exactly.once.support": "required"}, "exactly.once.support", "This worker does not"),
-        ({"topics": "${env:NOT_THERE_AT_ALL}"}, "topics", "is not set"),
+        ({"topics": "${env:NOT_THERE_AT_ALL}"}, "topics", "config.providers=env"),
         (
             {"source.cluster.sasl.jaas.config": "[hidden]"},
             "source.cluster.sasl.jaas.config",
@@ -365,7 +365,7 @@ def test_remarks_on_the_workers_lines_are_not_made_again() -> None:
 
 
 def test_references_are_resolved_with_the_workers_providers(tmp_path: Path) -> None:
-    """Also in an alias; what they hold is never shown."""
+    """Also in an alias; what they hold is never shown, and others than it declares do not count."""
     secrets = tmp_path / "s.properties"
     secrets.write_text("alias=west\nregex=(\n")
     worker = on(f"config.providers.file.param.allowed.paths={tmp_path}")
@@ -375,7 +375,16 @@ def test_references_are_resolved_with_the_workers_providers(tmp_path: Path) -> N
     assert all("'('" not in one.message for one in bad.errors)
     assert bad.errors
     outside = read({"topics": "${file:/etc/passwd:x}"}, worker=worker)
-    assert "allowed.paths" in outside.errors[0].message
+    assert "lies outside the provider's allowed.paths" in outside.errors[0].message
+    undeclared = read({"topics": f"${{file:{secrets}:alias}}"}, worker=on())
+    assert "config.providers=file there" in undeclared.errors[0].message
+
+
+def test_the_workers_own_lines_need_no_declaration(tmp_path: Path) -> None:
+    """They are the operator's, also where a connector's client reads them."""
+    (tmp_path / "servers").write_text("b2:9092")
+    worker = on(f"producer.bootstrap.servers=${{directory:{tmp_path}:servers}}")
+    assert read(worker=worker).settings.producer.bootstrap_servers == ("b2:9092",)
 
 
 def test_a_profile_says_what_the_connector_does_not() -> None:
@@ -420,6 +429,8 @@ def test_passwords_are_hidden_and_come_back() -> None:
         "source.cluster.sasl.jaas.config": "hush",
         "target.cluster.ssl.key.password": "${file:/x:y}",
         "source.admin.ssl.keystore.password": "a${file:/x:y}b",
+        "source.cluster.ssl.keystore.password": "${file:/x:y}hush}",
+        "source.cluster.ssl.key.password": "${hush}",
         "topics": "t",
         "sasl.jaas.config": None,
     }
@@ -428,6 +439,8 @@ def test_passwords_are_hidden_and_come_back() -> None:
         "source.cluster.sasl.jaas.config": "[hidden]",
         "target.cluster.ssl.key.password": "${file:/x:y}",
         "source.admin.ssl.keystore.password": "[hidden]",
+        "source.cluster.ssl.keystore.password": "[hidden]",
+        "source.cluster.ssl.key.password": "[hidden]",
         "topics": "t",
         "sasl.jaas.config": None,
     }

@@ -25,6 +25,7 @@ WORKER_TEXT = (
     "offset.storage.topic=oo\nstatus.storage.topic=ss"
 )
 WORKER = WorkerFile.parse(WORKER_TEXT)
+READING_FILES = WorkerFile.parse(f"{WORKER_TEXT}\nconfig.providers=file")
 BASE: dict[str, str | None] = {
     "name": "x",
     "connector.class": "MirrorSource",
@@ -34,9 +35,9 @@ BASE: dict[str, str | None] = {
 }
 
 
-def check(**extra: str | None) -> Validation:
+def check(worker: WorkerFile = WORKER, **extra: str | None) -> Validation:
     """An ordinary source connector; `__` in a name stands for a dot."""
-    return validate(BASE | {k.replace("__", "."): v for k, v in extra.items()}, WORKER)
+    return validate(BASE | {k.replace("__", "."): v for k, v in extra.items()}, worker)
 
 
 def entry(found: Validation, name: str) -> ConfigEntry:
@@ -188,7 +189,7 @@ def test_an_ordinary_connector_has_no_error() -> None:
         ("topics", "(", "is not a regular expression"),
         ("source.cluster.bootstrap.servers", "x", "must list host:port pairs"),
         ("producer.override.acks", "2", "must be one of all, -1, 1, 0"),
-        ("topics", "${env:NOT_THERE_AT_ALL}", "the environment variable NOT_THERE_AT_ALL"),
+        ("topics", "${env:NOT_THERE_AT_ALL}", "declares: write config.providers=env there"),
     ],
 )
 def test_a_wrong_value_is_one_error_on_its_key(key: str, text: str, error: str) -> None:
@@ -225,6 +226,7 @@ def test_what_a_reference_holds_is_never_shown(tmp_path: Path) -> None:
     secrets.write_text("number=hush\ntopics=hush,,hush\nclass=no.hush\nlist=hush\n")
     reference = f"${{file:{secrets}:%s}}"
     found = check(
+        READING_FILES,
         tasks__max=reference % "number",
         topics=reference % "topics",
         replication__policy__class=reference % "class",
@@ -255,7 +257,9 @@ def test_config_providers_of_a_connector_are_not_used(tmp_path: Path) -> None:
     }
     (error,) = validate(config, limited).errors
     assert "outside the provider's allowed.paths" in error
-    assert validate(config, WORKER).error_count == 0
+    assert validate(config, READING_FILES).error_count == 0
+    (error,) = validate(config, WORKER).errors
+    assert "config.providers=file there" in error
 
 
 def test_a_class_that_is_not_ours_is_no_validation() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config.layering import with_prefix
 from sparkmirror.config.properties import parse_properties
 from sparkmirror.config.providers import Resolver, make_resolver
 
@@ -72,11 +73,49 @@ def test_a_text_without_references_is_untouched() -> None:
     ],
 )
 def test_a_reference_that_leads_nowhere_is_named(reference: str, part: str) -> None:
-    """Unlike in MM2 nothing is left standing as text."""
+    """Unlike in MM2 nothing but a secret is left standing as text."""
     with pytest.raises(LookupError) as error:
         resolver().resolve(f"before {reference} after")
     assert reference in str(error.value)
     assert part in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["pre${hush}post", "${hush:x}", "${a${hush:b:c}", "${}", "${:}"])
+def test_a_secret_may_look_like_a_reference(text: str) -> None:
+    """As in Java it stays what it is, if no provider has the name."""
+    resolved = resolver().resolve(text, is_secret=True)
+    assert (resolved.text, resolved.found, resolved.is_literal) == (text, (), True)
+    with pytest.raises(LookupError, match="names no file"):
+        resolver().resolve("${file:hush}", is_secret=True)
+
+
+def test_over_rest_only_declared_providers_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator says what a stranger may have looked up; the sentence says how."""
+    monkeypatch.setenv("GOOD_ONE", "1")
+    limit = "config.providers.env.param.allowlist.pattern=GOOD_.*"
+    assert resolver(limit).resolve("${env:GOOD_ONE}", from_request=True).text == "1"
+    assert resolver("config.providers=env").resolve("${env:GOOD_ONE}", from_request=True).found
+    for is_secret in (False, True):
+        with pytest.raises(LookupError) as error:
+            resolver().resolve("${env:GOOD_ONE}", is_secret=is_secret, from_request=True)
+        for line in ("config.providers=env", f"class={CLASS}EnvVar", "env.param.allowlist.pattern"):
+            assert line in str(error.value)
+    with pytest.raises(LookupError, match="none is declared"):
+        resolver().resolve("${vault:x}", from_request=True)
+
+
+def test_nothing_found_is_in_a_repr(secrets: Path) -> None:
+    """A text may be a secret, wherever it stands."""
+    entries = parse_properties(f"a=${{file:{secrets}:user}}\nb=ann", "x").entries
+    made = resolver().resolve(entries["a"].text)
+    assert made.text == "ann"
+    assert "ann" not in repr((made, entries, with_prefix(entries, "")))
+
+
+def test_a_text_of_colons_takes_no_time() -> None:
+    """Whoever may send a configuration must not stop the server with it."""
+    for text in ("${" + ":" * 200_000, "${" * 200_000, "${:" * 100_000 + "}"):
+        assert resolver().resolve(text, is_secret=True).text == text
 
 
 def test_a_missing_key_is_named(tmp_path: Path, secrets: Path) -> None:

@@ -563,6 +563,33 @@ def test_a_reference_in_a_jaas_line_is_resolved(tmp_path: Path) -> None:
     assert sasl.password == Secret(HUSH)
 
 
+def test_a_password_may_look_like_a_reference() -> None:
+    """As in Java; a remark says that it was seen, and shows nothing of it."""
+    lines = (*WITH_PLAIN[:2], WITH_PLAIN[2].replace(HUSH, f"pre${{{HUSH}}}post"))
+    sasl = settings(*lines).consumer.security.sasl
+    assert sasl is not None
+    assert sasl.password == Secret(f"pre${{{HUSH}}}post")
+    remarks = said(Level.WARNING, *lines)
+    (remark,) = [one for one in remarks if "taken as it stands" in one]
+    assert remark.startswith("line 7: a.sasl.jaas.config has a ${...} that names no config")
+    assert HUSH not in "".join(remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        WITH_PLAIN[2].replace(HUSH, "${directory:/gone:password}"),
+        "a.sasl.mechanism=${env:SURELY_NOT_SET}",
+        "a.sasl.mechanism=MAGIC",
+    ],
+    ids=["password", "mechanism", "unknown"],
+)
+def test_what_is_wrong_already_is_said_once(line: str) -> None:
+    """What its default would lead to is not meant."""
+    (sentence,) = said(Level.ERROR, *WITH_PLAIN, line)
+    assert sentence.startswith(f"line 8: {line.partition('=')[0]}")
+
+
 def test_a_store_that_is_missing_stops_the_flow() -> None:
     """With a sentence about the line."""
     with pytest.raises(ConfigError, match=r"a\.ssl\.truststore\.location names /gone\.jks"):

@@ -41,9 +41,11 @@ BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 def read(*lines: str, without: str = "") -> WorkerFile:
-    """An ordinary file with these further lines."""
+    """An ordinary file with these further lines; its listeners are the default, said aloud."""
     base = [f"{key}={text}" for key, text in BASE.items() if key != without]
-    return WorkerFile.parse("\n".join((*base, *lines)))
+    says_where = any(line.startswith(("listeners=", "rest.port", "rest.host")) for line in lines)
+    last = [] if says_where or without == "listeners" else ["listeners=http://127.0.0.1:8083"]
+    return WorkerFile.parse("\n".join((*base, *lines, *last)))
 
 
 def settings(*lines: str) -> WorkerSettings:
@@ -57,14 +59,14 @@ def said(level: Level, *lines: str) -> list[str]:
 
 
 def test_an_ordinary_file_has_connects_defaults() -> None:
-    """But for how often positions are stored and how long a lost worker is waited for."""
-    found = settings()
+    """But for how often positions are stored, how long a lost worker is waited for, who may ask."""
+    found = read(without="listeners").settings
     assert found.connection.bootstrap_servers == ("t1:9092", "t2:9092")
     assert found.connection.alias == "worker"
     assert found.connection.client_id == "connect-mirror"
     assert found.group == GroupSettings("mirror")
     assert found.signing == SigningSettings()
-    assert found.rest == RestSettings((Listener("http", "", 8083),))
+    assert found.rest == RestSettings((Listener("http", "127.0.0.1", 8083),))
     assert found.internal_topics.offsets == "oo"
     assert found.internal_topics.offsets_partitions == 25
     assert found.internal_topics.status == "ss"
@@ -102,9 +104,10 @@ def test_a_file_as_people_have_it_is_read_with_one_remark_a_line() -> None:
     found = file.settings
     assert found.offset_flush_seconds == 10
     assert found.internal_topics.offsets_factor.value == 1
-    assert found.rest.listeners == (Listener("http", "", 8084),)
-    assert {one.level for one in file.notices} == {Level.INFO}
-    assert [one.where for one in file.notices] == [f"line {n}" for n in (6, 7, 8, 9, 10, 14, 15)]
+    assert found.rest.listeners == (Listener("http", "127.0.0.1", 8084),)
+    remarks = [one for one in file.notices if one.key != "listeners"]
+    assert {one.level for one in remarks} == {Level.INFO}
+    assert [one.where for one in remarks] == [f"line {n}" for n in (6, 7, 8, 9, 10, 14, 15)]
 
 
 @pytest.mark.parametrize("key", BASE)
@@ -131,7 +134,7 @@ def test_a_required_key_without_a_value_is_an_error(key: str) -> None:
         (("listeners=HTTP://h:1, http://:2",), (Listener("http", "h", 1), Listener("http", "", 2))),
         (("listeners=http://[::1]:80",), (Listener("http", "::1", 80),)),
         (("listeners=http://:0/",), (Listener("http", "", 0),)),
-        (("rest.port=9",), (Listener("http", "", 9),)),
+        (("rest.port=9",), (Listener("http", "127.0.0.1", 9),)),
         (("rest.host.name=h",), (Listener("http", "h", 8083),)),
         (("rest.host.name=h", "rest.port=9"), (Listener("http", "h", 9),)),
         (("listeners=http://:1", "rest.port=9"), (Listener("http", "", 1),)),
@@ -142,6 +145,26 @@ def test_a_worker_listens_where_its_file_says(
 ) -> None:
     """The old port counts where there are no listeners."""
     assert listeners == settings(*lines).rest.listeners
+
+
+@pytest.mark.parametrize(
+    ("lines", "where"),
+    [
+        ((), "http://127.0.0.1:8083"),
+        (("rest.port=9",), "http://127.0.0.1:9"),
+        (("rest.host.name=h",), None),
+        (("listeners=http://:8083",), None),
+    ],
+    ids=["nothing", "a port", "a host", "Connect's default"],
+)
+def test_whoever_is_reached_by_nobody_is_told(lines: tuple[str, ...], where: str | None) -> None:
+    """Nothing listens beyond this machine unless asked; a group needs it."""
+    notices = map(str, read(*lines, without="listeners").notices)
+    told = [one for one in notices if "listeners is not set" in one]
+    assert len(told) == (0 if where is None else 1)
+    for one in told:
+        assert f"served at {where}, where other workers" in one
+        assert "listeners=http://:8083" in one
 
 
 def test_a_listener_reads_as_it_is_written() -> None:
@@ -191,7 +214,7 @@ def test_quotes_around_a_group_are_part_of_it_as_in_java() -> None:
     text = "\n".join(f'{k}="{v}"' if k == "group.id" else f"{k}={v}" for k, v in BASE.items())
     file = WorkerFile.parse(text)
     assert file.settings.group.group_id == '"mirror"'
-    assert "part of the name" in str(file.notices[0])
+    assert any("part of the name" in str(one) for one in file.notices)
 
 
 def test_membership_and_signing_have_their_keys() -> None:

@@ -21,6 +21,7 @@ status.storage.topic = statuses
 security.protocol = SSL
 ssl.truststore.type = PEM
 ssl.truststore.location = {trust}
+config.providers = directory
 """
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
