@@ -11,13 +11,12 @@ from typing import Any
 
 from sparkmirror.config.reading import Reader
 from sparkmirror.config.security_texts import KeyTexts
-from sparkmirror.config.stores import read_named
+from sparkmirror.config.token_files import read_token_file
 from sparkmirror.security.assertions import read_key
 from sparkmirror.security.settings import AssertionSettings
 
 ASSERTION = "sasl.oauthbearer.assertion"
 _KEY, _TEMPLATE = f"{ASSERTION}.private.key.file", f"{ASSERTION}.template.file"
-_MOST_BYTES = 1 << 20
 
 
 def read_assertion(reader: Reader, sent_as: str) -> AssertionSettings:
@@ -29,7 +28,7 @@ def read_assertion(reader: Reader, sent_as: str) -> AssertionSettings:
             _KEY, f"is missing: write where the key is that signs assertions, or {ASSERTION}.file"
         )
     algorithm = reader.string(f"{ASSERTION}.algorithm").upper()
-    data = read_named(keys, _KEY, path, _MOST_BYTES)
+    data = read_token_file(keys, _KEY, path)
     try:
         key = read_key(data, reader.secret(f"{ASSERTION}.private.key.passphrase"), algorithm)
     except ValueError as error:
@@ -52,7 +51,7 @@ def _template(keys: KeyTexts) -> dict[str, dict[str, Any]]:
     path = keys.text(_TEMPLATE)
     if not path:
         return parse_template(b"{}")
-    data = read_named(keys, _TEMPLATE, path, _MOST_BYTES)
+    data = read_token_file(keys, _TEMPLATE, path)
     try:
         return parse_template(data)
     except ValueError as error:

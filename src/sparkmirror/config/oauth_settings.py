@@ -20,7 +20,7 @@ from sparkmirror.config.assertion_settings import ASSERTION, read_assertion
 from sparkmirror.config.login_classes import retriever
 from sparkmirror.config.reading import Reader
 from sparkmirror.config.security_texts import JAAS, JaasTexts, KeyTexts, Misfit, Texts
-from sparkmirror.config.stores import read_identity, read_named, read_trust
+from sparkmirror.config.stores import read_identity, read_trust
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import CLIENT_CREDENTIALS, OAuthSettings, TlsSettings
 from sparkmirror.security.tokens import given_token
@@ -31,7 +31,6 @@ _RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 _CREDENTIALS = "sasl.oauthbearer.client.credentials.client"
 _EXTENSION = ("extension_", "oauth.sasl.extension.")
 _DEFAULT_SECONDS = 10.0
-_MOST_BYTES = 1 << 20
 _WORD = re.compile(r"[\x21-\x7e]+")
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"  # RFC 7523
 _JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -172,7 +171,7 @@ def _find(places: Sequence[Texts], name: str) -> tuple[Texts, str, Secret] | Non
 
 def _word(place: Texts, name: str, path: str) -> Secret:
     """The one word that a file holds."""
-    data = read_named(place, name, path, _MOST_BYTES)
+    data = read_token_file(place, name, path)
     text = data.decode("ascii", "replace").strip()
     if not _WORD.fullmatch(text):
         raise place.misfit(

@@ -51,6 +51,10 @@ class Texts(Protocol):
         """Its value in a sentence."""
         ...
 
+    def is_foreign(self, name: str) -> bool:
+        """Whether it came over REST: whoever sent it does not own this machine's files."""
+        ...
+
     def misfit(self, name: str, rest: str) -> Misfit:
         """What to raise: the name and the rest of the sentence."""
         ...
@@ -86,6 +90,10 @@ class KeyTexts:
         """Whether a sentence may not say its value, nor a part of it."""
         return self._reader.is_hidden(name)
 
+    def is_foreign(self, name: str) -> bool:
+        """Whether the key came over REST."""
+        return self._reader.value(name).from_request
+
     def misfit(self, name: str, rest: str) -> Misfit:
         """The key is to blame."""
         return Misfit(name, f"{self.called(name)} {rest}")
@@ -97,6 +105,7 @@ class JaasTexts:
     def __init__(self, reader: Reader, options: Mapping[str, str]) -> None:
         self._line = KeyTexts(reader).called(JAAS)
         self._is_hidden = reader.is_provided(JAAS)
+        self._is_foreign = reader.value(JAAS).from_request
         self._options = options
 
     def text(self, name: str) -> str | None:
@@ -132,6 +141,10 @@ class JaasTexts:
     def called(self, name: str) -> str:
         """The line and the option."""
         return f"{self._line}: its option {name}"
+
+    def is_foreign(self, _name: str) -> bool:
+        """Whether the line came over REST."""
+        return self._is_foreign
 
     def shown(self, name: str) -> str:
         """Paths and names of a line that stands in the file may be said."""

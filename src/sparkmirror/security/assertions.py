@@ -11,12 +11,12 @@ import binascii
 import json
 import uuid
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from sparkmirror.model import Secret
+from sparkmirror.security.private_keys import load_key
 from sparkmirror.security.settings import AssertionSettings
 
 RS256, ES256 = "RS256", "ES256"
@@ -44,16 +44,7 @@ def read_key(data: bytes, passphrase: Secret | None, algorithm: str) -> Secret:
         der = base64.b64decode(b"".join(_inner_lines(data)), validate=True)
     except binascii.Error:
         raise ValueError("it is no private key as PEM") from None
-    word = None if passphrase is None else passphrase.reveal().encode("utf-8", "replace")
-    try:
-        key = serialization.load_der_private_key(der, word)
-    except UnsupportedAlgorithm as error:
-        raise ValueError("the key is of a kind that OpenSSL does not know") from error
-    except (ValueError, TypeError):
-        about = (
-            "is encrypted, or no PKCS #8" if word is None else "does not open with the passphrase"
-        )
-        raise ValueError(f"the key {about}") from None
+    key = load_key(der, passphrase)
     is_rsa = isinstance(key, rsa.RSAPrivateKey)
     is_elliptic = isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, _CURVE)
     if not (is_rsa if algorithm == RS256 else is_elliptic):

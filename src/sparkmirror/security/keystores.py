@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
-import math
 import re
 import ssl
 import warnings
@@ -30,20 +29,15 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
 from sparkmirror.security import jks
-from sparkmirror.security.der import numbers_after_salts
+from sparkmirror.security.private_keys import check_work, is_of_no_use, load_key
 
 MOST_BYTES = 16 << 20
-# What a password may cost, since nothing else runs meanwhile. Keytool takes 10,000 iterations and
-# openssl 2,048, or as many as it is told, three times for a store; its scrypt takes 16 MiB.
-_MOST_ITERATIONS_OF_KEY = 1_000_000
-_MOST_ITERATIONS_OF_STORE = 2_000_000
-_MOST_SCRYPT = 1 << 19  # N times r times p, of 128 bytes each
+_MOST_ITERATIONS = 2_000_000  # openssl takes as many as it is told, three times for a store
 
 _KINDS = ("JKS", "PKCS12", "PEM")
 _PEM_MARK = b"-----BEGIN "
@@ -51,8 +45,6 @@ _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
 _SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # begins a private key in PKCS12
-# Keys of Diffie-Hellman: of no use in TLS, and whether they are sound takes OpenSSL minutes.
-_DIFFIE_HELLMAN = tuple(map(bytes.fromhex, ("06092a864886f70d010301", "06072a8648ce3e0201")))
 _NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
@@ -150,7 +142,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
             raise ValueError(f"a private key of the store is damaged: {error}") from error
         if key is not None:
             note = "" if len(keys) == 1 else f"{entry.alias} of {len(keys)} private keys is used"
-            return _key_pair(_load_key(key), [_load(one) for one in entry.certificates], note)
+            return _key_pair(load_key(key), [_load(one) for one in entry.certificates], note)
     raise ValueError("the key password does not open the private key")
 
 
@@ -159,7 +151,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
-    _check_work(data, "the PKCS12 store", _MOST_ITERATIONS_OF_STORE)
+    check_work(data, "the PKCS12 store", _MOST_ITERATIONS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
@@ -261,58 +253,11 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
     is_encrypted = name == "ENCRYPTED PRIVATE KEY"
     if is_encrypted and key_password is None:
         raise ValueError("the private key is encrypted and needs a key password")
-    key = _load_key(_pem_bytes(name, content), key_password if is_encrypted else None)
+    key = load_key(_pem_bytes(name, content), key_password if is_encrypted else None)
     return _key_pair(key, [_load(one) for one in _pem_certificates(blocks)], "")
 
 
 # -- keys and certificates
-
-
-def _check_work(data: bytes, what: str, most: int) -> None:
-    """Refuse what would take minutes or gigabytes with its password."""
-    found = numbers_after_salts(data)
-    if sum(numbers[0] for numbers in found) > most:
-        raise ValueError(
-            f"{what} wants more than {most:,} iterations with its password: write it anew with "
-            "fewer"
-        )
-    if any(math.prod(numbers[:3]) > _MOST_SCRYPT for numbers in found if len(numbers) > 2):  # noqa: PLR2004 - scrypt's
-        raise ValueError(
-            f"{what} wants more than {_MOST_SCRYPT >> 13} MiB with its password: write it anew "
-            "with less"
-        )
-
-
-def _load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
-    text = None if password is None else password.reveal().encode("utf-8", "replace")
-    if password is not None:
-        _check_work(der, "the private key", _MOST_ITERATIONS_OF_KEY)
-    if _is_of_no_use(der):
-        raise ValueError("the private key is of Diffie-Hellman, which TLS has no use for")
-    try:
-        key = serialization.load_der_private_key(der, text, unsafe_skip_rsa_key_validation=True)
-    except UnsupportedAlgorithm as error:
-        raise ValueError("the private key is of a kind that OpenSSL does not know") from error
-    except _NOT_UNDERSTOOD as error:
-        if password is not None:
-            raise ValueError("the key password does not open the private key") from error
-        raise ValueError("the private key is damaged, or not PKCS #8") from error
-    if isinstance(key, rsa.RSAPrivateKey) and not _is_sound(key.private_numbers()):
-        raise ValueError("the private key is damaged: its numbers do not belong together")
-    return key
-
-
-def _is_sound(key: rsa.RSAPrivateNumbers) -> bool:
-    """All that OpenSSL would check, but whether primes are prime: that takes it seconds."""
-    p, q, d = key.p, key.q, key.d
-    return (
-        p * q == key.public_numbers.n
-        and min(p, q) > 2  # noqa: PLR2004 - the only even prime
-        and p % 2 == q % 2 == 1
-        and all(key.public_numbers.e * d % (prime - 1) == 1 for prime in (p, q))
-        and (key.dmp1, key.dmq1) == (d % (p - 1), d % (q - 1))
-        and key.iqmp * q % p == 1
-    )
 
 
 def _load(certificate: bytes) -> x509.Certificate:
@@ -385,12 +330,8 @@ def _names(certificate: x509.Certificate) -> _Names:
         raise ValueError("a certificate of the store is damaged") from error
 
 
-def _is_of_no_use(der: bytes) -> bool:
-    return any(name in der for name in _DIFFIE_HELLMAN)
-
-
 def _public_of(certificate: x509.Certificate) -> bytes | None:
-    if _is_of_no_use(_der(certificate)):
+    if is_of_no_use(_der(certificate)):
         return None
     try:
         return _public(certificate.public_key())

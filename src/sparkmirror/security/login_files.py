@@ -31,6 +31,9 @@ _PIECE = re.compile(
 _MARKS = ("{", "}", ";", "=")
 _LOGIN_FILE = "-Djava.security.auth.login.config="
 _KERBEROS_FILE = "-Djava.security.krb5.conf="
+_TOKEN_FILES = tuple(
+    f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}=" for kind in ("files", "urls")
+)
 
 
 def parse_login_file(text: str) -> dict[str, list[JaasLine]]:
@@ -77,6 +80,13 @@ def login_file_of(options: str) -> str | None:
 def kerberos_file_of(options: str) -> str | None:
     """The krb5.conf that options of a Java program name; None if they name none."""
     return _named(options, _KERBEROS_FILE)
+
+
+def token_files_of(options: str) -> list[str]:
+    """The files for logins with tokens that options of a Java program allow."""
+    lists = [_named(options, option) or "" for option in _TOKEN_FILES]
+    named = [one.strip() for listed in lists for one in listed.split(",")]
+    return [one.removeprefix("file:").replace("///", "/") for one in named if one]
 
 
 def _named(options: str, option: str) -> str | None:
