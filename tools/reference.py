@@ -64,8 +64,9 @@ These are MM2's rules, surprises included; `check` says where a line loses or do
 `${file:/path/of.properties:key}`, `${directory:/path:file}` and `${env:NAME}` stand for a key of
 a properties file, the content of a file and an environment variable. A `config.providers` line is
 not needed; where there is one, its `param.allowed.paths` or `param.allowlist.pattern` is obeyed.
-Values that came this way are never shown. A reference that leads nowhere is an error; only in a
-password, what names no provider is taken as it stands, with a warning.
+Values that came this way are never shown, save aliases, which name flows. A reference that leads
+nowhere is an error; only in a password, what names no provider is taken as it stands, with a
+warning.
 
 What comes over REST, the configurations of a worker's connectors and those that are only
 validated, may refer to declared providers only. The worker's file (or the mirror's) says which:

@@ -12,15 +12,17 @@ import pytest
 from sparkmirror.config import security_settings
 from sparkmirror.config.keys import CLIENT
 from sparkmirror.config.keys_classes import CLASS_KEYS
+from sparkmirror.config.keys_rest import HTTPS_KEYS
 from sparkmirror.config.keys_security import REACH_KEYS
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.worker_file import WorkerFile
 from sparkmirror.connect import plugins
 
-WORKER = WorkerFile.parse(
+WORKER_TEXT = (
     "bootstrap.servers=b:9092\ngroup.id=g\nconfig.storage.topic=c\noffset.storage.topic=o\n"
-    "status.storage.topic=s\nconfig.providers=env"
+    "status.storage.topic=s\n"
 )
+WORKER = WorkerFile.parse(f"{WORKER_TEXT}config.providers=env")
 MODULES = "org.apache.kafka.common.security."
 PLAIN = f"{MODULES}plain.PlainLoginModule"
 OAUTH = f"{MODULES}oauthbearer.OAuthBearerLoginModule"
@@ -132,6 +134,20 @@ def test_no_sentence_about_two_keys_holds_it(
     said = answer(BASE | dict.fromkeys(names, REFERENCE))
     assert "[hidden]" in said
     assert MARK not in said
+
+
+@pytest.mark.usefixtures("provided")
+def test_no_sentence_about_a_file_holds_it() -> None:
+    """What `check` and the log say about a mirror's file and a worker's."""
+    keys = login("PLAIN").items()
+    lines = [f"A.{key.removeprefix('source.cluster.')}={text}" for key, text in keys]
+    for name in REACH_NAMES:
+        file = MirrorConfig.parse("\n".join((*FILE, *lines, f"A.{name}={REFERENCE}")))
+        assert MARK not in "\n".join(map(str, file.problems())).lower(), name
+    for key in HTTPS_KEYS:
+        line = f"listeners=https://:1\nlisteners.https.{key.name}={REFERENCE}"
+        worker = WorkerFile.parse(f"{WORKER_TEXT}{line}")
+        assert MARK not in "\n".join(map(str, worker.notices)).lower(), key.name
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
