@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from sparkmirror.config.properties import PropertyFile, read_properties
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.spark_lines import spark_texts
 from sparkmirror.config.worker_file import WorkerFile, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -32,9 +32,6 @@ from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
 
 _MOST_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
-
-# Spark's keys are not in our table: this is what Spark itself redacts.
-_SPARK_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def check(
@@ -84,12 +81,11 @@ def _report(file: PropertyFile, targets: list[str], *, connect: bool) -> CheckRe
 def examine_worker(file: WorkerFile, *, connect: bool) -> CheckReport:
     """The same for the file of a Connect worker: no flow, one cluster, three topics."""
     broken = any(n.level is Level.ERROR for n in file.notices)
-    spark = {key: value.text for key, value in file.values.items() if key.startswith("spark.")}
     return CheckReport(
         file=file.name,
         flows=(),
         notices=tuple(file.notices),
-        spark=_shown_spark(spark),
+        spark=tuple(sorted(spark_texts(file.values).items())),
         clusters=(_reach_worker(file.settings),) if connect and not broken else (),
         worker=file.effective,
     )
@@ -121,15 +117,8 @@ def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> Check
             for r in readings
         ),
         notices=notices,
-        spark=_shown_spark(config.spark),
+        spark=tuple(sorted(config.spark_texts.items())),
         clusters=_reach([r.settings for r in readings]) if connect and not broken else (),
-    )
-
-
-def _shown_spark(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (key, "[hidden]" if _SPARK_SECRET.search(key) else text)
-        for key, text in sorted(values.items())
     )
 
 
