@@ -10,6 +10,7 @@ import re
 import subprocess
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -29,12 +30,7 @@ _PAGES = (
     "/connector-plugins",
 )
 _SPARK_PAGES = ("jobs", "stages", "environment", "executors", "api/v1/applications")
-_COMMANDS = (
-    ("check", "--connect"),
-    ("check", "--json"),
-    ("plan",),
-    ("plan", "--json"),
-)
+_COMMANDS = (("check", "--connect"), ("plan", "--json"))
 _SPACIOUS = (".index", ".timeindex")  # of brokers: megabytes of nothing
 
 
@@ -126,7 +122,7 @@ def _refusals(mirror: MirrorProcess, secrets: Sequence[str]) -> Iterator[tuple[s
     }
     plugin = "/connector-plugins/MirrorSourceConnector/config/validate"
     yield "validation", _ask(mirror, "PUT", plugin, config)
-    for what, body in (("refusal", {"name": "wrong", "config": config}), ("no JSON", secrets[0])):
+    for what, body in (("refusal", {"name": "wrong", "config": config}), ("nonsense", secrets[0])):
         with pytest.raises(HTTPError) as refused:
             _ask(mirror, "POST", "/connectors", body)
         yield what, refused.value.read()
@@ -147,18 +143,20 @@ def _ask(mirror: MirrorProcess, method: str, path: str, body: object = None) -> 
 
 def _printed(file: Path) -> Iterator[tuple[str, bytes]]:
     """What other commands say of the file, all at the same time."""
-    started = [
-        subprocess.Popen(
-            [command(), verb, str(file), *options],
+
+    def run(arguments: tuple[str, str]) -> tuple[str, bytes]:
+        verb, option = arguments
+        done = subprocess.run(
+            [command(), verb, str(file), option],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            timeout=_SECONDS,
+            check=True,
         )
-        for verb, *options in _COMMANDS
-    ]
-    for arguments, process in zip(_COMMANDS, started, strict=True):
-        out, _ = process.communicate(timeout=_SECONDS)
-        assert process.returncode == 0, out.decode()
-        yield " ".join(arguments), out
+        return f"{verb} {option}", done.stdout
+
+    with ThreadPoolExecutor() as pool:
+        yield from pool.map(run, _COMMANDS)
 
 
 def _spark_pages(port: int | None) -> Iterator[tuple[str, bytes]]:
