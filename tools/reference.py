@@ -125,7 +125,8 @@ class SuffixPolicy(DefaultReplicationPolicy):  # orders.source instead of source
 
 ## Spark
 
-Every `spark.*` key goes to the Spark session as it stands, for example `spark.master=local[4,4]`.
+Every `spark.*` key goes to the Spark session, for example `spark.master=local[4,4]`. References to
+config providers are resolved; Spark's own (`${spark.local.dir}`, `${system:user.home}`) stay.
 """
 
 _WORKER_INTRODUCTION = """\

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
@@ -26,7 +27,7 @@ from support.java_connect import ConnectTopics
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.secure_clients import Keys, file_lines, login, property_text, reached, trusting
-from support.secure_cluster import SecureCluster, secure_cluster
+from support.secure_cluster import MASTER, SecureCluster, secure_cluster
 from support.secure_rights import Audit, documented_rights
 from support.waiting import eventually
 from support.witness import (
@@ -46,6 +47,7 @@ from support.worker_process import WorkerProcess
 FLOW_SECONDS = 60.0
 SOURCE, TARGET = "near", "far"
 TOO_LARGE = 1_500_000
+SUPPORT = {"default": "disabled", "exactly-once": "enabled"}
 READER, WRITER = "reader", "writer"
 CLIENTS = ("", "producer.")  # as Connect wants it
 NOT_OF_A_CONNECTOR = (
@@ -56,15 +58,21 @@ NOT_OF_A_CONNECTOR = (
     "the same",
     "orders over REST",
     "Connect's third topic",
+    "group sync, flows both ways",
     "incidents",
     "ACL sync",
     "exactly-once",
 )
+THERE, BACK = f"{SOURCE}->{TARGET}", f"{TARGET}->{SOURCE}"
 EVERYTHING = (
-    f"{SOURCE}->{TARGET}.enabled = true",
-    f"{TARGET}->{SOURCE}.emit.heartbeats.enabled = false",
-    f"{TARGET}.exactly.once.source.support = enabled",
+    f"{THERE}.enabled = true",
+    f"{BACK}.enabled = true",
+    f"{BACK}.emit.heartbeats.enabled = false",
+    f"{BACK}.emit.checkpoints.enabled = false",
+    f"{BACK}.sync.group.offsets.enabled = false",
+    f"{BACK}.sync.topic.acls.enabled = false",
     f"{TARGET}.offset.flush.interval.ms = 1000",
+    f"{SOURCE}.offset.flush.interval.ms = 1000",
     "heartbeats.replication.enabled = false",
     "emit.heartbeats.interval.seconds = 1",
     "emit.checkpoints.interval.seconds = 1",
@@ -82,40 +90,70 @@ EVERYTHING = (
 )
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[SecureCluster]:
-    """A broker whose ACLs are this module's."""
-    with secure_cluster(tmp_path_factory.mktemp("rights"), version=kafka_version) as started:
+@pytest.fixture
+def secure(tmp_path: Path, kafka_version: str) -> Iterator[SecureCluster]:
+    """A broker whose ACLs and internal topics are this test's."""
+    (tmp_path / "rights").mkdir()
+    with secure_cluster(tmp_path / "rights", version=kafka_version) as started:
         yield started
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "delivery", ["default", pytest.param("exactly-once", marks=pytest.mark.thorough)]
+)
 def test_the_documented_rights_are_enough_and_all_needed(
-    secure: SecureCluster, tmp_path: Path
+    secure: SecureCluster, tmp_path: Path, delivery: str, *, is_thorough: bool
 ) -> None:
-    """Copies, grows, syncs configs, groups and ACLs, deletes, pauses, in transactions; twice."""
+    """Copies, grows, syncs configs, groups and ACLs, pauses; the long version deletes, twice.
+
+    A flow comes back, with rights to everything, whose copies the group reads as well.
+    """
     prefix, group = unique_name("orders"), unique_name("app")
-    orders, large, gone = (f"{prefix}-{what}" for what in ("kept", "large", "gone"))
-    create_topics(secure, {orders: 2, gone: 1})
+    copied = [f"{prefix}-{what}" for what in ("kept", "large", "gone", "theirs")]
+    orders, large, gone, theirs = copied
+    create_topics(secure, {orders: 2, gone: 1, theirs: 1})
     create_topics(secure, {large: 1}, {"max.message.bytes": str(2 * TOO_LARGE)})
     produce(secure, orders, numbered(100, 2))
     produce(secure, gone, numbered(1))
+    produce(secure, theirs, numbered(50))
     produce(secure, large, [(0, Record(None, bytes(TOO_LARGE)))], message_max_bytes=2 * TOO_LARGE)
     commit(secure, group, orders, {0: 20, 1: 30})
     granted = set()
-    for topic in (orders, large, gone):
-        names = {"A": SOURCE, "B": TARGET, "<topic>": topic, "<group>": group}
-        granted |= documented_rights("source", READER, names, ("flows both ways",))
-        granted |= documented_rights("target", WRITER, names)
+    without = ("exactly-once",) if delivery == "default" else ()
+    if not is_thorough:
+        without = (*without, "deleted topics")
+    for topic in copied:
+        names = {
+            "A": SOURCE,
+            "B": TARGET,
+            "<topic>": topic,
+            "<group>": group,
+            "<original>": theirs,
+        }
+        granted |= documented_rights("source", READER, names)
+        granted |= documented_rights("target", WRITER, names, without)
     grant(secure, *granted)
     audit = Audit(secure)
 
-    with mirror(secure, tmp_path, prefix, group) as running:
+    lines = (
+        f"{THERE}.topics = {prefix}-.*",
+        f"{BACK}.topics = {theirs}",
+        f"groups = {group}",
+        f"{TARGET}.exactly.once.source.support = {SUPPORT[delivery]}",
+    )
+    with mirror(secure, tmp_path, *lines) as running:
         await_copy_of(secure, orders, {0: 50, 1: 50})
+        await_copy_of(secure, theirs, {0: 50}, alias=TARGET)
+        commit(secure, group, f"{TARGET}.{theirs}", {0: 40})
         eventually(
             lambda: committed(secure, group, f"{SOURCE}.{orders}", 2) == {0: 20, 1: 30},
             FLOW_SECONDS,
             "the group is where it was",
+        )
+        eventually(
+            lambda: committed(secure, group, theirs, 1) == {0: 40},
+            FLOW_SECONDS,
+            "also in what came from there",
         )
         for topic in ("mm2-ledger", "mm2-dead-letters"):
             name = f"{topic}.{SOURCE}.internal"
@@ -125,35 +163,30 @@ def test_the_documented_rights_are_enough_and_all_needed(
         pause_and_resume(running)
         grow_topic(secure, orders, 3)
         keep_for_a_day(secure, orders)
-        delete_topic(secure, gone)
         eventually(
             lambda: (
                 topics(secure).get(f"{SOURCE}.{orders}") == 3
-                and f"{SOURCE}.{gone}" not in topics(secure)
                 and retention(secure, f"{SOURCE}.{orders}") == "86400000"
             ),
             FLOW_SECONDS,
-            "it was grown, changed and deleted",
+            "it was grown and changed",
         )
+        if is_thorough:
+            delete_topic(secure, gone)
+            eventually(
+                lambda: f"{SOURCE}.{gone}" not in topics(secure), FLOW_SECONDS, "it was deleted"
+            )
         assert running.terminate()[0] == 0
-    produce(secure, orders, numbered(90, 3))
-    with mirror(secure, tmp_path, prefix, group) as running:
-        eventually(
-            lambda: end_offsets(secure, f"{SOURCE}.{orders}").get(2, 0) >= 30,
-            FLOW_SECONDS,
-            "the new partition is copied",
-        )
-        commit(secure, group, orders, {0: 70, 1: 70, 2: 10})
-        eventually(
-            lambda: committed(secure, group, f"{SOURCE}.{orders}", 3).get(2) == 10,
-            FLOW_SECONDS,
-            "the group has moved",
-        )
-        assert running.terminate()[0] == 0
+    if is_thorough:
+        produce(secure, orders, numbered(90, 3))
+        with mirror(secure, tmp_path, *lines) as running:
+            go_on(secure, orders, group)
+            assert running.terminate()[0] == 0
 
-    harmless = not_needed(SOURCE, TARGET, orders)
+    harmless = not_needed(SOURCE, orders) | not_needed(TARGET, theirs)
     assert [audit.denied(user) - harmless for user in (READER, WRITER)] == [set(), set()]
-    assert set(map(str, audit.unused(granted))) == set()
+    first_to_come = f"allow User:{WRITER} CREATE from * on topic 'heartbeats' (literal)"
+    assert set(map(str, audit.unused(granted))) <= {first_to_come}  # of the two flows
 
 
 @pytest.mark.thorough
@@ -222,28 +255,46 @@ def test_the_documented_rights_of_a_worker_are_enough_and_all_needed(
                     "the group is where it was",
                 )
             assert worker.process.terminate()[0] == 0
-    harmless = not_needed("here", "there", topic)
+    harmless = not_needed("here", topic) | {
+        "DESCRIBE Topic mm2-offset-map.there.internal (Metadata)"  # no flow comes back
+    }
     assert [audit.denied(user) - harmless for user in (READER, WRITER)] == [set(), set()]
     assert set(map(str, audit.unused(own))) == set()
 
 
-def not_needed(source: str, target: str, topic: str) -> set[str]:
+def go_on(secure: SecureCluster, topic: str, group: str) -> None:
+    """Wait until a flow that has come again copies, and moves the group."""
+    eventually(
+        lambda: end_offsets(secure, f"{SOURCE}.{topic}").get(2, 0) >= 30,
+        FLOW_SECONDS,
+        "the new partition is copied",
+    )
+    commit(secure, group, topic, {0: 70, 1: 70, 2: 10})
+    eventually(
+        lambda: committed(secure, group, f"{SOURCE}.{topic}", 3).get(2) == 10,
+        FLOW_SECONDS,
+        "the group has moved",
+    )
+
+
+def not_needed(source: str, topic: str) -> set[str]:
     """What is asked for in vain, and rightly so.
 
-    There is no flow in the other direction whose map could be read. And both sides are one broker:
-    a group's positions in originals and copies are on both.
+    Both sides are one broker: a group's positions in originals and copies are on both.
     """
     return {
-        f"DESCRIBE Topic mm2-offset-map.{target}.internal (Metadata)",
         f"DESCRIBE Topic {topic} (OffsetFetch)",
         f"DESCRIBE Topic {source}.{topic} (OffsetFetch)",
     }
 
 
 @contextmanager
-def mirror(secure: SecureCluster, folder: Path, prefix: str, group: str) -> Iterator[MirrorProcess]:
-    """The flow, its source read and its target written by different users."""
-    near: Keys = {**reached(secure, "LOGIN"), **login("SCRAM-SHA-512", READER)}
+def mirror(secure: SecureCluster, folder: Path, *more: str) -> Iterator[MirrorProcess]:
+    """The flow, its source read and its target written by different users.
+
+    A flow's own clients come before its clusters'.
+    """
+    near: Keys = {**reached(secure, "LOGIN"), **login("SCRAM-SHA-512")}
     far: Keys = {
         **reached(secure, "TLSLOGIN"),
         **trusting(folder, "PEM", secure.authority),
@@ -255,12 +306,14 @@ def mirror(secure: SecureCluster, folder: Path, prefix: str, group: str) -> Iter
         *file_lines(SOURCE, near),
         *file_lines(TARGET, far),
         *EVERYTHING,
-        f"topics = {prefix}-.*",
-        f"groups = {group}",
+        *more,
     ]
+    for role in ("consumer", "producer", "admin"):
+        lines += file_lines(f"{THERE}.source.{role}", login("SCRAM-SHA-512", READER))
+        lines += file_lines(f"{BACK}.source.{role}", login("PLAIN", MASTER))
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     with MirrorProcess(file) as running:
-        running.await_log(f"{SOURCE}->{TARGET}: RUNNING", FLOW_SECONDS)
+        running.await_log(f"{THERE}: RUNNING", FLOW_SECONDS)
         yield running
 
 
@@ -282,7 +335,7 @@ def pause_and_resume(running: MirrorProcess) -> None:
     """Over REST, which writes to the config topic."""
     [root] = re.findall(r"advertised as (http://\S+?)/?$", running.log, re.MULTILINE)
     for verb in ("pause", "resume"):
-        connector = f"{root}/connectors/{SOURCE}-%3E{TARGET}.MirrorHeartbeatConnector"
+        connector = f"{root}/connectors/{quote(THERE)}.MirrorHeartbeatConnector"
         request = Request(f"{connector}/{verb}", method="PUT")  # noqa: S310 - our own server
         with urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
             assert answer.status == 202

@@ -23,7 +23,7 @@ from support.java_connect import ConnectTopics
 from support.load import Load, await_more
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.secret_search import leaks
+from support.secret_search import leaks, let_it_talk
 from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, trusting
 from support.secure_cluster import MASTER, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
 from support.secure_peer import AUTHENTICATE, SecurePeer
@@ -44,6 +44,7 @@ FLOW_SECONDS = 60.0
 HUB = "scram512"
 SESSION_SECONDS = 3.0
 TOKEN_SECONDS = 8.0
+BUCKETS, SPARKS_OWN = "s3cret-of-a-bucket", "s3cret-of-executors"
 PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{40,}")
 QUIET = (
@@ -101,6 +102,9 @@ def test_executors_are_told_no_secret_but_in_memory(secure: SecureCluster, tmp_p
         "spark.master = local-cluster[2,2,1024]",
         "spark.cores.max = 4",
         "spark.scheduler.minRegisteredResourcesRatio = 1.0",
+        "spark.authenticate = true",
+        f"spark.authenticate.secret = {SPARKS_OWN}",
+        are_told=SPARKS_OWN,
     )
 
 
@@ -151,9 +155,16 @@ def _decoded(text: bytes) -> bytes:
 
 
 def _copy_and_search(
-    secure: SecureCluster, tmp_path: Path, routes: Sequence[tuple[str, str]], *more: str
+    secure: SecureCluster,
+    tmp_path: Path,
+    routes: Sequence[tuple[str, str]],
+    *more: str,
+    are_told: str = "",
 ) -> None:
-    """Flows along these routes copy what there is; then everything they wrote is looked through."""
+    """Flows along these routes copy what there is; then everything they wrote is looked through.
+
+    Executors `are_told` a secret by Spark itself, in their environment.
+    """
     topics = {source: unique_name(source) for source, _ in routes}
     create_topics(secure, dict.fromkeys(topics.values(), 1))
     for topic in topics.values():
@@ -169,6 +180,7 @@ def _copy_and_search(
     pages.hold()
     lines += [
         f"spark.ui.port = {pages.number}",
+        f"spark.hadoop.fs.s3a.secret.key = {BUCKETS}",
         "spark.eventLog.enabled = true",
         "spark.eventLog.compress = false",
         f"spark.eventLog.dir = {scratch.as_uri()}",
@@ -177,12 +189,16 @@ def _copy_and_search(
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     places = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS", "SPARK_WORKER_DIR"), str(scratch))
     with MirrorProcess(file, environment=places) as mirror:
+        let_it_talk(mirror)
         for source, topic in topics.items():
             await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
             assert compare_topics(secure, topic, secure, f"{source}.{topic}") == 50
-        secrets = [*USERS.values(), STORE_PASSWORD, "PRIVATE KEY"]
+        secrets = [*USERS.values(), STORE_PASSWORD, "PRIVATE KEY", BUCKETS]
         written = (scratch, secure.cluster.brokers[0].data)
-        assert leaks(secrets, mirror, *written, spark_port=pages.number) == []
+        assert leaks(secrets, mirror, *written, spark_port=pages.number, file=file) == []
+        if are_told:
+            found = leaks([are_told], mirror, *written, spark_port=pages.number, file=file)
+            assert {where.partition(" of ")[0] for where in found} == {"environment"}
         assert [one.name for one in scratch.iterdir()]  # it was there that Spark wrote
         assert mirror.terminate()[0] == 0
     pages.release()

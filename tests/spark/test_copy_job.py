@@ -31,10 +31,17 @@ from sparkmirror.security.settings import (
     TlsSettings,
 )
 from support.certificates import Authority
+from support.secret_search import forms
 from support.waiting import eventually
 
 FLOW = Flow("a", "b")
 GROUP = "a->b epoch 1"
+SPARKS_OWN = {  # as a file has them
+    "spark.authenticate.secret": "s3cret-of-executors",
+    "spark.hadoop.fs.s3a.secret.key": "s3cret-of-a-bucket",
+    "spark.hadoop.fs.azure.account.key.x": "s3cret-of-a-storage",
+    "spark.ssl.ui.keyPassword": "s3cret-of-a-page",
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.local.dir": str(folder / "local"),
+        "spark.authenticate": "true",
+        **SPARKS_OWN,
     }
     context = start_spark(
         spark_options(choose_master(None, 2), wanted, archive=None), folder / "spark.log"
@@ -220,7 +229,7 @@ def test_no_secret_is_where_spark_writes(
     tmp_path_factory: pytest.TempPathFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Tasks had them: no event, log, file, command line or environment has, nor any report."""
+    """Who needs them had them: no event, log, file, command line, environment or report has."""
     us = Authority("of a test").identity("us")
     key_line = us.key.splitlines()[1]
     login = SaslSettings(Mechanism.PLAIN, "us", Secret("s3cret-of-a-login"))
@@ -241,6 +250,7 @@ def test_no_secret_is_where_spark_writes(
     epochs = Epochs("secrets", lambda: spark, control, reports.append)
     running = Running(epochs, secured)
     eventually(lambda: len(reports) >= 4, 30, "reports of a running epoch")
+    [token] = control._lines
     processes = psutil.Process().children(recursive=True)
     told = [words_of(one) for one in processes]
     epochs.end()
@@ -251,6 +261,9 @@ def test_no_secret_is_where_spark_writes(
     written = "".join(one.read_text("utf-8", "replace") for one in files)
     assert "secrets epoch 1" in written  # or there would be nothing to find it in
     assert any("java" in one for one in told)
+    conf = spark.getConf()
+    assert {key: conf.get(key) for key in SPARKS_OWN} == SPARKS_OWN
     everything = f"{written} {told} {reports} {result} {caplog.text}"
-    for secret in ("s3cret-of-a-login", "s3cret-of-a-client", key_line):
-        assert secret not in everything
+    secrets = ("s3cret-of-a-login", "s3cret-of-a-client", key_line, token)
+    for secret in (*secrets, *SPARKS_OWN.values()):
+        assert all(form not in everything.encode() for form in forms(secret))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +19,11 @@ from sparkmirror.cli.check_report import (
     plain_lines,
     print_tables,
 )
-from sparkmirror.config.hidden_values import HIDDEN
-from sparkmirror.config.keys import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
 from sparkmirror.config.properties import PropertyFile, read_properties
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.spark_lines import spark_texts
 from sparkmirror.config.worker_file import WorkerFile, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -82,12 +81,11 @@ def _report(file: PropertyFile, targets: list[str], *, connect: bool) -> CheckRe
 def examine_worker(file: WorkerFile, *, connect: bool) -> CheckReport:
     """The same for the file of a Connect worker: no flow, one cluster, three topics."""
     broken = any(n.level is Level.ERROR for n in file.notices)
-    spark = {key: value.text for key, value in file.values.items() if key.startswith("spark.")}
     return CheckReport(
         file=file.name,
         flows=(),
         notices=tuple(file.notices),
-        spark=_shown_spark(spark),
+        spark=tuple(sorted(spark_texts(file.values).items())),
         clusters=(_reach_worker(file.settings),) if connect and not broken else (),
         worker=file.effective,
     )
@@ -119,13 +117,9 @@ def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> Check
             for r in readings
         ),
         notices=notices,
-        spark=_shown_spark(config.spark),
+        spark=tuple(sorted(config.spark_texts.items())),
         clusters=_reach([r.settings for r in readings]) if connect and not broken else (),
     )
-
-
-def _shown_spark(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, HIDDEN if is_secret(key) else text) for key, text in sorted(values.items()))
 
 
 def _reach(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:

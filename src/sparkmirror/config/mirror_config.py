@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.file_rules import (
@@ -32,6 +31,7 @@ from sparkmirror.config.providers import make_resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
+from sparkmirror.config.spark_lines import read_spark, spark_texts
 from sparkmirror.config.value_types import Rejected
 from sparkmirror.config.worker_settings import RunRest
 from sparkmirror.errors import ConfigError
@@ -52,9 +52,6 @@ class MirrorConfig:
         ]
         self._readings: dict[Flow, FlowReading] = {}
         self.clusters, self._cluster_notices = self._read_clusters()
-        self.spark: Mapping[str, str] = MappingProxyType(
-            {key: entry.text for key, entry in self._raw.items() if key.startswith("spark.")}
-        )
 
     @classmethod
     def load(cls, path: Path) -> MirrorConfig:
@@ -92,6 +89,7 @@ class MirrorConfig:
                 found.append(Notice(Level.ERROR, error.key or "", "", str(error)))
         known = {one.key for one in found if one.level is Level.ERROR}
         found.extend(one for one in self._rest[1] if one.key not in known)
+        found.extend(self._spark[1])
         for flow in flows:
             found.extend(self.reading(flow).report.notices)
         settings = [self.reading(flow).settings for flow in flows]
@@ -177,6 +175,24 @@ class MirrorConfig:
             return None, report.notices
         settings = read_rest(values, reader, self.resolver, report, listeners)
         return RunRest(settings, may_move="listeners" not in self._raw), report.notices
+
+    @property
+    def spark(self) -> Mapping[str, str]:
+        """The `spark.*` lines, resolved; ConfigError if a reference leads nowhere."""
+        found, notices = self._spark
+        raise_errors(notices, self.name)
+        return found
+
+    @property
+    def spark_texts(self) -> Mapping[str, str]:
+        """The same as `check` shows them."""
+        return spark_texts(with_prefix(self._raw, ""))
+
+    @cached_property
+    def _spark(self) -> tuple[Mapping[str, str], list[Notice]]:
+        report = Report()
+        values = with_prefix(self._raw, "")
+        return read_spark(values, self._resolver, report), report.notices
 
     def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
         """A connector's flat configuration as MM2 writes it down, references not resolved."""

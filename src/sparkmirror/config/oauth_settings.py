@@ -21,6 +21,7 @@ from sparkmirror.config.login_classes import retriever
 from sparkmirror.config.reading import Reader
 from sparkmirror.config.security_texts import JAAS, JaasTexts, KeyTexts, Misfit, Texts
 from sparkmirror.config.stores import read_identity, read_trust
+from sparkmirror.config.token_files import read_token_file
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import CLIENT_CREDENTIALS, OAuthSettings, TlsSettings
 from sparkmirror.security.tokens import given_token

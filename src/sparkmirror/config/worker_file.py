@@ -27,6 +27,7 @@ from sparkmirror.config.providers import Resolver, make_resolver
 from sparkmirror.config.reading import Reader, Report
 from sparkmirror.config.rest_settings import read_listeners, read_rest, tls_values, unquoted
 from sparkmirror.config.settings import ExactlyOnce, MetricsSettings
+from sparkmirror.config.spark_lines import read_spark
 from sparkmirror.config.worker_file_rules import check_worker, line_notices
 from sparkmirror.config.worker_settings import (
     GroupSettings,
@@ -40,7 +41,6 @@ from sparkmirror.config.worker_settings import (
 from sparkmirror.policy.named_classes import ALLOWLIST_KEY, Allowlist
 
 ALIAS = "worker"  # how messages call the cluster that a worker sits on
-_SPARK = "spark."
 
 
 def is_worker_file(file: PropertyFile) -> bool:
@@ -152,7 +152,7 @@ def _read(values: Layered, resolver: Resolver, report: Report) -> WorkerSettings
         topic_tracking=reader.boolean("topic.tracking.enable"),
         topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
         metrics=_metrics(reader),
-        spark={k: reader.resolved(k) or "" for k in values if k.startswith(_SPARK)},
+        spark=read_spark(values, resolver, report),
     )
     check_worker(settings, reader, report)
     return settings

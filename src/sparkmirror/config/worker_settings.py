@@ -135,4 +135,4 @@ class WorkerSettings:
     topic_tracking: bool
     topic_tracking_reset: bool
     metrics: MetricsSettings | None
-    spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session as it stands
+    spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session

@@ -20,6 +20,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkmirror.config.spark_lines import REDACTED, is_secret
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -64,6 +66,7 @@ def spark_options(
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
+        "spark.redaction.regex": REDACTED.pattern,
     }
     if is_local:
         options |= {
@@ -82,7 +85,11 @@ def spark_options(
 
 
 def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
-    """Start Spark; takes seconds. What the JVM prints goes to the log file."""
+    """Start Spark; takes seconds. What the JVM prints goes to the log file.
+
+    Secrets are not on the command line, which everybody on the machine may read: the context is
+    told them once there is a JVM.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if options["spark.master"].startswith("local"):
@@ -91,14 +98,15 @@ def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    conf = SparkConf(loadDefaults=False).setAll([*options.items()])
+    public = [(key, text) for key, text in options.items() if not is_secret(key)]
+    conf = SparkConf(loadDefaults=False).setAll(public)
     with log_file.open("ab") as log:
         # A process group of its own: a signal to our process group is for us to handle, in order.
         gateway = launch_gateway(
             conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
         )
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
-    return SparkContext.getOrCreate(conf)
+    return SparkContext.getOrCreate(conf.setAll([*options.items()]))
 
 
 def warm_up(spark: SparkContext) -> None:

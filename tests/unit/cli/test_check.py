@@ -109,6 +109,9 @@ def test_secrets_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         + "a->b.topics = ${env:TOPICS}\n"
         + "b.producer.ssl.keystore.password = hush4\n"
         + "spark.hadoop.fs.s3a.secret.key = hush5\n"
+        + "spark.hadoop.fs.azure.account.key.x = hush5\n"
+        + "spark.executor.extraJavaOptions = -Djavax.net.ssl.keyStorePassword=hush5\n"
+        + "spark.authenticate.secret = ${env:TOPICS}\n"
         + 'a -> b.sasl.jaas.config = "hush6"\n'
         + "a.sasl.passwort = hush7\n"
         + "a->b.transforms.x.secret = hush8\n"

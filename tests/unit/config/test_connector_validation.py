@@ -297,3 +297,31 @@ def test_no_configuration_is_too_odd_to_be_validated(
         assert read_connector(config, WORKER).settings.flow.source
     else:
         assert all(found.errors)
+
+
+@pytest.mark.parametrize("listed", ["", "files", "urls"])
+@pytest.mark.parametrize("place", ["key", "option"])
+def test_over_rest_only_token_files_are_read_that_the_machines_owner_lists(
+    place: str, listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in them goes to a broker, which whoever sends a connector chooses."""
+    file = tmp_path / "token"
+    file.write_text("eyJh.eyJz.c2ln")
+    names = {"files": str(file), "urls": file.as_uri()}
+    option = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{listed}=/else,{names.get(listed)}"
+    monkeypatch.setenv("KAFKA_OPTS", option if listed else "-Xmx1g")
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    places = {
+        "key": {"source.cluster.sasl.oauthbearer.token.endpoint.url": file.as_uri()},
+        "option": {
+            "source.cluster.sasl.jaas.config": f'{module} oauth.access.token.location="{file}";'
+        },
+    }
+    login = {
+        "source.cluster.security.protocol": "SASL_PLAINTEXT",
+        "source.cluster.sasl.mechanism": "OAUTHBEARER",
+    }
+    reading = read_connector(BASE | login | places[place], WORKER)
+    assert [("allowed.files" in one.message) for one in reading.errors] == (
+        [] if listed else [True]
+    )

@@ -149,18 +149,40 @@ def test_spaces_and_repetitions_in_clusters_are_harmless() -> None:
     assert config("clusters = a , b,a ").clusters == ("a", "b")
 
 
-def test_spark_keys_go_through_verbatim() -> None:
-    """Not resolved, not checked, no remark."""
+def test_spark_keys_are_only_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What config providers know is put in, Spark's own references stay; no key is checked."""
+    monkeypatch.setenv("SPARK_WORD", "hush")
     file = config(
         "clusters=a,b",
         "a.bootstrap.servers=x:1",
         "b.bootstrap.servers=y:1",
         "a->b.enabled=true",
         "spark.master=local[4,4]",
-        "spark.own=${env:HOME}",
+        "spark.authenticate.secret=${env:SPARK_WORD}",
+        "spark.own=${spark.master}/${system:user.name}/${env:SPARK_WORD}",
     )
-    assert file.spark == {"spark.master": "local[4,4]", "spark.own": "${env:HOME}"}
+    assert file.spark == {
+        "spark.master": "local[4,4]",
+        "spark.authenticate.secret": "hush",
+        "spark.own": "${spark.master}/${system:user.name}/hush",
+    }
     assert file.problems() == []
+
+
+def test_a_spark_key_that_leads_nowhere_is_an_error() -> None:
+    """Before anything starts, with its line."""
+    file = config(
+        "clusters=a,b",
+        "a.bootstrap.servers=x:1",
+        "b.bootstrap.servers=y:1",
+        "a->b.enabled=true",
+        "spark.authenticate.secret=${env:NOBODY_SETS_THIS}",
+    )
+    [notice] = file.problems()
+    assert (notice.level, notice.where) == (Level.ERROR, "line 5")
+    assert notice.message.startswith("spark.authenticate.secret: ${env:NOBODY_SETS_THIS} leads")
+    with pytest.raises(ConfigError, match="NOBODY_SETS_THIS"):
+        _ = file.spark
 
 
 def test_a_file_with_nothing_enabled_gets_a_warning() -> None:
