@@ -192,7 +192,7 @@ class MirrorConfig:
     def _spark(self) -> tuple[Mapping[str, str], list[Notice]]:
         report = Report()
         values = with_prefix(self._raw, "")
-        return read_spark(values, self._resolver, report), report.notices
+        return read_spark(values, self.resolver, report), report.notices
 
     def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
         """A connector's flat configuration as MM2 writes it down, references not resolved."""
