@@ -20,7 +20,7 @@ SUITES := tests/unit tests/contract tests/fuzz tests/spark tests/integration tes
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest -n 3 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
+	@$(BIN)/python -m pytest -n 4 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
 	@$(BIN)/python -m pytest -m alone --durations=15 $(SUITES)
 
 lint: setup ## ruff, mypy, import direction

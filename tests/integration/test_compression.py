@@ -34,7 +34,7 @@ def write(cluster: LocalCluster, topic: str) -> None:
         assert {batch.codec for batch in logged_batches(cluster, topic, partition)} >= {partition}
 
 
-@pytest.mark.parametrize("wanted", ["none", "zstd"])
+@pytest.mark.parametrize("wanted", ["none", pytest.param("zstd", marks=pytest.mark.thorough)])
 def test_every_batch_gets_the_codec_that_was_asked_for(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, wanted: str
 ) -> None:

@@ -256,6 +256,7 @@ def test_a_refused_permission_concerns_its_own_topic_only(
         assert ensured.state is InternalState.EXISTED
 
 
+@pytest.mark.thorough
 def test_two_thousand_topics_take_few_requests(
     admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

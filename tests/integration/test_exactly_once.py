@@ -159,6 +159,7 @@ def test_a_killed_worker_is_fenced_and_followed(flow: Flow) -> None:
     assert flow.mirror.is_running
 
 
+@pytest.mark.thorough
 def test_a_stopped_worker_that_wakes_up_adds_nothing(flow: Flow) -> None:
     """SIGSTOP for longer than its lease, until others have taken over; then it is refused."""
     topic = flow.topics["stopped"]

@@ -289,6 +289,7 @@ def test_two_thousand_groups_take_seconds(groups: GroupAdmin, admin: ClusterAdmi
     assert max(committing, reading, listing) < BULK_SECONDS
 
 
+@pytest.mark.thorough
 def test_a_quota_slows_but_does_not_break(
     cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,6 +89,7 @@ def test_suspended_broker_is_silent_until_resumed(cluster: LocalCluster) -> None
     eventually(broker.membership, SOON, "the resumed broker answers")
 
 
+@pytest.mark.thorough
 def test_whole_cluster_restarts_on_its_data(cluster: LocalCluster) -> None:
     """Stop and start keep the cluster id, the address and the topics; starting twice is once."""
     tools = KafkaTools(cluster.bootstrap_servers)
@@ -122,6 +123,7 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
         trio.kill()
 
 
+@pytest.mark.thorough
 def test_other_listed_version_works(tmp_path: Path, kafka_version: str) -> None:
     """Start, produce and consume on the version that this run is not about."""
     version = next(version for version in TRIED_KAFKA if version != kafka_version)
@@ -133,6 +135,7 @@ def test_other_listed_version_works(tmp_path: Path, kafka_version: str) -> None:
         assert "retention.ms=1234567" in tools.describe("orders")
 
 
+@pytest.mark.thorough
 def test_extra_broker_settings_take_effect(tmp_path: Path, kafka_version: str) -> None:
     """What a test asks for is what the broker does."""
     config = {"message.max.bytes": "2000"}
@@ -144,6 +147,7 @@ def test_extra_broker_settings_take_effect(tmp_path: Path, kafka_version: str) -
             tools.produce("narrow", ["x" * 5000])
 
 
+@pytest.mark.thorough
 def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) -> None:
     """Whoever bootstraps through the proxy is sent back to the proxy; the others never see it."""
     with Line("detour") as line:
@@ -200,6 +204,7 @@ def squatted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         squatter.close()
 
 
+@pytest.mark.thorough
 def test_free_port_lost_at_the_last_moment_is_replaced(
     tmp_path: Path, kafka_version: str, squatted: list[int]
 ) -> None:

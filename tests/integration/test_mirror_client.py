@@ -235,6 +235,7 @@ def test_a_file_and_an_alias_make_a_client(cluster: LocalCluster, tmp_path: Path
         assert not {"payments", "heartbeats", CHECKPOINTS} & client.remote_topics()
 
 
+@pytest.mark.thorough
 def test_java_gives_the_same_answers(cluster: LocalCluster, tmp_path: Path) -> None:
     """RemoteClusterUtils of Kafka's jars, asked about the same cluster."""
     heartbeats, checkpoints, upstream, *hops, all_groups, some, one, none = ask_java(
@@ -294,6 +295,7 @@ PLACE = TopicPartition("orders", 2)
     ],
     ids=["offset sync", "checkpoint", "heartbeat"],
 )
+@pytest.mark.thorough
 def test_mm2s_formatters_print_our_records(
     cluster: LocalCluster,
     tmp_path: Path,

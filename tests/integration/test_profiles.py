@@ -282,6 +282,7 @@ def test_no_request_is_larger_than_the_service_takes(
     assert (Kind.NO_READ in kinds) is is_old
 
 
+@pytest.mark.thorough
 def test_without_the_profile_the_service_closes_the_connection(
     source_cluster: LocalCluster, service: LocalCluster
 ) -> None:

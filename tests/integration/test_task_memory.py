@@ -41,8 +41,6 @@ from support.witness import (
     topic_partitions,
 )
 
-pytestmark = pytest.mark.alone
-
 ALIAS = "memory"
 BUFFER = 32 * MIB
 BESIDE = 32 * MIB

@@ -164,6 +164,7 @@ def test_a_timeout_that_the_target_refuses_is_said(ids: TransactionalIds) -> Non
     assert error.value.code == INVALID_TRANSACTION_TIMEOUT
 
 
+@pytest.mark.thorough
 def test_a_transaction_survives_its_coordinator(tmp_path: Path, kafka_version: str) -> None:
     """The broker is restarted with the transaction open; the commit gets through afterwards."""
     topic = unique_name("restarted")

@@ -295,6 +295,7 @@ def test_bad_input_leaves_no_half_written_connector(
     undeploy(worker, "nobody")
 
 
+@pytest.mark.thorough
 def test_a_worker_may_sit_on_the_source(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
