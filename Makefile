@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Where it is set, each of the many processes of a test run would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint unit spark integration interop upstream kerberos chaos fuzz thorough bench bench-quick bench-micro bench-profile docs clean
 
@@ -20,7 +23,7 @@ SUITES := tests/unit tests/contract tests/fuzz tests/spark tests/integration tes
 test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest -n 4 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
+	@$(BIN)/python -m pytest -n 3 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
 	@$(BIN)/python -m pytest -m alone --durations=15 $(SUITES)
 
 lint: setup ## ruff, mypy, import direction

@@ -17,6 +17,7 @@ from support.memory_disk import keep_in_memory
 # The same examples in each run, however slow the machine is just now; `make fuzz` draws new ones.
 settings.register_profile(
     "suite",
+    max_examples=50,
     deadline=None,
     derandomize="FUZZ_SECONDS" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],

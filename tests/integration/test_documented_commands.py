@@ -79,6 +79,7 @@ def write_readme_file(directory: Path, source: LocalCluster, target: LocalCluste
     (directory / "mm2.properties").write_text(text)
 
 
+@pytest.mark.thorough
 def test_the_commands_for_planning_work(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
