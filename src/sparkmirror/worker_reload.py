@@ -42,14 +42,15 @@ class WorkerReloader:
         self.tally = ReloadTally()
         self.complaints: tuple[str, ...] = ()
 
-    def look(self) -> None:
-        """Take up what has changed."""
+    def look(self, *, is_asked: bool = False) -> None:
+        """Take up what has changed; `is_asked`: read it in any case."""
         changed = self._watch.look()
         if self._path in changed:
             _log.warning(f"{self._path} has changed, which takes effect at the next start.")
         others = [one for one in changed if one != self._path]
-        if not others:
+        if not others and not is_asked:
             return
+        cause = f"{listed(others)} changed" if others else "SIGHUP"
         try:
             with noting_files() as files:
                 renewal = self._take_up()
@@ -57,13 +58,13 @@ class WorkerReloader:
             self._refuse(str(error))
         except Exception as error:  # noqa: BLE001 - logged and shown, as a thread's root does
             # Whatever it is, a file that somebody replaced must not end a worker.
-            _log.exception(f"{listed(others)} could not be taken up")
+            _log.exception(f"{cause}: the new values could not be taken up")
             self._refuse(f"{type(error).__name__}: {error}")
         else:
             self.complaints = ()
             self.tally.count(Reload.APPLIED if _is_any(renewal) else Reload.UNCHANGED)
             level = logging.WARNING if renewal.waits else logging.INFO
-            _log.log(level, f"{listed(others)} changed: {_sentence(renewal)}")
+            _log.log(level, f"{cause}: {_sentence(renewal)}")
         # The lines of the file stay, so whatever was watched still is.
         self._watch.follow(files, is_complete=False)
 

@@ -163,3 +163,13 @@ def test_lines_of_the_file_and_what_is_read_once_wait_for_the_next_start(
     assert bench.file.settings.group.group_id == "connect"
     bench.write(bench.password, "after")
     assert bench.worker.passwords == ["after"]
+
+
+def test_sighup_reads_again_what_the_file_leads_to(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing changed: nothing is renewed, and the log says that the request was heard."""
+    bench.reloader.look(is_asked=True)
+
+    assert bench.worker.passwords == []
+    assert "SIGHUP: nothing to do for the worker itself" in caplog.text

@@ -65,7 +65,8 @@ def run(
     """Replicate what the file says until Ctrl-C.
 
     A file that changes meanwhile is taken up: flows that differ are restarted, the others are not
-    touched, and a file that is wrong is refused. SIGHUP reads it again in any case.
+    touched, and a file that is wrong is refused. SIGHUP makes a service read it again; it stops a
+    command that was started at a terminal without nohup.
     """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 

@@ -66,7 +66,7 @@ def run_application(
     application: Application, view: View, *, once: bool = False, reloader: Reloader | None = None
 ) -> int:
     """Run until a signal or the end of a bounded run; the exit code."""
-    stop = StopSignal(takes_hangup=reloader is not None)
+    stop = StopSignal(reloads=reloader is not None)
     try:
         application.start()
     except SparkmirrorError as error:
@@ -79,7 +79,7 @@ def run_application(
         pause = _LOOK_SECONDS
         while not stop.wait(pause):
             if reloader is not None:
-                reloader.look(application, is_asked=stop.take_hangup())
+                reloader.look(application, is_asked=stop.take_reload())
             pause = _CHANGING_SECONDS if application.proceed() else _LOOK_SECONDS
             view.show(application.snapshots(), reloader.complaints if reloader else ())
             failure = application.failure()

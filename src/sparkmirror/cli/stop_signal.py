@@ -13,41 +13,42 @@ import signal
 
 
 class StopSignal:
-    """Takes the signals over; once asked for, the stop stays asked for.
+    """Handles the stop and reload signals; a requested stop stays requested.
 
-    SIGHUP means two things: "read your file again" to a service, "your terminal is gone" to a
-    command that somebody started there and did not protect with nohup. The second one is a stop.
+    What SIGHUP means is decided here, once: a process that starts with a controlling terminal and
+    without nohup stops, because the terminal is gone. Any other process with files to reload
+    (`reloads`) reads them again. In the handler it would be too late to ask: /dev/tty can still be
+    opened for a moment after the terminal has been closed.
     """
 
-    def __init__(self, *, takes_hangup: bool = False) -> None:
+    def __init__(self, *, reloads: bool = False) -> None:
         self._stop, self._stop_writer = _pipe()
-        self._hangup, self._hangup_writer = _pipe()
+        self._reload, self._reload_writer = _pipe()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
-        self._ends_with_terminal = False
-        if takes_hangup:
-            is_protected = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            self._ends_with_terminal = not is_protected and _has_terminal()
-            signal.signal(signal.SIGHUP, self._hang_up)
+            signal.signal(number, self._request_stop)
+        has_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        if reloads and (has_nohup or not _has_terminal()):
+            signal.signal(signal.SIGHUP, self._request_reload)
+        elif not has_nohup:
+            signal.signal(signal.SIGHUP, self._request_stop)
 
-    def _ask(self, *_: object) -> None:
+    def _request_stop(self, *_: object) -> None:
         _write(self._stop_writer)
 
-    def _hang_up(self, *_: object) -> None:
-        is_stop = self._ends_with_terminal and not _has_terminal()
-        _write(self._stop_writer if is_stop else self._hangup_writer)
+    def _request_reload(self, *_: object) -> None:
+        _write(self._reload_writer)
 
     def wait(self, seconds: float) -> bool:
-        """Whether a stop has been asked for, waiting for it that long; SIGHUP ends the wait."""
-        select.select([self._stop, self._hangup], [], [], seconds)
+        """Wait that long for a stop; whether one is requested. A reload request ends the wait."""
+        select.select([self._stop, self._reload], [], [], seconds)
         return bool(select.select([self._stop], [], [], 0)[0])
 
-    def take_hangup(self) -> bool:
-        """Whether SIGHUP came since the last time somebody asked."""
-        came = False
-        while select.select([self._hangup], [], [], 0)[0]:
-            came = bool(os.read(self._hangup, 4096))
-        return came
+    def take_reload(self) -> bool:
+        """Whether a reload was requested since the last call."""
+        is_requested = False
+        while select.select([self._reload], [], [], 0)[0]:
+            is_requested = bool(os.read(self._reload, 4096))
+        return is_requested
 
 
 def _pipe() -> tuple[int, int]:
@@ -60,11 +61,11 @@ def _write(writer: int) -> None:
     try:
         os.write(writer, b"!")
     except BlockingIOError:
-        return  # asked for thousands of times already
+        return  # the pipe is full of requests already
 
 
 def _has_terminal() -> bool:
-    """Whether this process belongs to a terminal that is still there."""
+    """Whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

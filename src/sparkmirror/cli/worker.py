@@ -43,7 +43,7 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
-    stop = StopSignal()
+    stop = StopSignal(reloads=True)
     view = choose_view(console)
     metrics: MetricsServer | None = None
     try:
@@ -65,7 +65,7 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     code = OK
     with view:
         while not stop.wait(_LOOK_SECONDS):
-            reloader.look()
+            reloader.look(is_asked=stop.take_reload())
             view.show(worker.snapshots(), reloader.complaints)
             failure = worker.failure()
             if failure is not None:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -39,26 +39,25 @@ def test_thousands_of_signals_in_the_middle_of_waiting_are_one_stop() -> None:
     assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
 
 
-HANGUPS = """
+RELOADS = """
 import os, signal
 from sparkmirror.cli.stop_signal import StopSignal
 
-stop = StopSignal(takes_hangup=True)
-assert not stop.take_hangup()
+stop = StopSignal(reloads=True)
+assert not stop.take_reload()
 for _ in range(3):
     os.kill(os.getpid(), signal.SIGHUP)
-assert not stop.wait(10)
-assert stop.take_hangup()
-assert not stop.take_hangup()
-print("read again")
+assert not stop.wait(3600)
+assert stop.take_reload()
+assert not stop.take_reload()
+print("reload")
 """
 
 
-def test_a_hangup_of_a_service_is_noticed_once_and_is_no_stop() -> None:
-    """It ends the wait at once; several before anybody looks are one."""
-    began = time.monotonic()
+def test_several_hangups_of_a_service_are_one_reload() -> None:
+    """A reload request ends the wait of an hour at once and is not a stop."""
     done = subprocess.run(
-        [sys.executable, "-c", HANGUPS],
+        [sys.executable, "-c", RELOADS],
         capture_output=True,
         text=True,
         check=False,
@@ -66,32 +65,43 @@ def test_a_hangup_of_a_service_is_noticed_once_and_is_no_stop() -> None:
         start_new_session=True,
     )
 
-    assert (done.returncode, done.stdout) == (0, "read again\n"), done.stderr
-    assert time.monotonic() - began < 10
+    assert (done.returncode, done.stdout) == (0, "reload\n"), done.stderr
 
 
-AT_A_TERMINAL = """
-import fcntl, signal, sys, termios
+WAITING = """
+import fcntl, os, signal, sys, termios
 from sparkmirror.cli.stop_signal import StopSignal
 
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-if sys.argv[1] == "nohup":
+terminal, nohup, file = sys.argv[1:]
+if terminal == "terminal":
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if nohup == "nohup":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-stop = StopSignal(takes_hangup=True)
+stop = StopSignal(reloads=file == "file")
 print("ready", flush=True)
-is_stopped = stop.wait(30)
-print("stop" if is_stopped else "read again" if stop.take_hangup() else "nothing")
+is_stopped = stop.wait(60)
+print("stop" if is_stopped else "reload" if stop.take_reload() else "nothing")
 """
 
 
-@pytest.mark.parametrize(("how", "becomes"), [("plain", "stop"), ("nohup", "read again")])
-def test_a_terminal_that_goes_takes_the_command_along_unless_it_is_protected(
-    how: str, becomes: str
+@pytest.mark.parametrize(
+    ("terminal", "nohup", "file", "meaning"),
+    [
+        ("terminal", "plain", "file", "stop"),
+        ("terminal", "nohup", "file", "reload"),
+        ("service", "plain", "file", "reload"),
+        ("service", "nohup", "file", "reload"),
+        ("terminal", "plain", "no file", "stop"),
+        ("service", "plain", "no file", "stop"),
+    ],
+)
+def test_hangup_stops_a_command_at_a_terminal_and_reloads_any_other(
+    terminal: str, nohup: str, file: str, meaning: str
 ) -> None:
-    """The same signal means two things; a command left behind by its terminal shall not go on."""
-    terminal, end = os.openpty()
+    """The terminal is still open when the signal comes: what counts is how the process began."""
+    controller, end = os.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", AT_A_TERMINAL, how],
+        [sys.executable, "-c", WAITING, terminal, nohup, file],
         stdin=end,
         stdout=subprocess.PIPE,
         text=True,
@@ -100,6 +110,25 @@ def test_a_terminal_that_goes_takes_the_command_along_unless_it_is_protected(
         os.close(end)
         assert started.stdout is not None
         assert started.stdout.readline() == "ready\n"
-        os.close(terminal)
+        started.send_signal(signal.SIGHUP)
 
-        assert started.stdout.readline() == f"{becomes}\n"
+        assert started.stdout.readline() == f"{meaning}\n"
+    os.close(controller)
+
+
+def test_a_command_stops_when_its_terminal_is_closed() -> None:
+    """The kernel sends SIGHUP; the terminal may still answer for a moment."""
+    controller, end = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, "terminal", "plain", "file"],
+        stdin=end,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        os.close(end)
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        os.close(controller)
+
+        assert started.stdout.readline() == "stop\n"
