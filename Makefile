@@ -2,29 +2,52 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+# Whole files at a time, more of them than cores: tests on brokers wait a good part of their time.
+BESIDE := -n 4 --dist=loadfile
+VERSION := $(if $(KAFKA),--kafka=$(KAFKA))
 
-# Where it is set, each of the many processes of a test run would compile all modules anew.
+# Where it is set, each of the many processes of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit spark integration interop upstream kerberos chaos fuzz thorough bench bench-quick bench-micro bench-profile docs clean
+.PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos \
+	chaos fuzz thorough brokers bench bench-quick bench-micro bench-profile docs test-times soak clean
 
-help: ## this list
+help:
+	@echo "Three loops:"
+	@grep -hE '^(unit|test|test-all):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^/  /' | expand -t 14
+	@echo "First time here:  make demo"
+	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, kerberos"
+	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, soak, test-times"
+	@echo "Other:            make setup, docs, clean; make help-all explains every verb"
+
+help-all: ## every verb with its options
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## virtual environment and dependencies (downloads only what is missing)
 	@$(PYTHON) tools/bootstrap.py
 
+prepare: setup
+	@$(BIN)/sparkmirror local fetch
+	@$(BIN)/python -m sparkmirror.class_archive
+
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo
 
-SUITES := tests/unit tests/contract tests/fuzz tests/spark tests/integration tests/upstream tests/chaos
+# --- the three loops
 
-test: setup lint ## lint, then the unit, Spark, integration and short chaos suites
-	@$(BIN)/sparkmirror local fetch
-	@$(BIN)/python -m sparkmirror.class_archive
-	@$(BIN)/python -m pytest -n 3 --dist=loadfile -m "not alone" --durations=15 $(SUITES)
-	@$(BIN)/python -m pytest -m alone --durations=15 $(SUITES)
+unit: setup ## no JVM, no broker: less than a minute
+	@$(PYTEST) -n logical --dist=worksteal tests/unit tests/contract tests/fuzz
+
+test: prepare ## what CI runs: lint, unit, and on real brokers every promise of the README
+	@$(BIN)/python tools/run_tests.py lint unit integration
+
+test-all: prepare ## everything: also long versions, Java MM2, other brokers, chaos, fuzzing; about two hours
+	@$(BIN)/python tools/run_tests.py lint unit integration \
+		thorough interop upstream brokers kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
+
+# --- parts of them
 
 lint: setup ## ruff, mypy, import direction
 	@$(BIN)/ruff format --check .
@@ -32,24 +55,27 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: setup ## fast tests, no JVM
-	@$(BIN)/python -m pytest tests/unit tests/contract
+integration: prepare ## real brokers and Spark (KAFKA=3.9.2 for another version)
+	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/spark tests/chaos
 
-spark: setup ## tests that start Spark
-	@$(BIN)/python -m pytest tests/spark
+spark: setup ## tests that start Spark without brokers
+	@$(PYTEST) tests/spark
 
-integration: setup ## tests on real brokers (KAFKA=3.9.2 for another version)
-	@$(BIN)/python -m pytest tests/integration $(if $(KAFKA),--kafka=$(KAFKA))
+thorough: prepare ## what make test leaves out or runs shorter: repeated kills, a million records, 5,000 topics, measured bounds
+	@$(PYTEST) -s --thorough $(VERSION) tests/thorough tests/integration tests/chaos tests/unit
 
-interop: setup ## tests against Java MirrorMaker 2
-	@$(BIN)/python -m pytest tests/interop
+interop: prepare ## against Java MirrorMaker 2 and Java's Connect workers
+	@$(PYTEST) $(VERSION) tests/interop
 
-upstream: setup ## the scenarios of MM2's own integration tests, on every axis
-	@$(BIN)/python -m pytest --thorough tests/upstream $(if $(KAFKA),--kafka=$(KAFKA))
+upstream: prepare ## the scenarios of MM2's own integration tests, on every axis
+	@$(PYTEST) $(VERSION) tests/upstream
+
+brokers: prepare ## make integration on the other Kafka versions
+	@$(PYTEST) $(BESIDE) --kafka=3.9.2 tests/integration
 
 kerberos: setup ## flows between clusters that want Kerberos, with a KDC of their own (needs packages of the system, and says which)
 	@$(PYTHON) tools/kerberos.py
-	@$(BIN)/python -m pytest tests/kerberos $(if $(KAFKA),--kafka=$(KAFKA))
+	@$(PYTEST) $(VERSION) tests/kerberos
 
 # SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE
 CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(option)),--$(shell \
@@ -59,11 +85,15 @@ chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
 fuzz: setup ## damaged input for everything that reads from outside, a minute for each (SECONDS=600)
-	@FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest --timeout=0 tests/fuzz
+	@FUZZ_SECONDS=$(or $(SECONDS),60) $(PYTEST) --timeout=0 tests/fuzz
 
-thorough: setup ## the long versions of some tests: ten driver kills, a target stopped for a minute, a million records, 5,000 topics
-	@$(BIN)/python -m pytest -s --thorough tests/thorough tests/integration/test_task_memory.py tests/integration/test_replication.py
-	@$(BIN)/python -m pytest -s --thorough -m thorough tests/integration
+soak: prepare ## make test ten times, every other time beside six busy processes; names every test that was ever red
+	@$(BIN)/python tools/soak_tests.py
+
+test-times: setup ## the table "where the ten minutes go" in CONTRIBUTING.md, from the last make test
+	@$(BIN)/python tools/test_times.py
+
+# --- benchmarks
 
 BENCH := PYTHONPATH=tests:. $(BIN)/python -m benchmarks
 ASKED := $(foreach option,ONLY ROUNDS SCALE SEED INTO,$(if $($(option)),--$(shell \
@@ -81,7 +111,9 @@ bench-profile: setup ## where the CPU of the copy loop goes (OF="1 KB lz4 over T
 bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet
 
-docs: setup ## write the generated reference pages anew
+# --- other
+
+docs: setup ## write the generated reference pages
 	@$(BIN)/python tools/reference.py
 
 clean: ## remove everything that was built here (the Kafka cache stays)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,18 +37,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="the long versions: a target stopped for a minute, ten kills in a row",
+        help="only what is left out or shorter without it: ten kills in a row, a million records",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `thorough`, unless it is asked for."""
+    """Leave out what is marked `thorough`; with --thorough run it and what then runs longer."""
+    long = [one for one in items if one.get_closest_marker("thorough")]
     if config.getoption("--thorough"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("thorough")]
+        long += [one for one in items if "is_thorough" in getattr(one, "fixturenames", ())]
+        left_out = [item for item in items if item not in long]
+    else:
+        left_out = long
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name the directory that holds the logs of brokers and mirrors of failed tests."""
+    if not terminalreporter.stats.keys() & {"failed", "error"}:
+        return
+    directory = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    terminalreporter.write_line(f"Logs of brokers and mirrors: {directory}")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ CONFIG = json.dumps(HEARTBEAT).encode()
 CREATE = json.dumps({"name": "beat", "config": HEARTBEAT, "initial_state": "PAUSED"}).encode()
 OFFSETS = b'{"offsets":[{"partition":{"sourceClusterAlias":"a"},"offset":{"offset":0}}]}'
 DONE = b"HTTP/1.1 "
-SECONDS = 5.0
+SECONDS = 60.0
 HASTE_SECONDS = 0.1
 
 
@@ -83,7 +83,8 @@ def client() -> Iterator[RestClient]:
 def answer_to(client: RestClient, said: bytes, patience: float = SECONDS) -> bytes:
     """All that comes back until the end, which is hurried after a while: more may be expected."""
     heard = b""
-    with socket.create_connection(("127.0.0.1", client.port), patience) as stranger:
+    with socket.create_connection(("127.0.0.1", client.port), SECONDS) as stranger:
+        stranger.settimeout(patience)
         try:
             stranger.sendall(said)
             while piece := _piece(stranger):

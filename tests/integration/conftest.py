@@ -11,6 +11,7 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.local.cluster import LocalCluster
 from support.names import unique_name
+from support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -21,9 +22,12 @@ def unique_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
 
 @pytest.fixture
 def connection(cluster: LocalCluster) -> ConnectionSettings:
-    """How to reach the broker that a module calls `cluster`, impatiently."""
+    """How to reach the broker that a module calls `cluster`, under load, too."""
     return ConnectionSettings(
-        "b", (cluster.bootstrap_servers,), "control-plane-test", connect_timeout_seconds=3.0
+        "b",
+        (cluster.bootstrap_servers,),
+        "control-plane-test",
+        connect_timeout_seconds=PATIENCE_SECONDS,
     )
 
 

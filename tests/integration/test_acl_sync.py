@@ -46,8 +46,8 @@ from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.tcp_proxy import Line
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, create_topics
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import create_topics
 
 SYNC_HOST = "127.0.0.2"
 EVERYTHING = AclBinding(
@@ -186,14 +186,33 @@ class Bench:
 
 
 @contextmanager
-def denied(cluster: LocalCluster, operation: Operation) -> Iterator[None]:
-    """For a while the sync may not do this to the cluster."""
+def denied(bench: Bench, side: str, operation: Operation) -> Iterator[None]:
+    """For a while the sync may not do this to the source or the target.
+
+    Orders are checked by the controller, which may hear of a rule later than the broker.
+    """
+    cluster = bench.source if side == "source" else bench.target
+    settings = bench.settings.source_admin if side == "source" else bench.settings.target_admin
     rule = replace(EVERYTHING, host=SYNC_HOST, operation=operation, permission=Permission.DENY)
-    grant(cluster, rule)
-    try:
-        yield
-    finally:
-        revoke(cluster, rule)
+    never_there = bench.acl(unique_name("never"))
+
+    def is_refused() -> bool:
+        if operation is Operation.ALTER:
+            return orders.delete([never_there])[never_there] is not None
+        try:
+            orders.describe()
+        except BrokerError:
+            return True
+        return False
+
+    with AclAdmin(settings) as orders:
+        grant(cluster, rule)
+        eventually(is_refused, PATIENCE_SECONDS, f"{operation.name} is denied")
+        try:
+            yield
+        finally:
+            revoke(cluster, rule)
+            eventually(lambda: not is_refused(), PATIENCE_SECONDS, f"{operation.name} is allowed")
 
 
 def _address(cluster: LocalCluster) -> str:
@@ -368,7 +387,7 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
     sync = bench.start("sync.acls.scope = all")
     caplog.set_level(logging.INFO, "sparkmirror")
     grant(bench.source, bench.acl("one"), bench.acl("two"))
-    with denied(bench.target, Operation.ALTER):
+    with denied(bench, "target", Operation.ALTER):
         sync.round(["one"])
         sync.round(["one"])
         (trouble,) = bench.troubles
@@ -387,7 +406,7 @@ def test_a_source_that_does_not_tell_is_a_trouble_until_it_does(bench: Bench) ->
     """The principal lacks DESCRIBE on the cluster, and the status says so."""
     sync = bench.start()
     grant(bench.source, bench.acl("orders"))
-    with denied(bench.source, Operation.DESCRIBE):
+    with denied(bench, "source", Operation.DESCRIBE):
         sync.round(["orders"])
         (trouble,) = bench.troubles
         assert "needs DESCRIBE on the cluster" in trouble
@@ -401,7 +420,7 @@ def test_a_target_that_does_not_tell_gets_each_acl_once(bench: Bench) -> None:
     """As MM2 would, but not again and again; nothing of it counts as ours."""
     sync = bench.start("sync.acls.removals.enabled = true")
     grant(bench.source, bench.acl("orders"))
-    with denied(bench.target, Operation.DESCRIBE):
+    with denied(bench, "target", Operation.DESCRIBE):
         sync.round(["orders"])
         bench.on_target(bench.remote(bench.acl("orders")))
         plan = sync.look(["orders"])
@@ -462,7 +481,7 @@ def test_a_running_flow_carries_acls_over(pair: Pair, tmp_path: Path) -> None:
         "sync.acls.removals.enabled = true",
     )
     with MirrorProcess(file) as mirror:
-        mirror.await_log(f"{alias}->target: RUNNING", 40.0)
+        mirror.await_log(f"{alias}->target: RUNNING", PATIENCE_SECONDS)
         grant(pair.source, here)
         there = replace(here, name=f"{alias}.{topic}")
         eventually(lambda: acls(pair.target, user) == {there}, PATIENCE_SECONDS, "it is granted")

@@ -10,9 +10,9 @@ import pytest
 from sparkmirror.local.cluster import LocalCluster
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS
 from support.witness import create_topics, numbered, produce, read_topic, topics
 
-RUN_SECONDS = 60.0
 COUNT = 20_000
 SECOND = 1_000_000  # where the numbers of the second region begin
 
@@ -38,7 +38,7 @@ def test_two_sources_fill_one_topic_each_in_its_own_order(
             "emit.heartbeats.enabled = false",
         )
         with MirrorProcess(file, "--once") as mirror:
-            assert mirror.wait(RUN_SECONDS) == 0
+            assert mirror.wait(PATIENCE_SECONDS) == 0
         merged = read_topic(target_cluster, "logs-merged")
         us, uk = (
             read_topic(cluster, "logs-merged") for cluster in (source_cluster, second_cluster)

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One `sparkmirror run --once` over topics whose logs are odd: holes, markers, stored positions."""
+"""One `sparkmirror run --once` over topics whose logs are odd: holes, markers, stored positions.
+
+Its file is one as people have them: blanks after commas, references into another file.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -13,12 +17,10 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from sparkmirror.formats.murmur2 import partition_for
 from sparkmirror.local.cluster import LocalCluster
-from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
-from support.odd_logs import hurry_the_cleaner, transactional
-from support.waiting import eventually
+from support.odd_logs import UNTIL_FLUSHED_MS, await_markers, hurry_the_cleaner, transactional
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Cluster,
     Record,
     admin,
@@ -32,7 +34,6 @@ from support.witness import (
     topics,
 )
 
-RUN_SECONDS = 60.0
 OFFSETS, OFFSETS_PARTITIONS = "mm2-offsets.tape.internal", 25
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -40,6 +41,7 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "600000",
 }
+LISTED = ("listed-one", "listed-two")
 CONFIGURED = {"retention.ms": "86400000", "max.message.bytes": "777777"}
 
 
@@ -73,7 +75,8 @@ def write_holes(cluster: Cluster, topic: str) -> None:
         for n, (_, one) in enumerate(records)
     ]
     for first in range(0, 600, 100):
-        produce(cluster, topic, records[first : first + 100], compression_type="lz4", linger_ms=200)
+        chunk = records[first : first + 100]
+        produce(cluster, topic, chunk, compression_type="lz4", linger_ms=UNTIL_FLUSHED_MS)
     # A much later record starts a new segment: the active one is never cleaned.
     produce(cluster, topic, [(0, Record(b"roll", b"roll"))])
     left = 200 + 7 + 1
@@ -95,6 +98,30 @@ def write_transactions(cluster: Cluster, topic: str) -> Producer:
     return producer
 
 
+def write_file(directory: Path, source: Cluster, target: Cluster) -> Path:
+    """MM2's own provider reads the addresses; topics are a pattern and names."""
+    access = directory / "access.properties"
+    access.write_text(
+        f"SRC_BROKERS={source.bootstrap_servers}\nTGT_BROKERS={target.bootstrap_servers}\n"
+    )
+    file = directory / "mm2.properties"
+    file.write_text(
+        "config.providers=file\n"
+        "config.providers.file.class="
+        "org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        "clusters=tape, vault\n"
+        f"tape.bootstrap.servers=${{file:{access}:SRC_BROKERS}}\n"
+        f"vault.bootstrap.servers=${{file:{access}:TGT_BROKERS}}\n"
+        "# enable and configure individual replication flows\n"
+        "tape->vault.enabled=true\n"
+        f"tape->vault.topics=bounded-.*, {', '.join(LISTED)}\n"
+        "replication.factor=1\n"
+        "sync.topic.acls.enabled=false\n"
+        "emit.heartbeats.interval.seconds=5\n"
+    )
+    return file
+
+
 @pytest.fixture(scope="module")
 def bounded_run(
     source_cluster: LocalCluster,
@@ -105,30 +132,36 @@ def bounded_run(
     source, target = source_cluster, target_cluster
     create_topics(
         source,
-        {"once-empty": 2, "once-middle": 1, "once-aborted": 1, "once-open": 1, "not-wanted": 1},
+        {
+            "bounded-empty": 2,
+            "bounded-middle": 1,
+            "bounded-aborted": 1,
+            "bounded-open": 1,
+            "not-wanted": 1,
+        },
     )
-    create_topics(source, {"once-holes": 1}, COMPACTED)
-    create_topics(source, {"once-configured": 3}, CONFIGURED)
+    create_topics(source, {"bounded-holes": 1}, COMPACTED)
+    create_topics(source, {"bounded-configured": 3}, CONFIGURED)
+    create_topics(source, dict.fromkeys(LISTED, 2))
     create_topics(target, {OFFSETS: OFFSETS_PARTITIONS}, {"cleanup.policy": "compact"})
-    produce(source, "once-configured", numbered(30, 3))
+    produce(source, "bounded-configured", numbered(30, 3))
     produce(source, "not-wanted", numbered(3))
     # One batch of a hundred records, of which Java MM2 has copied the first 42.
-    produce(source, "once-middle", numbered(100), compression_type="zstd", linger_ms=500)
-    key = position_key("once-middle")
+    one_go = {"compression_type": "zstd", "linger_ms": UNTIL_FLUSHED_MS}
+    produce(source, "bounded-middle", numbered(100), **one_go)
+    key = position_key("bounded-middle")
     record = Record(key, b'{"offset":41}')
     produce(target, OFFSETS, [(partition_for(key, OFFSETS_PARTITIONS), record)])
-    write_holes(source, "once-holes")
-    aborted = write_transactions(source, "once-aborted")
+    write_holes(source, "bounded-holes")
+    aborted = write_transactions(source, "bounded-aborted")
     aborted.abort_transaction(PATIENCE_SECONDS)
-    still_open = write_transactions(source, "once-open")
-    file = mirror_file(
-        tmp_path_factory.mktemp("bounded"),
-        {"tape": source, "vault": target},
-        "tape->vault.enabled = true",
-        "topics = once-.*",
-    )
+    await_markers(source, "bounded-aborted")
+    still_open = write_transactions(source, "bounded-open")
+    for topic in LISTED:
+        produce(source, topic, numbered(10, 2))
+    file = write_file(tmp_path_factory.mktemp("bounded"), source, target)
     with MirrorProcess(file, "--once") as mirror:
-        yield BoundedRun(mirror.wait(RUN_SECONDS), source, target)
+        yield BoundedRun(mirror.wait(PATIENCE_SECONDS), source, target)
         still_open.abort_transaction(PATIENCE_SECONDS)
         mirror.show_log()
 
@@ -145,9 +178,16 @@ def test_it_ends_by_itself_with_success(bounded_run: BoundedRun) -> None:
     assert bounded_run.exit_code == 0
 
 
+@pytest.mark.parametrize("topic", LISTED)
+def test_a_file_with_references_and_blanks_runs(bounded_run: BoundedRun, topic: str) -> None:
+    """What it lists behind a comma and a blank arrives, between the clusters it refers to."""
+    run = bounded_run
+    assert compare_topics(run.source, topic, run.target, f"tape.{topic}") == 10
+
+
 def test_an_empty_topic_is_made_and_stays_empty(bounded_run: BoundedRun) -> None:
     """Nothing to copy is nothing to wait for."""
-    assert end_offsets(bounded_run.target, "tape.once-empty") == {0: 0, 1: 0}
+    assert end_offsets(bounded_run.target, "tape.bounded-empty") == {0: 0, 1: 0}
 
 
 def test_topics_that_do_not_match_stay_away(bounded_run: BoundedRun) -> None:
@@ -167,38 +207,38 @@ def test_an_offset_in_javas_form_is_continued_in_the_middle_of_a_batch(
 ) -> None:
     """After {"offset":41} the copy begins with record 42, and the position is kept in our form."""
     expected = [record for _, record in numbered(58, first=42)]
-    assert read_topic(bounded_run.target, "tape.once-middle") == {0: expected}
-    assert pair(stored(bounded_run, "once-middle")[-1]) == (99, 57)
+    assert read_topic(bounded_run.target, "tape.bounded-middle") == {0: expected}
+    assert pair(stored(bounded_run, "bounded-middle")[-1]) == (99, 57)
 
 
 def test_what_compaction_left_arrives_in_order(bounded_run: BoundedRun) -> None:
     """Offset holes close up; tombstones and their times stay."""
     run = bounded_run
-    assert compare_topics(run.source, "once-holes", run.target, "tape.once-holes") == 208
-    assert end_offsets(run.target, "tape.once-holes") == {0: 208}
-    assert pair(stored(run, "once-holes")[-1]) == (600, 207)
+    assert compare_topics(run.source, "bounded-holes", run.target, "tape.bounded-holes") == 208
+    assert end_offsets(run.target, "tape.bounded-holes") == {0: 208}
+    assert pair(stored(run, "bounded-holes")[-1]) == (600, 207)
 
 
 def test_aborted_records_and_markers_are_left_out(bounded_run: BoundedRun) -> None:
     """The position nevertheless moves past them."""
     expected = [record for _, record in numbered(10)]
-    assert read_topic(bounded_run.target, "tape.once-aborted") == {0: expected}
+    assert read_topic(bounded_run.target, "tape.bounded-aborted") == {0: expected}
     # Ten records, a marker, ten aborted records, a marker.
-    assert pair(stored(bounded_run, "once-aborted")[-1]) == (21, 9)
+    assert pair(stored(bounded_run, "bounded-aborted")[-1]) == (21, 9)
 
 
 def test_an_open_transaction_is_not_waited_for(bounded_run: BoundedRun) -> None:
     """A bounded run ends at the last stable offset."""
     expected = [record for _, record in numbered(10)]
-    assert read_topic(bounded_run.target, "tape.once-open") == {0: expected}
+    assert read_topic(bounded_run.target, "tape.bounded-open") == {0: expected}
 
 
 def test_topics_are_made_with_the_partitions_and_configs_of_the_source(
     bounded_run: BoundedRun,
 ) -> None:
     """Non-default configs come along."""
-    assert topics(bounded_run.target)["tape.once-configured"] == 3
-    resource = ConfigResource(ResourceType.TOPIC, "tape.once-configured")
+    assert topics(bounded_run.target)["tape.bounded-configured"] == 3
+    resource = ConfigResource(ResourceType.TOPIC, "tape.bounded-configured")
     client = admin(bounded_run.target)
     [future] = client.describe_configs([resource]).values()
     found = {name: entry.value for name, entry in future.result(PATIENCE_SECONDS).items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +15,45 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 from typer.testing import CliRunner
 
 from sparkmirror.cli.check import check
-from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.local.ports import HOST
+from support.acls import AUTHORIZER
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import Cluster, admin, create_topics, topics
 
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 # Port 1 is never ours: what a broker inside a container advertises looks like this from outside.
-NOWHERE = {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}
+NOBODY = 1
 
 app = typer.Typer()
 app.command()(check)
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One of a cluster's addresses."""
+
+    bootstrap_servers: str
+
+
 @pytest.fixture(scope="module")
-def odd_clusters(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """A cluster that forbids some things, and one that advertises an address of nobody."""
-    version = request.config.getoption("--kafka")
-    clusters = [
-        LocalCluster(name, tmp_path_factory.mktemp(name), version=version, config=config)
-        for name, config in (("forbidding", AUTHORIZER), ("misled", NOWHERE))
-    ]
-    start_all(clusters)
-    yield clusters[0], clusters[1]
-    for cluster in clusters:
-        cluster.stop()
+def odd_cluster(
+    tmp_path_factory: pytest.TempPathFactory, kafka_version: str
+) -> Iterator[LocalCluster]:
+    """A cluster that can forbid things, and advertises an address of nobody on one listener."""
+    directory = tmp_path_factory.mktemp("odd")
+    with LocalCluster(
+        "odd", directory, version=kafka_version, config=AUTHORIZER, detour_ports=[NOBODY]
+    ) as cluster:
+        yield cluster
 
 
-def run_check(directory: Path, source: Any, target: Any, *lines: str) -> tuple[int, Any]:
+def run_check(directory: Path, source: Cluster, target: Cluster, *lines: str) -> tuple[int, Any]:
     """Exit code and JSON output for a flow between two clusters."""
     file = directory / "mm2.properties"
     text = (
@@ -70,8 +72,7 @@ def test_every_broker_is_reached(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """Address, version and security of each, nothing missing, nothing created."""
-    witness = AdminClient({"bootstrap.servers": target_cluster.bootstrap_servers})
-    before = set(witness.list_topics(timeout=10).topics)
+    before = topics(target_cluster)
     code, found = run_check(tmp_path, source_cluster, target_cluster)
     assert code == 0
     assert [cluster["alias"] for cluster in found["clusters"]] == ["a", "b"]
@@ -82,17 +83,16 @@ def test_every_broker_is_reached(
         addresses = {broker["address"] for broker in cluster["brokers"]}
         assert addresses == set(running.bootstrap_servers.split(","))
         assert all(broker["version"] for broker in cluster["brokers"])
-    assert before == set(witness.list_topics(timeout=10).topics)
+    assert topics(target_cluster) == before
 
 
 def test_an_advertised_address_of_nobody_is_named(
-    tmp_path: Path,
-    source_cluster: LocalCluster,
-    odd_clusters: tuple[LocalCluster, LocalCluster],
+    tmp_path: Path, source_cluster: LocalCluster, odd_cluster: LocalCluster
 ) -> None:
     """The bootstrap address answers, the broker's own does not; the other cluster is fine."""
-    _, misled = odd_clusters
-    code, found = run_check(tmp_path, source_cluster, misled)
+    misled = odd_cluster.brokers[0].detour
+    assert misled is not None
+    code, found = run_check(tmp_path, source_cluster, Address(f"{HOST}:{misled.port}"))
     good, bad = found["clusters"]
     assert code == 1
     assert good["ok"]
@@ -105,15 +105,10 @@ def test_an_advertised_address_of_nobody_is_named(
 
 
 def test_missing_permissions_are_named(
-    tmp_path: Path,
-    target_cluster: LocalCluster,
-    odd_clusters: tuple[LocalCluster, LocalCluster],
+    tmp_path: Path, target_cluster: LocalCluster, odd_cluster: LocalCluster
 ) -> None:
     """Reading a topic and creating the positions topic are forbidden; the rest is allowed."""
-    forbidding, _ = odd_clusters
-    admin = AdminClient({"bootstrap.servers": forbidding.bootstrap_servers})
-    for future in admin.create_topics([NewTopic("closed", 1, 1), NewTopic("open", 1, 1)]).values():
-        future.result()
+    create_topics(odd_cluster, {"closed": 1, "open": 1})
     rules = [
         _rule("closed", AclOperation.DESCRIBE, AclPermissionType.ALLOW),
         _rule("closed", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW),
@@ -129,15 +124,21 @@ def test_missing_permissions_are_named(
             AclPermissionType.ALLOW,
         ),
     ]
-    for future in admin.create_acls(rules).values():
-        future.result()
-    code, found = run_check(tmp_path, forbidding, target_cluster, "b->a.enabled = true")
-    missing = {cluster["alias"]: cluster["missing_permissions"] for cluster in found["clusters"]}
+    client = admin(odd_cluster)  # futures of a client that is gone never end
+    for future in client.create_acls(rules).values():
+        future.result(PATIENCE_SECONDS)
+
+    def told() -> tuple[int, dict[str, list[str]]]:
+        code, found = run_check(tmp_path, odd_cluster, target_cluster, "b->a.enabled = true")
+        missing = {one["alias"]: one["missing_permissions"] for one in found["clusters"]}
+        assert "READ on topic 'closed' is not granted." in missing["a"]
+        assert any("mm2-offsets.b.internal" in sentence for sentence in missing["a"])
+        return code, missing
+
+    code, missing = eventually(told, PATIENCE_SECONDS, "the rules hold, and are told")
     assert code == 1
     assert missing["b"] == []
-    assert "READ on topic 'closed' is not granted." in missing["a"]
     assert not any("'open'" in sentence for sentence in missing["a"])
-    assert any("mm2-offsets.b.internal" in sentence for sentence in missing["a"])
 
 
 def _rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:

@@ -34,7 +34,8 @@ from sparkmirror.state.connect_configs import (
     TasksChanged,
 )
 from sparkmirror.state.connect_statuses import StatusLog
-from support.witness import Record, create_topics, delete_topic, messages, produce
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import Record, create_topics, delete_topic, messages, produce, topics
 
 COMPACT = {"cleanup.policy": "compact"}
 HERE, THERE = "here:8083", "there:8083"
@@ -153,6 +154,7 @@ def test_a_config_topic_that_was_deleted_takes_its_connectors_with_it(
     log.put_connector("b", {"name": "b"})
     log.refresh()
     delete_topic(target_cluster, config_topic)
+    eventually(lambda: config_topic not in topics(target_cluster), PATIENCE_SECONDS, "it is gone")
     create_topics(target_cluster, {config_topic: 1}, COMPACT)
     log.put_connector("b", {"name": "b", "new": "yes"})
     assert log.refresh() == [ConnectorChanged("b"), ConnectorRemoved("a")]

@@ -18,12 +18,11 @@ from sparkmirror.connect.runner import ConnectorRunner
 from sparkmirror.formats.connect_statuses import State
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from support.connectors import STARTED_SECONDS, Place
+from support.connectors import Place
 from support.groups import commit
 from support.load import Load
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Record,
     await_copy,
     compare_topics,
@@ -118,7 +117,7 @@ def test_three_connectors_run_from_their_own_configurations(
     place.start(CHECKPOINT, "groups", topics=topic, groups=f"{topic}-group")
     place.start(HEARTBEAT, "beats")
     remote = f"{place.alias}.{topic}"
-    await_copy(place.source, topic, place.target, remote, STARTED_SECONDS)
+    await_copy(place.source, topic, place.target, remote, PATIENCE_SECONDS)
     assert compare_topics(place.source, topic, place.target, remote) == 1000
     copying = place.await_state("copy", State.RUNNING, tasks=2)
     assert [part.partitions for _, part in sorted(copying.tasks.items())] == [
@@ -225,7 +224,7 @@ def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
         return "; ".join(part.warning for part in parts)
 
     for name in (SOURCE.value, HEARTBEAT.value, CHECKPOINT.value):
-        eventually(lambda: NOBODY in warnings(name), STARTED_SECONDS, f"{name} says so")  # noqa: B023 - called at once
+        eventually(lambda: NOBODY in warnings(name), PATIENCE_SECONDS, f"{name} says so")  # noqa: B023 - called at once
     answered(place.runner.pause, SOURCE.value)
     place.await_state(SOURCE.value, State.PAUSED, PATIENCE_SECONDS)
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,23 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.client import Fit, MirrorClient
 from sparkmirror.errors import ArgumentError
 from sparkmirror.local.cluster import LocalCluster
-from support.groups import NO_OFFSET, commit, committed, consumer
+from support.groups import NO_OFFSET, commit, committed, consumer, process
 from support.load import Load
 from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess, command
+from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.translations import held
-from support.waiting import eventually
-from support.witness import create_topics, numbered, produce
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import await_copy, create_topics, end_offsets, numbered, produce
 
-START_SECONDS = 90.0
-ROUND_SECONDS = 20.0
 PARTITIONS = 2
 RECORDS = 1_000
+PROCESSED = 300  # by a group before it is parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +72,40 @@ def flow(
         "target.offset.flush.interval.ms = 1000",
     )
     with MirrorProcess(file) as mirror:
-        mirror.await_log(f"{alias}->target: RUNNING", START_SECONDS)
-        yield Flow(file, alias, topic, source_cluster, target_cluster)
+        mirror.await_log(f"{alias}->target: RUNNING", PATIENCE_SECONDS)
+        flow = Flow(file, alias, topic, source_cluster, target_cluster)
+        await_copy(source_cluster, topic, target_cluster, flow.remote, PATIENCE_SECONDS)
+        await_map(flow)
+        yield flow
+
+
+def await_map(flow: Flow) -> None:
+    """Wait until the offset map holds all that was copied."""
+    with MirrorClient.from_file(flow.file, "target") as client:
+
+        def reaches_the_end() -> bool:
+            last = RECORDS // PARTITIONS - 1
+            found = [client.translate(flow.topic, n, last, flow.alias) for n in range(PARTITIONS)]
+            return all(one is not None and one.fit is Fit.EXACT for one in found)
+
+        eventually(reaches_the_end, PATIENCE_SECONDS, "the last records are in the map")
+
+
+def await_round(flow: Flow) -> None:
+    """Wait until groups have been synced that were committed just now."""
+    group = unique_name(f"{flow.alias}-later")
+    commit(flow.source, group, flow.topic, {0: 7})
+    eventually(
+        lambda: committed(flow.target, group, flow.remote, 1) == {0: 7},
+        PATIENCE_SECONDS,
+        "a group that was committed later is synced",
+    )
 
 
 def sparkmirror(*words: str, code: int = 0) -> str:
-    """What a command prints."""
-    done = subprocess.run(
-        [command(), *words], capture_output=True, text=True, timeout=90, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
+    """What a command prints, in this process; test_failover.py has real ones."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, done.output
     return done.stdout if code == 0 else done.stderr
 
 
@@ -99,7 +122,7 @@ def test_an_idle_group_is_synced_to_the_very_record(flow: Flow) -> None:
         commit(flow.source, group, flow.topic, offsets)
         eventually(
             lambda offsets=offsets: committed(flow.target, group, flow.remote, 2) == offsets,
-            ROUND_SECONDS,
+            PATIENCE_SECONDS,
             "the group stands on the target where it stands on the source",
         )
     assert {one["state"] for one in states(flow, group).values()} == {"synced"}
@@ -112,9 +135,10 @@ def test_an_idle_group_is_never_moved_back(flow: Flow) -> None:
     commit(flow.source, group, flow.topic, {0: 100})
     eventually(
         lambda: states(flow, group)[f"{flow.topic}-0"]["state"] == "ahead on target",
-        ROUND_SECONDS,
+        PATIENCE_SECONDS,
         "the state says it",
     )
+    await_round(flow)
     assert committed(flow.target, group, flow.remote, 1) == {0: 300}
 
 
@@ -124,18 +148,19 @@ def test_a_group_with_members_on_the_target_is_never_touched(flow: Flow, protoco
     group = f"{flow.alias}-active-{protocol}"
     with closing(consumer(flow.target, group, group_protocol=protocol)) as member:
         member.subscribe([flow.remote])
-        eventually(lambda: member.poll(0.5) is not None, ROUND_SECONDS, "the member consumes")
+        eventually(lambda: member.poll(0.5) is not None, PATIENCE_SECONDS, "the member consumes")
         commit(flow.source, group, flow.topic, {0: 200})
         eventually(
             lambda: states(flow, group)[f"{flow.topic}-0"]["state"] == "active on target",
-            ROUND_SECONDS,
+            PATIENCE_SECONDS,
             "the state says it",
         )
+        await_round(flow)
         member.poll(0.1)
         assert committed(flow.target, group, flow.remote, 1) == {0: NO_OFFSET}
     eventually(
         lambda: committed(flow.target, group, flow.remote, 1) == {0: 200},
-        ROUND_SECONDS,
+        PATIENCE_SECONDS,
         "the group is synced once nobody is there",
     )
 
@@ -168,31 +193,21 @@ def test_offsets_are_translated_by_the_command(flow: Flow) -> None:
     assert f"{flow.topic}-0" in sparkmirror("offsets", str(flow.file))
 
 
-def process(cluster: LocalCluster, group: str, topic: str, at_least: int) -> list[bytes]:
-    """The keys of what a group's only member processes, in that order; all of it is committed."""
-    keys: list[bytes] = []
-    with closing(consumer(cluster, group)) as member:
-        member.subscribe([topic])
-        deadline = time.monotonic() + START_SECONDS
-        while len(keys) < at_least and time.monotonic() < deadline:
-            for message in member.consume(200, timeout=1.0):
-                assert message.error() is None
-                keys.append(message.key())
-        # Nothing is in the way of what was not asked for either.
-        keys += [message.key() for message in member.consume(200, timeout=1.0)]
-        member.commit(asynchronous=False)
-    return keys
-
-
 def test_a_group_is_parked_under_load_without_processing_twice_or_skipping(flow: Flow) -> None:
     """Its consumer stops in the middle, is parked, and goes on on the target."""
     group, topic = f"{flow.alias}-parked", f"{flow.topic}-load"
-    with Load(flow.source, topic, per_second=500, partitions=PARTITIONS) as load:
-        first = process(flow.source, group, topic, 1_000)
+    remote = f"{flow.alias}.{topic}"
+    with Load(flow.source, topic, per_second=300, partitions=PARTITIONS) as load:
+        first = process(flow.source, group, [topic], PROCESSED)
         said = sparkmirror("groups", "park", str(flow.file), "--group", group)
         assert f"Group '{group}' is parked" in said
-    assert 1_000 <= len(first) < load.sent
-    second = process(flow.target, group, f"{flow.alias}.{topic}", load.sent - len(first))
+        eventually(lambda: load.sent > PROCESSED, PATIENCE_SECONDS, "there is more to process")
+    eventually(
+        lambda: sum(end_offsets(flow.target, remote).values()) >= load.sent,
+        PATIENCE_SECONDS,
+        "all is mirrored",
+    )
+    second = process(flow.target, group, [remote])
     assert sorted([*first, *second]) == sorted(b"%d" % n for n in range(load.sent))
 
 
@@ -201,7 +216,7 @@ def test_a_group_that_still_consumes_is_not_parked(flow: Flow) -> None:
     group = f"{flow.alias}-busy"
     with closing(consumer(flow.source, group)) as member:
         member.subscribe([flow.topic])
-        eventually(lambda: member.poll(0.5) is not None, ROUND_SECONDS, "the member consumes")
+        eventually(lambda: member.poll(0.5) is not None, PATIENCE_SECONDS, "the member consumes")
         member.commit(asynchronous=False)
         words = ["groups", "park", str(flow.file), "--group", group, "--timeout", "2"]
         said = sparkmirror(*words, code=1)

@@ -10,22 +10,26 @@ import shlex
 import signal
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.local.cache import cache_directory
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.ports import HeldPort
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
 README = Path(__file__).parents[2] / "README.md"
 TOPOLOGY = README.parent / "docs" / "topology.md"
-SECONDS = 90
-RUNNING = "primary->backup: RUNNING"
-RUNS_UNTIL_STOPPED = ("sparkmirror run mm2.properties", "connect-mirror-maker mm2.properties")
+# They run until they are stopped, at the same time: the second one stands by.
+TOGETHER = {
+    "connect-mirror-maker mm2.properties": "primary->backup: RUNNING",
+    "sparkmirror run mm2.properties": "primary->backup: STANDBY",
+}
+ONCE = "sparkmirror run mm2.properties --once"
 
 
 def commands(heading: str, document: Path = README) -> list[str]:
@@ -35,8 +39,17 @@ def commands(heading: str, document: Path = README) -> list[str]:
     return [line.partition("#")[0].strip() for line in lines]
 
 
+def run(line: str) -> str:
+    """What a command that needs no process of its own prints; it succeeds."""
+    command, *arguments = shlex.split(line)
+    assert command == "sparkmirror"
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, f"{line}: {done.output}"
+    return done.output
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment(tmp_path: Path) -> dict[str, str]:
     """The scripts on the PATH, and a cache of its own that shares only what was downloaded."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -44,28 +57,43 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         (cache_directory() / shared).mkdir(parents=True, exist_ok=True)
         (cache / shared).symlink_to(cache_directory() / shared)
     path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-    names = {**os.environ, "PATH": path, "SPARKMIRROR_CACHE": str(cache)}
-    yield names
-    subprocess.run(["sparkmirror", "local", "down"], env=names, check=False, timeout=SECONDS)
+    return {**os.environ, "PATH": path, "SPARKMIRROR_CACHE": str(cache)}
 
 
-def test_the_commands_for_looking_around_work(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_commands_for_looking_around_work(
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """Each line of the README's local block succeeds, in the order it is written."""
-    lines = commands("Looking around without a Kafka installation")
-    assert len(lines) >= 7
-    outputs = {}
-    for line in lines:
+    up, *lines, down = commands("Looking around without a Kafka installation")
+    assert (up, down) == ("sparkmirror local up --detach", "sparkmirror local down")
+    assert len(lines) >= 5
+    monkeypatch.setenv("SPARKMIRROR_CACHE", environment["SPARKMIRROR_CACHE"])
+    monkeypatch.chdir(tmp_path)
+
+    def begin_or_end(line: str) -> None:
         done = subprocess.run(
             shlex.split(line),
-            cwd=tmp_path,
             env=environment,
             capture_output=True,
             text=True,
             check=False,
-            timeout=SECONDS,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-        outputs[line] = done.stdout
+
+    outputs = {}
+    try:
+        begin_or_end(up)
+        for line in lines:
+            capfd.readouterr()
+            outputs[line] = run(line)
+            outputs[line] += capfd.readouterr().out  # of Kafka's own tool
+    finally:
+        begin_or_end(down)
+    assert "source" in outputs["sparkmirror local status"]
     assert "orders" in outputs["sparkmirror local describe source orders"]
     consumed = outputs["sparkmirror local consume source orders --from-beginning --max 5"]
     assert len(consumed.splitlines()) == 5
@@ -83,24 +111,16 @@ def write_readme_file(directory: Path, source: LocalCluster, target: LocalCluste
 def test_the_commands_for_planning_work(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
-    environment: dict[str, str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each line of the block about planning succeeds, in the order it is written."""
     write_readme_file(tmp_path, source_cluster, target_cluster)
+    monkeypatch.chdir(tmp_path)
     lines = commands("Plan first", TOPOLOGY)
     assert len(lines) >= 5
     for line in lines:
-        done = subprocess.run(
-            shlex.split(line),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        run(line)
     assert (tmp_path / "plan.json").exists()
 
 
@@ -109,29 +129,39 @@ def test_the_commands_for_ones_own_clusters_work(
     target_cluster: LocalCluster,
     environment: dict[str, str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each line of the README's block succeeds with the README's own file, real addresses in it."""
     write_readme_file(tmp_path, source_cluster, target_cluster)
+    monkeypatch.chdir(tmp_path)
     lines = commands("Your own clusters")
-    assert len(lines) >= 5
-    for line in lines:
-        log = tmp_path / "output.log"
+    assert {*TOGETHER, ONCE} < set(lines)
+    begun: list[tuple[str, subprocess.Popen[bytes], Path]] = []
+
+    def begin(line: str) -> Path:
+        log = tmp_path / f"{len(begun)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                shlex.split(line),
-                cwd=tmp_path,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                shlex.split(line), env=environment, stdout=output, stderr=subprocess.STDOUT
             )
-        try:
-            if line in RUNS_UNTIL_STOPPED:
-                eventually(
-                    lambda log=log: RUNNING in log.read_text(), SECONDS, f"{line} is running"
-                )
-                process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == 0, f"{line}: {log.read_text()}"
-        finally:
+        begun.append((line, process, log))
+        return log
+
+    try:
+        for line in lines:
+            if line not in {*TOGETHER, ONCE}:
+                run(line)
+        for line, said in TOGETHER.items():
+            log = begin(line)
+            eventually(lambda log=log, said=said: said in log.read_text(), PATIENCE_SECONDS, line)
+        for _, process, _ in reversed(begun):
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_SECONDS)
+        begin(ONCE)
+        for line, process, log in begun:
+            assert process.wait(PATIENCE_SECONDS) == 0, f"{line}: {log.read_text()}"
+    finally:
+        for _, process, _ in begun:
             process.kill()
             process.wait()
 
@@ -141,6 +171,7 @@ def test_the_commands_for_a_connect_cluster_work(
     target_cluster: LocalCluster,
     environment: dict[str, str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker runs with the README's own file, on another port; the others ask it."""
     port = HeldPort()
@@ -162,30 +193,28 @@ def test_the_commands_for_a_connect_cluster_work(
     }
     (tmp_path / "mm2" / "heartbeats.json").write_text(json.dumps(heartbeats))
     first, *others = commands("Connectors in a Connect cluster")
-    names = {**environment, "SPARKMIRROR_URL": f"http://127.0.0.1:{port.number}"}
     log = tmp_path / "worker.log"
     port.make_way()
     with log.open("wb") as output:
         worker = subprocess.Popen(
-            shlex.split(first), cwd=tmp_path, env=names, stdout=output, stderr=subprocess.STDOUT
+            shlex.split(first),
+            cwd=tmp_path,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     try:
-        eventually(lambda: "leads its group" in log.read_text(), SECONDS, "the worker is there")
-        outputs = [
-            subprocess.run(
-                shlex.split(line),
-                cwd=tmp_path,
-                env=names,
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=SECONDS,
-            ).stdout
-            for line in others
-        ]
-        assert "heartbeats\tsource\tRUNNING\t1/1" in outputs[-1]
+        eventually(
+            lambda: "leads its group" in log.read_text(), PATIENCE_SECONDS, "the worker is there"
+        )
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("SPARKMIRROR_URL", f"http://127.0.0.1:{port.number}")
+        *before, last = others
+        for line in before:
+            run(line)
+        eventually(lambda: "heartbeats\tsource\tRUNNING\t1/1" in run(last), PATIENCE_SECONDS, last)
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(SECONDS) == 0, log.read_text()
+        assert worker.wait(PATIENCE_SECONDS) == 0, log.read_text()
     finally:
         worker.kill()
         worker.wait()
@@ -197,13 +226,13 @@ def test_the_demo_ends_by_itself_with_equal_counts(
 ) -> None:
     """`sparkmirror demo` counts the same number of orders on both sides and exits with 0."""
     done = subprocess.run(
-        ["sparkmirror", "demo", "--duration", "10"],
+        ["sparkmirror", "demo", "--duration", "3"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     there = re.search(r"^source +orders +([\d,]+)$", done.stdout, re.MULTILINE)
@@ -211,4 +240,4 @@ def test_the_demo_ends_by_itself_with_equal_counts(
     assert there is not None
     assert here is not None
     assert there[1] == here[1]
-    assert int(there[1].replace(",", "")) > 1000
+    assert int(there[1].replace(",", "")) > 0

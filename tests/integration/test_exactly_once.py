@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exactly-once: a read_committed consumer sees every record once, whatever dies.
 
-The tests share one flow of two tasks and its process; each has its own topic.
+The tests share one flow of two tasks and its process; each has its own topic. What `make test` says
+about it is in `test_failures.py`, where one process has flows of both kinds.
 """
 
 from __future__ import annotations
@@ -13,22 +14,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.state.offsets import OffsetStore
 from support.figures import measured
 from support.load import Load
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import create_topics, duplicates, end_offsets, read_topic
 
-RECOVERY_SECONDS = 60.0
+pytestmark = pytest.mark.thorough
+
 PER_SECOND = 2000
 PARTITIONS = 4
-CONNECTOR = "MirrorSourceConnector"
 
 
 class Flow:
@@ -39,7 +37,7 @@ class Flow:
     ) -> None:
         self.source, self.target = source, target
         self.alias = unique_name("once")
-        self.topics = {name: unique_name(name) for name in ("everything", "worker", "stopped")}
+        self.topics = {name: unique_name(name) for name in ("worker", "stopped")}
         create_topics(source, dict.fromkeys(self.topics.values(), PARTITIONS))
         self._file = mirror_file(
             directory,
@@ -59,7 +57,7 @@ class Flow:
     def start(self) -> MirrorProcess:
         """Run the command."""
         self.mirror = self._stack.enter_context(MirrorProcess(self._file))
-        self.mirror.await_log(f"{self.alias}->target: RUNNING", RECOVERY_SECONDS)
+        self.mirror.await_log(f"{self.alias}->target: RUNNING", PATIENCE_SECONDS)
         return self.mirror
 
     def remote(self, topic: str) -> str:
@@ -74,7 +72,7 @@ class Flow:
 
         before = arrived()
         eventually(
-            lambda: arrived() > before + seconds * PER_SECOND, RECOVERY_SECONDS, f"{topic} flows"
+            lambda: arrived() > before + seconds * PER_SECOND, PATIENCE_SECONDS, f"{topic} flows"
         )
 
     def check(self, topic: str) -> None:
@@ -87,7 +85,7 @@ class Flow:
 
         eventually(
             lambda: committed() >= total,
-            RECOVERY_SECONDS,
+            PATIENCE_SECONDS,
             f"{total} records of {topic} are committed",
         )
         found = read_topic(self.target, self.remote(topic))
@@ -111,42 +109,6 @@ def flow(
         found.mirror.show_log()
 
 
-@pytest.fixture
-def connection(target_cluster: LocalCluster) -> ConnectionSettings:
-    """How to reach the target."""
-    return ConnectionSettings("target", (target_cluster.bootstrap_servers,), "once-test")
-
-
-def test_killing_everything_leaves_records_and_positions_that_agree(
-    flow: Flow, connection: ConnectionSettings
-) -> None:
-    """SIGKILL in the middle of transactions: both are decided together, and a new run goes on."""
-    topic = flow.topics["everything"]
-    with Load(flow.source, topic, per_second=PER_SECOND, partitions=PARTITIONS):
-        flow.await_more(topic)
-        flow.mirror.kill_everything()
-        prefix = f"{flow.alias}-mm2-{CONNECTOR}-"
-        with TransactionalIds(connection) as ids:
-            assert ids.list_ids(prefix) == [f"{prefix}0", f"{prefix}1"]
-            ids.fence(ids.list_ids(prefix), transaction_timeout_ms=60_000)
-        stored = OffsetStore(
-            connection,
-            f"mm2-offsets.{flow.alias}.internal",
-            connector=CONNECTOR,
-            source_alias=flow.alias,
-        ).read()
-        positions = {
-            tp.partition: one.offset + 1
-            for tp, one in stored.positions.items()
-            if tp.topic == topic
-        }
-        committed = read_topic(flow.target, flow.remote(topic))
-        assert {index: len(records) for index, records in committed.items()} == positions
-        flow.start()
-        flow.await_more(topic)
-    flow.check(topic)
-
-
 def test_a_killed_worker_is_fenced_and_followed(flow: Flow) -> None:
     """SIGKILL to a task's process: the flow is planned anew from what was committed."""
     topic = flow.topics["worker"]
@@ -159,7 +121,6 @@ def test_a_killed_worker_is_fenced_and_followed(flow: Flow) -> None:
     assert flow.mirror.is_running
 
 
-@pytest.mark.thorough
 def test_a_stopped_worker_that_wakes_up_adds_nothing(flow: Flow) -> None:
     """SIGSTOP for longer than its lease, until others have taken over; then it is refused."""
     topic = flow.topics["stopped"]
@@ -168,7 +129,7 @@ def test_a_stopped_worker_that_wakes_up_adds_nothing(flow: Flow) -> None:
         worker = busiest(flow.mirror.python_workers())
         worker.suspend()
         try:
-            flow.mirror.await_log("fell silent", RECOVERY_SECONDS)
+            flow.mirror.await_log("fell silent", PATIENCE_SECONDS)
             flow.await_more(topic, 3.0)
         finally:
             worker.resume()

@@ -19,14 +19,15 @@ from support.certificates import Authority
 from support.java_connect import ConnectTopics, heartbeat_config
 from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster
+
+pytestmark = pytest.mark.thorough
 
 PASSWORD = "correct horse battery staple"
 USER = "ann"
 MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
 EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
-READY_SECONDS = 40.0
 
 
 class _Process(MirrorProcess):
@@ -94,7 +95,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
         for one in workers:
             eventually(
                 lambda one=one: one.known.ask("GET", "/health").status == 200,
-                READY_SECONDS,
+                PATIENCE_SECONDS,
                 "the worker is healthy",
                 not_yet=(Exception,),
             )
@@ -103,13 +104,13 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
             assert one.stranger.ask("POST", "/connectors", body).status == 401
             eventually(
                 lambda one=one, body=body: one.known.ask("POST", "/connectors", body).status == 201,
-                READY_SECONDS,
+                PATIENCE_SECONDS,
                 "the connector is created",
             )
         for one in workers:
             eventually(
                 lambda one=one: _places(one, names) == {_id(other) for other in workers},
-                READY_SECONDS,
+                PATIENCE_SECONDS,
                 "each worker runs one, with its task",
                 not_yet=(AssertionError,),
             )
@@ -120,7 +121,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
         assert all(name in listed.stdout for name in names)
         for one in workers:

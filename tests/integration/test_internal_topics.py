@@ -21,8 +21,7 @@ from sparkmirror.topology.internal_topics import (
     ensure_internal_topics,
     internal_topics,
 )
-
-PATIENCE_SECONDS = 30.0
+from support.waiting import PATIENCE_SECONDS, eventually
 
 FILE = """
 clusters = {a}, b
@@ -78,8 +77,13 @@ def test_internal_topics_are_those_that_mm2_leaves(
         "mm.checkpoints.internal": 1,
         "heartbeats": 1,
     }
-    seen = witness.list_topics().topics
-    assert {name: len(seen[name].partitions) for name in expected} == expected
+
+    def seen() -> bool:
+        found = witness.list_topics(timeout=PATIENCE_SECONDS).topics
+        assert {name: len(found[name].partitions) for name in expected} == expected
+        return True
+
+    eventually(seen, PATIENCE_SECONDS, "the topics show", not_yet=(AssertionError, KeyError))
     for name in expected:
         assert witnessed_configs(witness, name) == {"cleanup.policy": "compact"}
     store = OffsetStore(

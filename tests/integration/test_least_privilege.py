@@ -29,9 +29,8 @@ from support.names import unique_name
 from support.secure_clients import Keys, file_lines, login, property_text, reached, trusting
 from support.secure_cluster import MASTER, SecureCluster, secure_cluster
 from support.secure_rights import Audit, documented_rights
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Record,
     admin,
     create_topics,
@@ -44,7 +43,8 @@ from support.witness import (
 )
 from support.worker_process import WorkerProcess
 
-FLOW_SECONDS = 60.0
+pytestmark = pytest.mark.thorough
+
 SOURCE, TARGET = "near", "far"
 TOO_LARGE = 1_500_000
 SUPPORT = {"default": "disabled", "exactly-once": "enabled"}
@@ -147,18 +147,18 @@ def test_the_documented_rights_are_enough_and_all_needed(
         commit(secure, group, f"{TARGET}.{theirs}", {0: 40})
         eventually(
             lambda: committed(secure, group, f"{SOURCE}.{orders}", 2) == {0: 20, 1: 30},
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             "the group is where it was",
         )
         eventually(
             lambda: committed(secure, group, theirs, 1) == {0: 40},
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             "also in what came from there",
         )
         for topic in ("mm2-ledger", "mm2-dead-letters"):
             name = f"{topic}.{SOURCE}.internal"
             eventually(
-                lambda name=name: sum(end_offsets(secure, name).values()), FLOW_SECONDS, name
+                lambda name=name: sum(end_offsets(secure, name).values()), PATIENCE_SECONDS, name
             )
         pause_and_resume(running)
         grow_topic(secure, orders, 3)
@@ -168,13 +168,13 @@ def test_the_documented_rights_are_enough_and_all_needed(
                 topics(secure).get(f"{SOURCE}.{orders}") == 3
                 and retention(secure, f"{SOURCE}.{orders}") == "86400000"
             ),
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             "it was grown and changed",
         )
         if is_thorough:
             delete_topic(secure, gone)
             eventually(
-                lambda: f"{SOURCE}.{gone}" not in topics(secure), FLOW_SECONDS, "it was deleted"
+                lambda: f"{SOURCE}.{gone}" not in topics(secure), PATIENCE_SECONDS, "it was deleted"
             )
         assert running.terminate()[0] == 0
     if is_thorough:
@@ -189,7 +189,6 @@ def test_the_documented_rights_are_enough_and_all_needed(
     assert set(map(str, audit.unused(granted))) <= {first_to_come}  # of the two flows
 
 
-@pytest.mark.thorough
 def test_the_documented_rights_of_a_worker_are_enough_and_all_needed(
     secure: SecureCluster, tmp_path: Path
 ) -> None:
@@ -251,7 +250,7 @@ def test_the_documented_rights_of_a_worker_are_enough_and_all_needed(
             if kind == "Checkpoint":
                 eventually(
                     lambda: committed(secure, group, f"here.{topic}", 1) == {0: 20},
-                    FLOW_SECONDS,
+                    PATIENCE_SECONDS,
                     "the group is where it was",
                 )
             assert worker.process.terminate()[0] == 0
@@ -266,13 +265,13 @@ def go_on(secure: SecureCluster, topic: str, group: str) -> None:
     """Wait until a flow that has come again copies, and moves the group."""
     eventually(
         lambda: end_offsets(secure, f"{SOURCE}.{topic}").get(2, 0) >= 30,
-        FLOW_SECONDS,
+        PATIENCE_SECONDS,
         "the new partition is copied",
     )
     commit(secure, group, topic, {0: 70, 1: 70, 2: 10})
     eventually(
         lambda: committed(secure, group, f"{SOURCE}.{topic}", 3).get(2) == 10,
-        FLOW_SECONDS,
+        PATIENCE_SECONDS,
         "the group has moved",
     )
 
@@ -313,7 +312,7 @@ def mirror(secure: SecureCluster, folder: Path, *more: str) -> Iterator[MirrorPr
         lines += file_lines(f"{BACK}.source.{role}", login("PLAIN", MASTER))
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     with MirrorProcess(file) as running:
-        running.await_log(f"{THERE}: RUNNING", FLOW_SECONDS)
+        running.await_log(f"{THERE}: RUNNING", PATIENCE_SECONDS)
         yield running
 
 
@@ -326,7 +325,7 @@ def await_copy_of(
             (ends := end_offsets(secure, f"{alias}.{topic}")).keys() == counts.keys()
             and all(ends[index] >= count for index, count in counts.items())
         ),
-        FLOW_SECONDS,
+        PATIENCE_SECONDS,
         f"all of {topic} is there",
     )
 

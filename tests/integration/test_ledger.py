@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 from confluent_kafka.admin import ConfigResource, ResourceType
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.local.cluster import LocalCluster
@@ -21,22 +22,20 @@ from sparkmirror.state.incidents import Incident, Kind
 from sparkmirror.state.ledger import LedgerEntry, entry_of
 from sparkmirror.topology.factors import ReplicationFactors
 from support.mirror_file import mirror_file
-from support.mirror_process import command
 from support.names import unique_name
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, Record, admin, produce, topics
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import (
+    Record,
+    admin,
+    produce,
+    topics,
+)
 
 
 def print_ledger(file: Path, *options: str) -> str:
     """What the command prints; it must succeed."""
-    done = subprocess.run(
-        [command(), "ledger", str(file), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["ledger", str(file), *options])
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 

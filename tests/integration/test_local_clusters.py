@@ -27,10 +27,7 @@ from sparkmirror.local.probe import membership
 from sparkmirror.local.process import ProcessIdentity
 from sparkmirror.local.tools import KafkaTools
 from support.tcp_proxy import Line
-from support.waiting import eventually
-
-# Generous: the machine may be busy with Spark at the same time.
-SOON = 60.0
+from support.waiting import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def cli(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         input=text,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 
@@ -63,6 +60,7 @@ def alive(pid: int) -> bool:
     return ProcessIdentity.of(pid) is not None
 
 
+@pytest.mark.thorough
 def test_killed_broker_comes_back_with_its_data(cluster: LocalCluster) -> None:
     """SIGKILL, restart: same port, same records, another process."""
     broker = cluster.brokers[0]
@@ -79,6 +77,7 @@ def test_killed_broker_comes_back_with_its_data(cluster: LocalCluster) -> None:
     assert tools.consume("kept", records=2) == ["one", "two"]
 
 
+@pytest.mark.thorough
 def test_suspended_broker_is_silent_until_resumed(cluster: LocalCluster) -> None:
     """SIGSTOP leaves the port open and answers nothing."""
     broker = cluster.brokers[0]
@@ -86,7 +85,7 @@ def test_suspended_broker_is_silent_until_resumed(cluster: LocalCluster) -> None
     assert broker.running
     assert broker.membership() is None
     broker.resume()
-    eventually(broker.membership, SOON, "the resumed broker answers")
+    eventually(broker.membership, PATIENCE_SECONDS, "the resumed broker answers")
 
 
 @pytest.mark.thorough
@@ -115,7 +114,7 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
             seen = others[0].membership()
             return seen is not None and seen.node_ids == {broker.node_id for broker in others}
 
-        eventually(noticed, SOON, "the loss of broker 1 is noticed")
+        eventually(noticed, PATIENCE_SECONDS, "the loss of broker 1 is noticed")
         KafkaTools(others[0].address).produce("three", ["still here"])
         victim.start()
         assert KafkaTools(victim.address).consume("three", records=1) == ["still here"]
@@ -215,6 +214,7 @@ def test_free_port_lost_at_the_last_moment_is_replaced(
     assert len(squatted) == 1
 
 
+@pytest.mark.thorough
 def test_chosen_port_lost_at_the_last_moment_is_named(
     tmp_path: Path, kafka_version: str, squatted: list[int]
 ) -> None:
@@ -237,6 +237,7 @@ def test_refused_setting_is_in_the_sentence(tmp_path: Path, kafka_version: str) 
         cluster.start()
 
 
+@pytest.mark.thorough
 def test_failed_start_shows_the_end_of_the_log(cluster: LocalCluster) -> None:
     """A broker that ends during its start says why, and where to read more."""
     broker = cluster.brokers[0]
@@ -248,6 +249,7 @@ def test_failed_start_shows_the_end_of_the_log(cluster: LocalCluster) -> None:
     assert "7" in str(raised.value).partition("says:")[2]
 
 
+@pytest.mark.thorough
 def test_brokers_die_with_the_process_that_started_them(tmp_path: Path, kafka_version: str) -> None:
     """Even SIGKILL of the parent leaves nothing running."""
     code = f"""
@@ -259,11 +261,15 @@ print(cluster.brokers[0].pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     parent = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert parent.returncode == -signal.SIGKILL, parent.stderr
     pid = int(parent.stdout)
-    eventually(lambda: not alive(pid), SOON, f"broker {pid} ends after its parent")
+    eventually(lambda: not alive(pid), PATIENCE_SECONDS, f"broker {pid} ends after its parent")
 
 
 @pytest.mark.thorough
@@ -345,6 +351,7 @@ def end_by_down(_process: subprocess.Popen[str], _number: signal.Signals, data: 
     assert cli("down", "--data", str(data)).returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("end", "number"),
     [
@@ -363,7 +370,7 @@ def test_foreground_clusters_end_with_the_command(
     (entry,) = told(tmp_path)
     (broker,) = entry["brokers"]
     end(foreground, number, tmp_path)
-    _, errors = foreground.communicate(timeout=60)
+    _, errors = foreground.communicate(timeout=PATIENCE_SECONDS)
     assert foreground.returncode == 0, errors
     assert not alive(broker["pid"])
     assert told(tmp_path) == []

@@ -20,9 +20,9 @@ from support.groups import commit
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
+from support.waiting import PATIENCE_SECONDS
 from support.witness import create_topics, numbered, produce, read_topic
 
-RUN_SECONDS = 60.0
 GROUPS, PARTITIONS = 2_000, 10
 ROUND_SECONDS = 5.0
 
@@ -44,7 +44,7 @@ def test_two_thousand_groups_are_moved_in_one_round(
         f"{alias}->target.groups = {alias}-.*",
     )
     with MirrorProcess(file, "--once") as mirror:
-        assert mirror.wait(RUN_SECONDS) == 0
+        assert mirror.wait(PATIENCE_SECONDS) == 0
     settings = MirrorConfig.load(file).flow_settings(Flow(alias, "target"))
     names = [f"{alias}-{number}" for number in range(GROUPS)]
     with GroupAdmin(settings.source_admin) as admin:
@@ -76,6 +76,7 @@ def test_two_thousand_groups_are_moved_in_one_round(
     assert {one.offset for one in there[names[123]].values()} == {23}
 
 
+@pytest.mark.thorough
 def test_an_old_mirrors_group_says_where_to_begin(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -92,7 +93,7 @@ def test_an_old_mirrors_group_says_where_to_begin(
         f"{alias}->target.initial.offsets.group = {group}",
     )
     with MirrorProcess(file, "--once") as mirror:
-        assert mirror.wait(RUN_SECONDS) == 0
+        assert mirror.wait(PATIENCE_SECONDS) == 0
     original, copy = (
         read_topic(source_cluster, topic),
         read_topic(target_cluster, f"{alias}.{topic}"),

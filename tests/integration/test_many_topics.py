@@ -25,14 +25,13 @@ from sparkmirror.topology.topics import mirrored_topics, plan_topics
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.odd_logs import alter, set_configs
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
 TOPICS = 5_000
 ROUND_SECONDS = 10.0
 ARRIVAL_SECONDS = 10.0
 SETTLING_ROUNDS = 3  # the first ones decode everything, and the brokers warm up
 MOST_REQUESTS = 30
-START_SECONDS = 120.0
 FLOW = Flow("a", "b")
 NAMES = [f"crowd-{n:05}" for n in range(TOPICS)]
 
@@ -71,7 +70,7 @@ def crowd(
                 wanted = [prefix + name for name in NAMES]
                 made = admin.create_topics([NewTopic(name, 1, 1) for name in wanted])
                 assert set(made.values()) == {None}
-                admin.await_topics(wanted, START_SECONDS)
+                admin.await_topics(wanted, PATIENCE_SECONDS)
         yield file, clusters
     finally:
         for cluster in clusters.values():
@@ -109,7 +108,7 @@ def test_a_changed_config_arrives_soon(crowd: tuple[Path, dict[str, LocalCluster
     """Wherever in the order of names the topic stands."""
     file, clusters = crowd
     with MirrorProcess(file) as mirror:
-        mirror.await_log(f"{FLOW}: RUNNING", START_SECONDS)
+        mirror.await_log(f"{FLOW}: RUNNING", PATIENCE_SECONDS)
         for number, name in enumerate((NAMES[0], NAMES[-1], NAMES[TOPICS // 2], NAMES[1234])):
             value = str(200_000_000 + number)
             alter(clusters["a"], ResourceType.TOPIC, name, {"retention.ms": value})
@@ -118,7 +117,7 @@ def test_a_changed_config_arrives_soon(crowd: tuple[Path, dict[str, LocalCluster
                 lambda name=name, value=value: (
                     set_configs(clusters["b"], f"a.{name}").get("retention.ms") == value
                 ),
-                START_SECONDS if not number else ARRIVAL_SECONDS,  # the first round reads it all
+                PATIENCE_SECONDS if not number else ARRIVAL_SECONDS,  # the first round reads it all
                 f"{name} has its new config",
             )
             print(f"{name}: {time.monotonic() - began:.1f} s")

@@ -25,29 +25,32 @@ from sparkmirror.formats.heartbeat import Heartbeat
 from sparkmirror.formats.offset_sync import OffsetSync
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
+from support.acls import AUTHORIZER
 from support.java_client import ask_java, formatted, names_in, offsets_in
 from support.mirror_file import mirror_file
 from support.names import unique_name
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, Record, admin, create_topics, produce
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import (
+    Record,
+    admin,
+    create_topics,
+    produce,
+    topics,
+)
 
-READ_SECONDS = 30.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
-GUARD = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
+A, B, C = unique_name("A"), unique_name("B"), unique_name("C")
 NAMES = (
     "heartbeats",
-    "A.heartbeats",
-    "B.A.heartbeats",
-    "B.C.heartbeats",
-    "A.orders",
-    "B.A.orders",
-    "payments",
+    f"{A}.heartbeats",
+    f"{B}.{A}.heartbeats",
+    f"{B}.{C}.heartbeats",
+    f"{A}.orders",
+    f"{B}.{A}.orders",
+    unique_name("payments"),
 )
-CHECKPOINTS = "A.checkpoints.internal"
-ORDERS, PAYMENTS = TopicPartition("A.orders", 0), TopicPartition("A.payments", 3)
+CHECKPOINTS = f"{A}.checkpoints.internal"
+ORDERS, PAYMENTS = TopicPartition(f"{A}.orders", 0), TopicPartition(f"{A}.payments", 3)
 WRITTEN = (
     Checkpoint("orders-app", ORDERS, 10, 5),
     Checkpoint("orders-app", PAYMENTS, 20, 21, "a note"),
@@ -65,13 +68,28 @@ FOUND = {
 }
 
 
+def furnish(cluster: LocalCluster) -> None:
+    """Make a cluster look as if A were mirrored to it, and B with what B has of A."""
+    missing = {*NAMES, CHECKPOINTS} - topics(cluster).keys()  # heartbeats may be there
+    create_topics(cluster, dict.fromkeys(sorted(missing), 1), {"cleanup.policy": "compact"})
+    write(cluster, CHECKPOINTS, [Record(one.key(), one.value()) for one in WRITTEN])
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
-    """A broker whose topics look as if A were mirrored to it, and B with what B has of A."""
+def cluster(target_cluster: LocalCluster) -> LocalCluster:
+    """The shared target, furnished."""
+    furnish(target_cluster)
+    return target_cluster
+
+
+@pytest.fixture(scope="module")
+def own_cluster(
+    tmp_path_factory: pytest.TempPathFactory, kafka_version: str
+) -> Iterator[LocalCluster]:
+    """A broker with nothing else on it, furnished, that can forbid things."""
     directory = tmp_path_factory.mktemp("mirror-client")
-    with LocalCluster("here", directory, version=kafka_version, config=GUARD) as running:
-        create_topics(running, dict.fromkeys((*NAMES, CHECKPOINTS), 1))
-        write(running, CHECKPOINTS, [Record(one.key(), one.value()) for one in WRITTEN])
+    with LocalCluster("here", directory, version=kafka_version, config=AUTHORIZER) as running:
+        furnish(running)
         yield running
 
 
@@ -120,7 +138,7 @@ def test_the_last_checkpoints_of_groups_are_found(
     client: MirrorClient, wanted: str | re.Pattern[str], groups: set[str]
 ) -> None:
     """By pattern over whole names or by one name; an unknown group gives an empty answer."""
-    found = client.remote_consumer_offsets(wanted, "A", READ_SECONDS)
+    found = client.remote_consumer_offsets(wanted, A, PATIENCE_SECONDS)
     assert found == {group: FOUND[group] for group in groups}
 
 
@@ -128,7 +146,7 @@ def test_a_deleted_checkpoint_is_gone(cluster: LocalCluster, client: MirrorClien
     """A record without a value deletes what its key names."""
     first, other = checkpoint("g", 5), checkpoint("h", 6)
     alias = written(cluster, first, other, Record(first.key, None))
-    assert client.remote_consumer_offsets(re.compile(".*"), alias, READ_SECONDS) == {
+    assert client.remote_consumer_offsets(re.compile(".*"), alias, PATIENCE_SECONDS) == {
         "h": {ORDERS: OffsetAndMetadata(6)}
     }
 
@@ -140,7 +158,7 @@ def test_malformed_checkpoints_are_passed_over_with_one_warning(
     good = checkpoint("g", 5)
     alias = written(cluster, Record(b"?", b"?"), Record(good.key, b"\x00\x00\x01"), good)
     with caplog.at_level(logging.WARNING, "sparkmirror"):
-        found = client.remote_consumer_offsets("g", alias, READ_SECONDS)
+        found = client.remote_consumer_offsets("g", alias, PATIENCE_SECONDS)
     assert found == {"g": {ORDERS: OffsetAndMetadata(5)}}
     (record,) = caplog.records
     assert "holds 2 records that are no checkpoints" in record.message
@@ -154,7 +172,7 @@ def test_a_checkpoint_of_a_newer_version_is_an_error(
     good = checkpoint("g", 5)
     newer = Record(good.key, b"\x00\x07" + (good.value or b"")[2:])
     with pytest.raises(UnknownVersionError, match="version 7"):
-        client.remote_consumer_offsets("g", written(cluster, good, newer), READ_SECONDS)
+        client.remote_consumer_offsets("g", written(cluster, good, newer), PATIENCE_SECONDS)
 
 
 def test_an_empty_topic_has_no_groups(cluster: LocalCluster, client: MirrorClient) -> None:
@@ -165,8 +183,8 @@ def test_an_empty_topic_has_no_groups(cluster: LocalCluster, client: MirrorClien
 
 def test_an_answer_that_takes_too_long_is_an_error(client: MirrorClient) -> None:
     """Part of the groups would look like all of them."""
-    with pytest.raises(UnreachableError, match=r"'A.checkpoints.internal' within 0 s"):
-        client.remote_consumer_offsets(re.compile(".*"), "A", 0)
+    with pytest.raises(UnreachableError, match=f"'{CHECKPOINTS}' within 0 s"):
+        client.remote_consumer_offsets(re.compile(".*"), A, 0)
 
 
 def test_a_missing_topic_is_an_error_that_names_the_cluster(
@@ -178,7 +196,7 @@ def test_a_missing_topic_is_an_error_that_names_the_cluster(
         MirrorClient.from_file(file, "here") as client,
         pytest.raises(BrokerError, match=r"Cluster 'here' .*'nowhere.checkpoints.internal'") as it,
     ):
-        client.remote_consumer_offsets("g", "nowhere", READ_SECONDS)
+        client.remote_consumer_offsets("g", "nowhere", PATIENCE_SECONDS)
     assert (it.value.code, it.value.cluster) == (UNKNOWN_TOPIC, "here")
 
 
@@ -202,61 +220,66 @@ def forbid_reading(cluster: LocalCluster, topic: str) -> None:
             future.result(PATIENCE_SECONDS)
 
 
+@pytest.mark.thorough
 def test_a_topic_that_may_not_be_read_is_an_error_that_names_the_cluster(
-    cluster: LocalCluster, client: MirrorClient
+    own_cluster: LocalCluster,
 ) -> None:
     """Kafka's answer comes through, with the topic and the advice."""
-    alias = written(cluster, checkpoint("g", 5))
-    forbid_reading(cluster, f"{alias}.checkpoints.internal")
+    alias = written(own_cluster, checkpoint("g", 5))
+    forbid_reading(own_cluster, f"{alias}.checkpoints.internal")
 
     def refusal() -> BrokerError | None:
         try:
-            client.remote_consumer_offsets("g", alias, READ_SECONDS)
+            client.remote_consumer_offsets("g", alias, PATIENCE_SECONDS)
         except BrokerError as error:
             return error
         return None
 
-    error = eventually(refusal, PATIENCE_SECONDS, "the rule holds")
+    with MirrorClient(properties(own_cluster)) as client:
+        error = eventually(refusal, PATIENCE_SECONDS, "the rule holds")
     assert error is not None
-    assert (error.code, error.cluster) == (NOT_AUTHORIZED, cluster.bootstrap_servers)
+    assert (error.code, error.cluster) == (NOT_AUTHORIZED, own_cluster.bootstrap_servers)
     assert "lacks a permission" in str(error)
 
 
 def test_a_file_and_an_alias_make_a_client(cluster: LocalCluster, tmp_path: Path) -> None:
     """The separator of the file changes what counts as a remote topic."""
-    separator = "replication.policy.separator = -"
-    file = mirror_file(tmp_path, {"here": cluster, "A": cluster}, separator)
+    separator = "replication.policy.separator = _-_"
+    file = mirror_file(tmp_path, {"here": cluster, A: cluster}, separator)
     with MirrorClient.from_file(file, "here") as client:
         assert client.heartbeat_topics() == {"heartbeats"}
         assert client.upstream_clusters() == set()
     with MirrorClient.from_file(mirror_file(tmp_path, {"here": cluster}), "here") as client:
-        assert client.remote_topics("B") == {"B.A.heartbeats", "B.C.heartbeats", "B.A.orders"}
-        assert {"A.heartbeats", "A.orders"} <= client.remote_topics()
-        assert not {"payments", "heartbeats", CHECKPOINTS} & client.remote_topics()
+        assert client.remote_topics(B) == {NAMES[2], NAMES[3], NAMES[5]}
+        assert {NAMES[1], NAMES[4]} <= client.remote_topics()
+        assert not {NAMES[6], "heartbeats", CHECKPOINTS} & client.remote_topics()
+        assert set(NAMES[:4]) <= client.heartbeat_topics()
+        assert {A, B, C} <= client.upstream_clusters()
+        assert [client.replication_hops(alias) for alias in (A, B, C)] == [1, 1, 2]
 
 
 @pytest.mark.thorough
-def test_java_gives_the_same_answers(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_java_gives_the_same_answers(own_cluster: LocalCluster, tmp_path: Path) -> None:
     """RemoteClusterUtils of Kafka's jars, asked about the same cluster."""
     heartbeats, checkpoints, upstream, *hops, all_groups, some, one, none = ask_java(
-        cluster,
+        own_cluster,
         tmp_path,
         "heartbeats",
         "checkpoints",
         "upstream",
-        *(f"hops {alias}" for alias in "ABCD"),
-        "groups A .*",
-        "groups A orders-.*",
-        "group A billing",
-        "group A nobody",
+        *(f"hops {alias}" for alias in (A, B, C, "D")),
+        f"groups {A} .*",
+        f"groups {A} orders-.*",
+        f"group {A} billing",
+        f"group {A} nobody",
     )
     ours = sparkmirror.client
-    given = properties(cluster)
+    given = properties(own_cluster)
     assert ours.heartbeat_topics(given) == names_in(heartbeats) == set(NAMES[:4])
     assert ours.checkpoint_topics(given) == names_in(checkpoints)
     assert CHECKPOINTS in names_in(checkpoints)
-    assert ours.upstream_clusters(given) == names_in(upstream) == {"A", "B", "C"}
-    counted = [ours.replication_hops(given, alias) for alias in "ABCD"]
+    assert ours.upstream_clusters(given) == names_in(upstream) == {A, B, C}
+    counted = [ours.replication_hops(given, alias) for alias in (A, B, C, "D")]
     assert counted == [int(count) for [[count]] in hops] == [1, 1, 2, -1]
     for answer, wanted in (
         (all_groups, re.compile(".*")),
@@ -264,7 +287,7 @@ def test_java_gives_the_same_answers(cluster: LocalCluster, tmp_path: Path) -> N
         (one, "billing"),
         (none, "nobody"),
     ):
-        assert ours.translate_offsets(given, "A", wanted, READ_SECONDS) == offsets_in(answer)
+        assert ours.translate_offsets(given, A, wanted, PATIENCE_SECONDS) == offsets_in(answer)
     assert offsets_in(all_groups) == FOUND
 
 
@@ -297,7 +320,7 @@ PLACE = TopicPartition("orders", 2)
 )
 @pytest.mark.thorough
 def test_mm2s_formatters_print_our_records(
-    cluster: LocalCluster,
+    own_cluster: LocalCluster,
     tmp_path: Path,
     formatter: str,
     record: OffsetSync | Checkpoint | Heartbeat,
@@ -305,6 +328,6 @@ def test_mm2s_formatters_print_our_records(
 ) -> None:
     """The console consumer shows what our formats wrote, field by field."""
     topic = unique_name("formatted")
-    create_topics(cluster, {topic: 1})
-    write(cluster, topic, [Record(record.key(), record.value())])
-    assert formatted(cluster, tmp_path, topic, formatter, 1) == [text]
+    create_topics(own_cluster, {topic: 1})
+    write(own_cluster, topic, [Record(record.key(), record.value())])
+    assert formatted(own_cluster, tmp_path, topic, formatter, 1) == [text]

@@ -22,7 +22,7 @@ from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.odd_logs import delete_before
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Record,
     compare_topics,
@@ -33,8 +33,6 @@ from support.witness import (
     topic_partitions,
 )
 
-START_SECONDS = 90.0
-SECONDS = 30.0
 COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -84,23 +82,25 @@ def test_a_map_that_is_gone_holds_nothing_up(
                 and compare_topics(source_cluster, topic, target_cluster, f"{alias}.{topic}")
                 == records
             ),
-            START_SECONDS,
+            PATIENCE_SECONDS,
             f"{records} records are there",
         )
 
     with MirrorProcess(file) as mirror:
         arrived(100)
         delete_topic(target_cluster, map_topic)
-        eventually(lambda: not topic_partitions(target_cluster, map_topic), SECONDS, "it is gone")
+        eventually(
+            lambda: not topic_partitions(target_cluster, map_topic), PATIENCE_SECONDS, "it is gone"
+        )
         produce(source_cluster, topic, numbered(100, first=100))
         arrived(200)
-        mirror.await_log(f"{map_topic}-0 cannot be written", SECONDS)
+        mirror.await_log(f"{map_topic}-0 cannot be written", PATIENCE_SECONDS)
         produce(source_cluster, topic, numbered(100, first=200))
         arrived(300)
         code, _took = mirror.terminate()
         assert code == 0
     with MirrorProcess(file, "--once") as mirror:
-        assert mirror.wait(START_SECONDS) == 0
+        assert mirror.wait(PATIENCE_SECONDS) == 0
         assert "compared" not in mirror.log
     arrived(300)
     assert topic_partitions(target_cluster, map_topic) == 1
@@ -117,7 +117,7 @@ def test_a_map_that_was_made_anew_is_read_anew(
     offsets.refresh()
     assert offsets.to_target(tp, 25) == Translation(25, Fit.EXACT)
     delete_topic(target_cluster, topic)
-    eventually(lambda: not topic_partitions(target_cluster, topic), SECONDS, "it is gone")
+    eventually(lambda: not topic_partitions(target_cluster, topic), PATIENCE_SECONDS, "it is gone")
     create_topics(target_cluster, {topic: 1}, COMPACTED)
     write(target_cluster, topic, tp, chunk(20, 7))
     offsets.refresh()
@@ -191,7 +191,7 @@ def test_the_keeper_outlives_a_map_that_was_made_anew(
         assert keeper.keep() > 0
         delete_topic(target_cluster, topic)
         create_topics(target_cluster, {topic: 1}, COMPACTED)
-        eventually(lambda: _is_empty(offsets), SECONDS, "a new map")
+        eventually(lambda: _is_empty(offsets), PATIENCE_SECONDS, "a new map")
         keeper.keep()
         write(target_cluster, topic, tp, chunk(5, 5))
         offsets.refresh()

@@ -20,6 +20,7 @@ from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.odd_logs import (
+    await_markers,
     delete_before,
     end,
     hurry_the_cleaner,
@@ -28,11 +29,12 @@ from support.odd_logs import (
     write_part,
 )
 from support.translations import Held, held
+from support.waiting import PATIENCE_SECONDS
 from support.witness import create_topics, numbered, produce
 
-RUN_SECONDS = 60.0
 ASKED = 1_000
 EXPIRED = 700
+TURNS = 50  # transactions before each run
 TOPICS = {"plain": 1, "transactional": 1, "compacted": 2, "expired": 1}
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -70,6 +72,7 @@ def _transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
         producer.begin_transaction()
         write_part(producer, topic, 0, 100 * turn, 1 + turn % 7)
         end(producer, commits=turn % 5 != 0)
+    await_markers(cluster, topic)
 
 
 @pytest.fixture(
@@ -99,13 +102,16 @@ def mirrored(
         f"{alias}->target.enabled = true",
         f"{alias}->target.topics = {prefix}-.*",
         f"target.exactly.once.source.support = {'enabled' if is_exact else 'disabled'}",
+        "emit.heartbeats.enabled = false",
+        "emit.checkpoints.enabled = false",
+        "sync.topic.acls.enabled = false",
     )
     for turn in range(2):
         produce(source, names["plain"], numbered(2_000, first=2_000 * turn))
-        _transactions(source, names["transactional"], range(150 * turn, 150 * turn + 150))
+        _transactions(source, names["transactional"], range(TURNS * turn, TURNS * turn + TURNS))
         produce(source, names["expired"], numbered(500, first=1_000 + 500 * turn))
         with MirrorProcess(file, "--once") as mirror:
-            assert mirror.wait(RUN_SECONDS) == 0
+            assert mirror.wait(PATIENCE_SECONDS) == 0
     places = [(names[kind], n) for kind, count in TOPICS.items() for n in range(count)]
     return Mirrored(
         alias,

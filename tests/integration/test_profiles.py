@@ -41,7 +41,7 @@ from support.refusing_target import (
     refusing_cluster,
 )
 from support.unsound import set_config
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Record,
     create_topics,
@@ -52,8 +52,6 @@ from support.witness import (
     topics,
 )
 
-RUN_SECONDS = 60.0
-FLOW_SECONDS = 20.0
 IDLE_SECONDS = 1.0
 # What all four let a topic be created with; a service's own list is longer.
 ALLOWED = "cleanup.policy,retention.ms"
@@ -111,14 +109,16 @@ def test_a_flow_into_a_service_meets_no_refusal_with_its_profile_and_many_withou
         expected = [*values, *(record.value for _, record in after)]
         eventually(
             lambda: topics(service).get(remote) and end_offsets(service, remote)[0],
-            RUN_SECONDS,
+            PATIENCE_SECONDS,
             f"{remote} has records",
         )
         eventually(
-            lambda: end_offsets(service, remote)[0] >= len(expected), RUN_SECONDS, "all are there"
+            lambda: end_offsets(service, remote)[0] >= len(expected),
+            PATIENCE_SECONDS,
+            "all are there",
         )
-        mirror.await_log(f"{plain}->service: The target refuses the topic config", RUN_SECONDS)
-        mirror.await_log("closed the connection", RUN_SECONDS)
+        mirror.await_log(f"{plain}->service: The target refuses the topic config", PATIENCE_SECONDS)
+        mirror.await_log("closed the connection", PATIENCE_SECONDS)
         refusals = [
             line
             for line in mirror.log.splitlines()
@@ -293,7 +293,7 @@ def test_without_the_profile_the_service_closes_the_connection(
     with flow.task() as driver:
         eventually(
             lambda: any("CONNECTION_LOST" in trouble for trouble in troubles(driver)),
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             "the task complains",
         )
     assert flow.copied() == 0
@@ -306,13 +306,14 @@ def test_our_own_records_are_cut_as_well(service: LocalCluster) -> None:
     connection = ConnectionSettings(
         "service", (service.bootstrap_servers,), "own", max_request_bytes=100_000
     )
-    records = {index: [(b"%d" % n, b"v" * 1_000) for n in range(1_500)] for index in (0, 1)}
+    records = {index: [(b"%d" % n, b"v" * 10_000) for n in range(150)] for index in (0, 1)}
     with TopicLog(connection, topic) as log:
         log.append(records)
     found = read_topic(service, topic)
     assert {index: [(r.key, r.value) for r in found[index]] for index in records} == records
 
 
+@pytest.mark.thorough
 def test_connections_that_nobody_uses_are_closed_before_the_network_forgets_them(
     source_cluster: LocalCluster, service: LocalCluster
 ) -> None:
@@ -328,8 +329,10 @@ def test_connections_that_nobody_uses_are_closed_before_the_network_forgets_them
         for turn in range(2):
             target.cluster()
             produce(source_cluster, flow.topic, numbered(10, first=turn * 10))
-            eventually(lambda turn=turn: flow.copied() == (turn + 1) * 10, FLOW_SECONDS, "copied")
-            eventually(lambda: not connected_to(service), FLOW_SECONDS, "nobody is connected")
+            eventually(
+                lambda turn=turn: flow.copied() == (turn + 1) * 10, PATIENCE_SECONDS, "copied"
+            )
+            eventually(lambda: not connected_to(service), PATIENCE_SECONDS, "nobody is connected")
             assert connected_to(source_cluster)
 
 

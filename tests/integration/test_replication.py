@@ -14,9 +14,9 @@ from sparkmirror.local.tools import KafkaTools
 from support.figures import measured
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS
 from support.witness import compare_topics, create_topics
 
-RUN_SECONDS = 120.0
 MANY, MILLION = 300_000, 1_000_000
 
 
@@ -55,7 +55,7 @@ def test_very_many_records_arrive_unchanged(
     )
     began = time.monotonic()
     with MirrorProcess(file, "--once") as mirror:
-        assert mirror.wait(RUN_SECONDS) == 0
+        assert mirror.wait(PATIENCE_SECONDS) == 0
         copied_in = time.monotonic() - began
     measured(f"copy: {copied_in:.1f} s from start to exit, {many / copied_in:,.0f} records/s")
     record_property("records_per_second", round(many / copied_in))

@@ -12,9 +12,8 @@ from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     create_topics,
     numbered,
     produce_many,
@@ -22,10 +21,9 @@ from support.witness import (
     topics,
 )
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.thorough, pytest.mark.alone]
 
 TOPICS, PARTITIONS, RECORDS = 200, 5, 5
-ARRIVAL_SECONDS = 60.0
 IDLE_SECONDS = 8.0
 MOST_IDLE_CPU = 0.05  # of a core
 NAMES = {f"many-{number:03}": PARTITIONS for number in range(TOPICS)}
@@ -58,7 +56,9 @@ def test_two_hundred_topics_arrive(
     """200 topics of 5 partitions with 5 records each, every one in its place."""
     remote = {f"crowd.{name}": count for name, count in NAMES.items()}
     eventually(
-        lambda: remote.items() <= topics(target_cluster).items(), ARRIVAL_SECONDS, "topics are made"
+        lambda: remote.items() <= topics(target_cluster).items(),
+        PATIENCE_SECONDS,
+        "topics are made",
     )
     expected = {
         (f"crowd.{topic}", index): records
@@ -66,7 +66,7 @@ def test_two_hundred_topics_arrive(
     }
     assert sum(len(records) for records in expected.values()) == TOPICS * PARTITIONS * RECORDS
     eventually(
-        lambda: read_topics(target_cluster, remote) == expected, ARRIVAL_SECONDS, "all records"
+        lambda: read_topics(target_cluster, remote) == expected, PATIENCE_SECONDS, "all records"
     )
     measured(f"all there {time.monotonic() - mirror.started:.1f} s after the start")
 

@@ -25,11 +25,14 @@ from sparkmirror.security.settings import (
     TlsSettings,
 )
 from sparkmirror.wire.sasl_login import Login
-from support.copy_tasks import PARTITIONS, PATIENCE_SECONDS, Driver, TaskFlow
+from support.copy_tasks import PARTITIONS, Driver, TaskFlow
 from support.load import Load
 from support.secure_cluster import MASTER, USERS, SecureCluster, secure_cluster
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import compare_topics, numbered, produce
+
+# In the ordinary run, flows over all protocols are in test_security.py.
+pytestmark = pytest.mark.thorough
 
 SESSION_MS = 2000
 TOKEN_SECONDS = 4.0
@@ -111,14 +114,7 @@ def test_a_task_copies_over_every_protocol(secured: SecureCluster, listener: str
     assert flow.check() == RECORDS
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        Mechanism.SCRAM_SHA_256,
-        # Lost connections on a busy machine before tokens of seconds were asked for sooner.
-        pytest.param(Mechanism.OAUTHBEARER, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize("mechanism", [Mechanism.SCRAM_SHA_256, Mechanism.OAUTHBEARER])
 def test_logging_in_again_under_load_loses_nothing(
     secured: SecureCluster, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, 
 from support.secure_cluster import MASTER, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
 from support.secure_peer import AUTHENTICATE, SecurePeer
 from support.token_endpoint import Mood
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     await_copy,
     compare_topics,
@@ -40,7 +40,6 @@ from support.witness import (
 )
 from support.worker_process import WorkerProcess
 
-FLOW_SECONDS = 60.0
 HUB = "scram512"
 SESSION_SECONDS = 3.0
 TOKEN_SECONDS = 8.0
@@ -59,12 +58,18 @@ QUIET = (
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[SecureCluster]:
-    """One broker for all; whoever logs in has to do it again every few seconds (KIP-368)."""
+def secure(
+    tmp_path_factory: pytest.TempPathFactory, kafka_version: str, *, is_thorough: bool
+) -> Iterator[SecureCluster]:
+    """One broker for all; whoever logs in has to do it again every few seconds (KIP-368).
+
+    In the ordinary run nothing lasts for so long that it would have to.
+    """
+    seconds = SESSION_SECONDS if is_thorough else PATIENCE_SECONDS
     with secure_cluster(
         tmp_path_factory.mktemp("secure"),
         version=kafka_version,
-        reauthenticates_ms=round(SESSION_SECONDS * 1000),
+        reauthenticates_ms=round(seconds * 1000),
     ) as started:
         yield started
 
@@ -85,11 +90,14 @@ def test_records_flow_over_every_protocol_and_mechanism(
 ) -> None:
     """One file with all of them: each flow copies its topic, and no secret is anywhere.
 
-    The long version has each of them on both sides of a flow.
+    The long version has each of them on both sides of a flow, and looks at Spark's pages, too.
     """
     aliases = list(WAYS)
     routes = list(zip(aliases, [*aliases[1:], aliases[0]], strict=True))
-    _copy_and_search(secure, tmp_path, routes if is_thorough else routes[::2])
+    if is_thorough:
+        _copy_and_search(secure, tmp_path, routes)
+    else:
+        _copy_and_search(secure, tmp_path, routes[::2], has_pages=False)
 
 
 @pytest.mark.thorough
@@ -132,7 +140,7 @@ def test_no_level_of_the_log_shows_a_secret(secure: SecureCluster, tmp_path: Pat
         worker.await_health()
         worker.do("PUT", "/admin/loggers/root", {"level": "TRACE"})
         worker.create(name, config)
-        await_copy(secure, topic, secure, f"plain.{topic}", FLOW_SECONDS)
+        await_copy(secure, topic, secure, f"plain.{topic}", PATIENCE_SECONDS)
         assert worker.get("/admin/loggers/py4j")["level"] == "TRACE"
         assert worker.process.terminate()[0] == 0
     said = worker.process.log.encode()
@@ -160,10 +168,12 @@ def _copy_and_search(
     routes: Sequence[tuple[str, str]],
     *more: str,
     are_told: str = "",
+    has_pages: bool = True,
 ) -> None:
     """Flows along these routes copy what there is; then everything they wrote is looked through.
 
-    Executors `are_told` a secret by Spark itself, in their environment.
+    Executors `are_told` a secret by Spark itself, in their environment. Spark's own web pages and
+    its event log cost a few seconds.
     """
     topics = {source: unique_name(source) for source, _ in routes}
     create_topics(secure, dict.fromkeys(topics.values(), 1))
@@ -178,26 +188,28 @@ def _copy_and_search(
     scratch.mkdir()
     pages = HeldPort()
     pages.hold()
-    lines += [
-        f"spark.ui.port = {pages.number}",
-        f"spark.hadoop.fs.s3a.secret.key = {BUCKETS}",
-        "spark.eventLog.enabled = true",
-        "spark.eventLog.compress = false",
-        f"spark.eventLog.dir = {scratch.as_uri()}",
-    ]
+    lines += [f"spark.hadoop.fs.s3a.secret.key = {BUCKETS}"]
+    if has_pages:
+        lines += [
+            f"spark.ui.port = {pages.number}",
+            "spark.eventLog.enabled = true",
+            "spark.eventLog.compress = false",
+            f"spark.eventLog.dir = {scratch.as_uri()}",
+        ]
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     places = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS", "SPARK_WORKER_DIR"), str(scratch))
     with MirrorProcess(file, environment=places) as mirror:
         let_it_talk(mirror)
         for source, topic in topics.items():
-            await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
+            await_copy(secure, topic, secure, f"{source}.{topic}", PATIENCE_SECONDS)
             assert compare_topics(secure, topic, secure, f"{source}.{topic}") == 50
         secrets = [*USERS.values(), STORE_PASSWORD, "PRIVATE KEY", BUCKETS]
         written = (scratch, secure.cluster.brokers[0].data)
-        assert leaks(secrets, mirror, *written, spark_port=pages.number, file=file) == []
+        port = pages.number if has_pages else None
+        assert leaks(secrets, mirror, *written, spark_port=port, file=file) == []
         if are_told:
-            found = leaks([are_told], mirror, *written, spark_port=pages.number, file=file)
+            found = leaks([are_told], mirror, *written, spark_port=port, file=file)
             assert {where.partition(" of ")[0] for where in found} == {"environment"}
         assert [one.name for one in scratch.iterdir()]  # it was there that Spark wrote
         assert mirror.terminate()[0] == 0
@@ -270,17 +282,17 @@ def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     with MirrorProcess(file) as mirror:
         for alias in right:
-            await_copy(secure, topic, secure, f"{alias}.{topic}", FLOW_SECONDS)
+            await_copy(secure, topic, secure, f"{alias}.{topic}", PATIENCE_SECONDS)
         for alias, (_, state, remedy) in WRONG_WAYS.items():
             begin = f"{alias}->{HUB}: {state} Cluster '{alias}': "
-            mirror.await_log(begin, FLOW_SECONDS)
+            mirror.await_log(begin, PATIENCE_SECONDS)
             said = [line for line in mirror.log.splitlines() if begin in line]
             assert [remedy in line for line in said] == [True]  # once
-        mirror.await_log(f"{HUB}->forgetful: FAILED", FLOW_SECONDS)
+        mirror.await_log(f"{HUB}->forgetful: FAILED", PATIENCE_SECONDS)
         produce(secure, topic, numbered(50, first=50))
-        await_copy(secure, topic, secure, f"plain.{topic}", FLOW_SECONDS)
+        await_copy(secure, topic, secure, f"plain.{topic}", PATIENCE_SECONDS)
         secure.show("EXPIRED", secure.authority.identity())
-        await_copy(secure, topic, secure, f"expired.{topic}", FLOW_SECONDS)
+        await_copy(secure, topic, secure, f"expired.{topic}", PATIENCE_SECONDS)
         assert mirror.terminate()[0] == 0
     assert compare_topics(secure, topic, secure, f"plain.{topic}") == 100
 
@@ -304,7 +316,7 @@ def test_a_refused_login_is_repeated_slowly(secure: SecureCluster, tmp_path: Pat
         file = tmp_path / "mm2.properties"
         file.write_text("\n".join([*lines, ""]), encoding="utf-8")
         with MirrorProcess(file) as mirror:
-            mirror.await_log("does not let us in", FLOW_SECONDS)
+            mirror.await_log("does not let us in", PATIENCE_SECONDS)
             time.sleep(20)
             # After 0, 1, 3, 7 and 15 s; at the beginning several find it out at once.
             assert 4 <= peer.seen.count(AUTHENTICATE) <= 10
@@ -331,7 +343,7 @@ def test_logins_are_renewed_mid_stream(
         for topic in topics.values():
             loads.enter_context(Load(secure, topic, per_second=1000))
         for source, target in flows.items():
-            mirror.await_log(f"{source}->{target}: RUNNING", FLOW_SECONDS)
+            mirror.await_log(f"{source}->{target}: RUNNING", PATIENCE_SECONDS)
         issued, since = secure.tokens.issued, dict[tuple[int, int], float]()
 
         def have_outlived_their_tokens() -> bool:
@@ -342,11 +354,11 @@ def test_logins_are_renewed_mid_stream(
             return bool(present) and all(now - since[one] > 2 * TOKEN_SECONDS for one in present)
 
         # A broker hangs up on whoever does not log in again.
-        eventually(have_outlived_their_tokens, FLOW_SECONDS, "connections that stay")
+        eventually(have_outlived_their_tokens, PATIENCE_SECONDS, "connections that stay")
         assert secure.tokens.issued > issued
         loads.close()
         for source, topic in topics.items():
-            await_copy(secure, topic, secure, f"{source}.{topic}", FLOW_SECONDS)
+            await_copy(secure, topic, secure, f"{source}.{topic}", PATIENCE_SECONDS)
             compare_topics(secure, topic, secure, f"{source}.{topic}")
         assert mirror.terminate()[0] == 0
 
@@ -375,7 +387,7 @@ def test_a_token_endpoint_fails_for_a_while(
     with MirrorProcess(file) as mirror:
         with Load(secure, waiting, per_second=200) as load, Load(secure, other, per_second=200):
             for alias in ("tokens", "plain"):
-                mirror.await_log(f"{alias}->{HUB}: RUNNING", FLOW_SECONDS)
+                mirror.await_log(f"{alias}->{HUB}: RUNNING", PATIENCE_SECONDS)
             await_more(secure, f"tokens.{waiting}", load)
             with ExitStack() as again:
                 if mood is None:
@@ -384,16 +396,16 @@ def test_a_token_endpoint_fails_for_a_while(
                 else:
                     again.callback(setattr, secure.tokens, "mood", Mood.WILLING)
                     secure.tokens.mood = mood
-                mirror.await_log(key, FLOW_SECONDS)
+                mirror.await_log(key, PATIENCE_SECONDS)
                 written = sum(end_offsets(secure, other).values())
                 eventually(
                     lambda: sum(end_offsets(secure, f"plain.{other}").values()) >= written,
-                    SESSION_SECONDS,
+                    PATIENCE_SECONDS,
                     "the other flow is up to date",
                 )
             await_more(secure, f"tokens.{waiting}", load)
         for alias, topic in (("tokens", waiting), ("plain", other)):
-            await_copy(secure, topic, secure, f"{alias}.{topic}", FLOW_SECONDS)
+            await_copy(secure, topic, secure, f"{alias}.{topic}", PATIENCE_SECONDS)
             compare_topics(secure, topic, secure, f"{alias}.{topic}")
         assert [line for line in mirror.log.splitlines() if key in line and "plain->" in line] == []
         assert mirror.terminate()[0] == 0

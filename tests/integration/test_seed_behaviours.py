@@ -15,11 +15,11 @@ from support.groups import consumer
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import create_topics, end_offsets, numbered, produce
 
-START_SECONDS = 90.0
-FLOW_SECONDS = 20.0
+pytestmark = pytest.mark.thorough
+
 PARTITIONS = 3
 ROUND = 300
 
@@ -70,7 +70,7 @@ def mirror(
         "refresh.groups.interval.seconds = 1",
     )
     with MirrorProcess(file) as running:
-        running.await_log(f"{alias}->target: RUNNING", START_SECONDS)
+        running.await_log(f"{alias}->target: RUNNING", PATIENCE_SECONDS)
         yield alias, prefix
 
 
@@ -83,13 +83,13 @@ def mirrored(
     found = Mirrored(alias, unique_name(prefix), source_cluster, target_cluster)
     create_topics(source_cluster, {found.topic: PARTITIONS})
     old = found.send(0)
-    eventually(lambda: found.copied() == len(old), FLOW_SECONDS, "the topic is mirrored")
+    eventually(lambda: found.copied() == len(old), PATIENCE_SECONDS, "the topic is mirrored")
     return found
 
 
 def received(member: Consumer, count: int) -> list[bytes]:
     """The values of so many records, committed; fewer if no more come."""
-    messages = member.consume(count, timeout=FLOW_SECONDS)
+    messages = member.consume(count, timeout=PATIENCE_SECONDS)
     assert all(message.error() is None for message in messages)
     member.commit(asynchronous=False)
     return sorted(message.value() or b"" for message in messages)
@@ -115,7 +115,7 @@ def test_a_consumer_that_was_away_gets_what_was_sent_meanwhile(mirrored: Mirrore
         assert len(received(member, ROUND)) == ROUND
         assert mirrored.send(1) == received(member, ROUND)
     missed = mirrored.send(2)
-    eventually(lambda: mirrored.copied() == 3 * ROUND, FLOW_SECONDS, "it is mirrored meanwhile")
+    eventually(lambda: mirrored.copied() == 3 * ROUND, PATIENCE_SECONDS, "it is mirrored meanwhile")
     with closing(consumer(mirrored.target, group)) as member:
         member.subscribe([mirrored.remote])
         assert missed == received(member, ROUND)

@@ -2,7 +2,6 @@
 """Stored positions on a real broker: every codec, compaction, transactions, deletions."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -18,21 +17,18 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.state.positions import PositionRecord, position_record
 from support.names import unique_name
+from support.odd_logs import hurry_the_cleaner
 from support.topics import make
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
-PATIENCE_SECONDS = 60.0
 CONNECTOR = "MirrorSourceConnector"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
+def cluster(target_cluster: LocalCluster) -> LocalCluster:
     """A broker whose cleaner does not wait."""
-    directory = tmp_path_factory.mktemp("positions")
-    with LocalCluster(
-        "b", directory, version=kafka_version, config={"log.cleaner.backoff.ms": "200"}
-    ) as running:
-        yield running
+    hurry_the_cleaner(target_cluster)
+    return target_cluster
 
 
 def produce(
@@ -45,7 +41,7 @@ def produce(
     )
     for record in records:
         producer.produce(topic, key=record.key, value=record.value, partition=record.partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def positions(count: int, offset: int) -> dict[TopicPartition, StoredPosition]:
@@ -128,7 +124,7 @@ def test_a_log_ends_at_its_position_behind_transaction_markers(
     ):
         producer.begin_transaction()
         producer.produce(topic, value=value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         finish()
     with TopicLog(connection, topic) as log:
         assert [record.value for record in log.read_to_end()] == [b"kept", b"kept too"]
@@ -146,7 +142,7 @@ def test_the_end_of_an_open_transaction_depends_on_the_isolation(
     producer.init_transactions()
     producer.begin_transaction()
     producer.produce(topic, value=b"x", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     tp = TopicPartition(topic, 0)
     assert admin.end_offsets([tp], "read_uncommitted").found == {tp: 1}
     assert admin.end_offsets([tp], "read_committed").found == {tp: 0}
@@ -167,7 +163,7 @@ def test_a_log_with_headers_and_empty_parts_is_read_whole(
     for key, value in shapes:
         headers = [("h", b"1"), ("other", None)]
         producer.produce(topic, key=key, value=value, headers=headers, timestamp=1_700_000_000_123)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     with TopicLog(connection, topic) as log:
         read = list(log.read_to_end())
     assert [(record.key, record.value) for record in read] == shapes

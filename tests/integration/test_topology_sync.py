@@ -21,8 +21,8 @@ from sparkmirror.topology.topics import TopicRules
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.odd_logs import alter, await_configs, set_configs
-from support.waiting import eventually
+from support.odd_logs import alter, set_configs
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     compare_topics,
     create_topics,
@@ -34,8 +34,6 @@ from support.witness import (
     topics,
 )
 
-START_SECONDS = 90.0
-SECONDS = 30.0
 EXCLUDED = {"min.insync.replicas", "max.compaction.lag.ms"}  # the first as by default
 RULES = TopicRules(
     replicates=lambda _: True,
@@ -60,8 +58,25 @@ class CountingAdmin(ClusterAdmin):
         outcome = super().alter_configs(changes, validate_only=validate_only)
         for topic, error in outcome.items():
             if error is None and not validate_only:
-                await_configs(self._cluster, topic, changes[topic])
+                await_shown(self._cluster, topic, changes[topic])
         return outcome
+
+
+def await_shown(cluster: LocalCluster, topic: str, configs: Mapping[str, str | None]) -> None:
+    """Wait until the broker shows what its controller has taken."""
+    eventually(
+        lambda: (
+            configs.items() <= {**dict.fromkeys(configs), **set_configs(cluster, topic)}.items()
+        ),
+        PATIENCE_SECONDS,
+        f"{topic} has {dict(configs)}",
+    )
+
+
+def change(cluster: LocalCluster, topic: str, configs: Mapping[str, str | None]) -> None:
+    """Set configs of a topic that nobody else changes."""
+    alter(cluster, ResourceType.TOPIC, topic, configs)
+    await_shown(cluster, topic, configs)
 
 
 Admins = tuple[ClusterAdmin, CountingAdmin]
@@ -99,8 +114,8 @@ def test_only_differences_are_sent(
         return target.altered
 
     assert sent() == []
-    alter(source_cluster, ResourceType.TOPIC, names[1], {"retention.ms": "200000"})
-    alter(target_cluster, ResourceType.TOPIC, remotes[names[2]], {"segment.ms": "70000"})
+    change(source_cluster, names[1], {"retention.ms": "200000"})
+    change(target_cluster, remotes[names[2]], {"segment.ms": "70000"})
     assert sent() == [
         {remotes[names[1]]: {"retention.ms": "200000"}, remotes[names[2]]: {"segment.ms": None}}
     ]
@@ -139,7 +154,7 @@ def test_what_the_target_refuses_is_told_once_and_the_rest_goes_through(
     assert tell() == []
     assert target.altered == []
     assert status.snapshot().troubles
-    alter(source_cluster, ResourceType.TOPIC, name, {"min.compaction.lag.ms": "500"})
+    change(source_cluster, name, {"min.compaction.lag.ms": "500"})
     assert tell() == []
     assert set_configs(target_cluster, remote)["min.compaction.lag.ms"] == "500"
     assert status.snapshot().troubles == ()
@@ -162,11 +177,11 @@ def test_what_somebody_sets_back_again_and_again_is_left_to_them(
     sync = ConfigSync(Flow("a", "b"), RULES, status)
     for _ in range(5):
         sync.round({name: remote}, source, target)
-        alter(target_cluster, ResourceType.TOPIC, remote, {"retention.ms": "300000"})
+        change(target_cluster, remote, {"retention.ms": "300000"})
     assert target.altered == [{remote: {"retention.ms": "100000"}}] * 3
     [trouble] = status.snapshot().troubles
     assert "does not keep retention.ms" in trouble
-    alter(target_cluster, ResourceType.TOPIC, remote, {"retention.ms": "100000"})
+    change(target_cluster, remote, {"retention.ms": "100000"})
     sync.round({name: remote}, source, target)
     assert status.snapshot().troubles == ()
 
@@ -198,8 +213,8 @@ def test_growth_and_deletion_under_load(
         f"target.exactly.once.source.support = {support}",
     )
     with MirrorProcess(file) as mirror:
-        mirror.await_log(f"{alias}->target: RUNNING", START_SECONDS)
-        mirror.await_log(f"'{remote(alias, wide)}' has 3 partitions", SECONDS)
+        mirror.await_log(f"{alias}->target: RUNNING", PATIENCE_SECONDS)
+        mirror.await_log(f"'{remote(alias, wide)}' has 3 partitions", PATIENCE_SECONDS)
         for topic in (grown, doomed):
             produce(source_cluster, topic, numbered(100))
             await_records(source_cluster, topic, target_cluster, remote(alias, topic))
@@ -209,21 +224,25 @@ def test_growth_and_deletion_under_load(
             produce(source_cluster, grown, numbered(100, 4, first=first))
         await_records(source_cluster, grown, target_cluster, remote(alias, grown))
         assert compare_topics(source_cluster, grown, target_cluster, remote(alias, grown)) == 1000
-        mirror.await_log(f"{doomed} was deleted on the source", SECONDS)
+        mirror.await_log(f"{doomed} was deleted on the source", PATIENCE_SECONDS)
         eventually(
-            lambda: remote(alias, doomed) not in topics(target_cluster), SECONDS, "it follows"
+            lambda: remote(alias, doomed) not in topics(target_cluster),
+            PATIENCE_SECONDS,
+            "it follows",
         )
-        mirror.await_log(f"{remote(alias, doomed)} was deleted", SECONDS)
+        mirror.await_log(f"{remote(alias, doomed)} was deleted", PATIENCE_SECONDS)
         create_topics(source_cluster, {doomed: 2})
         eventually(
-            lambda: remote(alias, doomed) in topics(target_cluster), SECONDS, "it is there again"
+            lambda: remote(alias, doomed) in topics(target_cluster),
+            PATIENCE_SECONDS,
+            "it is there again",
         )
 
         def arrives() -> int:
             produce(source_cluster, doomed, numbered(1))  # the flow begins at the end
             return count(target_cluster, remote(alias, doomed))
 
-        eventually(arrives, SECONDS, "the new topic is mirrored")
+        eventually(arrives, PATIENCE_SECONDS, "the new topic is mirrored")
 
 
 def count(cluster: LocalCluster, topic: str) -> int:
@@ -234,4 +253,6 @@ def count(cluster: LocalCluster, topic: str) -> int:
 def await_records(source: LocalCluster, topic: str, target: LocalCluster, remote: str) -> None:
     """Wait until a copy has as many records as its original."""
     expected = count(source, topic)
-    eventually(lambda: count(target, remote) == expected, SECONDS, f"{remote} has {expected}")
+    eventually(
+        lambda: count(target, remote) == expected, PATIENCE_SECONDS, f"{remote} has {expected}"
+    )

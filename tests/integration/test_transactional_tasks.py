@@ -13,10 +13,10 @@ from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import NO_PRODUCER
 from sparkmirror.pipeline.contract import END, Split, TransactionStart
 from sparkmirror.state.offsets import OffsetStore
-from support.copy_tasks import PARTITIONS, PATIENCE_SECONDS, Driver, TaskFlow
+from support.copy_tasks import PARTITIONS, Driver, TaskFlow
 from support.load import Load
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Record,
     compare_topics,
@@ -41,7 +41,7 @@ class TransactionalFlow(TaskFlow):
     def fence(self) -> TransactionStart:
         """Take the id over."""
         with TransactionalIds(self.connection(self.target)) as ids:
-            identity = ids.fence([self.name], transaction_timeout_ms=60_000)[self.name]
+            identity = ids.fence([self.name], transaction_timeout_ms=600_000)[self.name]
         return TransactionStart(self.name, *identity)
 
     def successor(self, *, is_bounded: bool = False) -> Split:
@@ -73,6 +73,11 @@ class TransactionalFlow(TaskFlow):
         """How many records a read_committed consumer sees."""
         return sum(map(len, read_topic(self.target, self.remote).values()))
 
+    def await_more(self, what: str) -> None:
+        """Wait until some further records are committed."""
+        before = self.committed()
+        eventually(lambda: self.committed() > before + 400, PATIENCE_SECONDS, what)
+
 
 @pytest.fixture
 def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> TransactionalFlow:
@@ -82,17 +87,18 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Transact
 
 def test_tasks_that_are_replaced_without_knowing_add_nothing(flow: TransactionalFlow) -> None:
     """Three at once, the newest holds the id: the others are fenced and end."""
-    load = Load(flow.source, flow.topic, per_second=1000, partitions=PARTITIONS)
+    load = Load(flow.source, flow.topic, per_second=500, partitions=PARTITIONS)
     with load, flow.task(flow.successor()):
-        eventually(lambda: flow.committed() > 500, PATIENCE_SECONDS, "the first one writes")
+        eventually(lambda: flow.committed() > 200, PATIENCE_SECONDS, "the first one writes")
         with flow.task(flow.successor()):
-            eventually(lambda: flow.committed() > 1500, PATIENCE_SECONDS, "the second one writes")
+            flow.await_more("the second one writes")
             with flow.task(flow.successor()):
-                eventually(lambda: flow.committed() > 2500, PATIENCE_SECONDS, "and the third")
+                flow.await_more("and the third")
+                eventually(lambda: len(flow.failures) == 2, PATIENCE_SECONDS, "two are fenced")
     assert [type(error) for error in flow.failures] == [FencedError, FencedError]
     flow.failures.clear()
     flow.copy(flow.successor(is_bounded=True), Driver())
-    assert compare_topics(flow.source, flow.topic, flow.target, flow.remote) > 2500
+    assert compare_topics(flow.source, flow.topic, flow.target, flow.remote) > 1000
 
 
 def test_a_flow_that_begins_with_transactions_sees_what_it_wrote_without(

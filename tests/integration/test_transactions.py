@@ -16,13 +16,12 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from support.names import unique_name
 from support.transaction_bench import TIMEOUT_MS, TransactionalWriter
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import create_topics, read_topic
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 INVALID_TRANSACTION_TIMEOUT = 50
 FIRST_WITH_V2 = 4  # the major version whose clusters begin with transactions v2
-PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from sparkmirror.local.ports import HOST, HeldPort
 from support.figures import measured
 from support.mirror_file import mirror_file
 from support.mirror_process import STOP_SECONDS, MirrorProcess
+from support.waiting import PATIENCE_SECONDS
 from support.witness import (
-    PATIENCE_SECONDS,
     admin,
     await_copy,
     compare_topics,
@@ -36,6 +36,8 @@ from support.witness import (
     produce,
     topics,
 )
+
+pytestmark = pytest.mark.thorough
 
 TOPIC = "troubled-orders"
 FORBIDDEN = "troubled-secrets"

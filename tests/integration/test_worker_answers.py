@@ -15,8 +15,8 @@ from support.java_connect import ConnectTopics
 from support.names import unique_name
 from support.rest_golden import check_answer
 from support.rest_script import play
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, create_topics
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import create_topics
 from support.worker_process import WorkerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
@@ -72,5 +72,5 @@ def answer(command: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     ).stdout

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two workers of one group: they share connectors, either answers everything, one is killed.
 
-All tests share a group and two mirrors, for Spark takes its time to start; the last one kills. The
+Most tests share a group and two mirrors, for Spark takes its time to start; the last ones kill. The
 long versions are in tests/thorough.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,35 +17,34 @@ from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
 from support.load import observed
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import numbered, produce
 from support.worker_group import (
     LEADS,
     PARTITIONS,
-    PATIENCE_SECONDS,
     Mirror,
     WorkerGroup,
     has_taken,
     seconds_until,
+    taken,
 )
 from support.worker_process import WorkerProcess
 
-SESSION_SECONDS = 6.0  # the shortest that brokers allow unless they are told otherwise
-WRITE_SECONDS = 40.0  # from a leader's death until somebody carries changes out
+SESSION_MS = "30000"  # no pause of a busy machine ends it
+SHORT_SESSION_MS = "8000"  # of the first worker, which leads: it will be killed
 
 
 @pytest.fixture(scope="module")
 def group(
     target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerGroup]:
-    """Two workers that were started at the same instant."""
+    """Two workers, one after the other, so that the first one leads."""
     with WorkerGroup(
-        target_cluster,
-        tmp_path_factory.mktemp("workers"),
-        session_timeout_ms=f"{SESSION_SECONDS * 1000:.0f}",
-        heartbeat_interval_ms="1000",
+        target_cluster, tmp_path_factory.mktemp("workers"), session_timeout_ms=SESSION_MS
     ) as made:
-        made.start(2)
+        made.start(session_timeout_ms=SHORT_SESSION_MS, heartbeat_interval_ms="1000")
+        made.of(1)
+        made.of(2)
         yield made
 
 
@@ -62,14 +62,19 @@ def mirrors(
     return made
 
 
-def test_two_that_start_at_the_same_instant_have_one_leader(group: WorkerGroup) -> None:
+@pytest.mark.thorough
+def test_two_that_start_at_the_same_instant_have_one_leader(
+    target_cluster: LocalCluster, tmp_path: Path
+) -> None:
     """The group says so in each of its generations, and one of them writes."""
-    one, other = group.of(2)
-    leader = group.leader()
-    leader.process.await_log(LEADS, PATIENCE_SECONDS)
-    assert all(len(urls) == 1 for urls in group.leaders().values()), group.leaders()
-    assert [LEADS in worker.process.log for worker in (one, other)].count(True) == 1
-    assert group.session_keys() == 1
+    with WorkerGroup(target_cluster, tmp_path, session_timeout_ms=SESSION_MS) as group:
+        group.start(2)
+        one, other = group.of(2)
+        leader = group.leader()
+        leader.process.await_log(LEADS, PATIENCE_SECONDS)
+        assert all(len(urls) == 1 for urls in group.leaders().values()), group.leaders()
+        assert [LEADS in worker.process.log for worker in (one, other)].count(True) == 1
+        assert group.session_keys() == 1
 
 
 def test_either_worker_answers_every_request(group: WorkerGroup, mirrors: list[Mirror]) -> None:
@@ -80,7 +85,8 @@ def test_either_worker_answers_every_request(group: WorkerGroup, mirrors: list[M
     for asked, name in zip((leader, follower) * 2, names, strict=True):
         asked.create(name, group.beat(), "PAUSED" if name == names[0] else None)
     leader.do("PUT", f"/connectors/{names[0]}/resume")
-    shares = group.await_shares(follower, 2, 2, names=names)
+    group.await_shares(follower, 3, 3)  # with the mirrors
+    shares = group.shares(follower, names)
     assert group.shares(leader, names) == shares
     everything = sorted([*names, *(one.name for one in mirrors)])
     assert follower.get("/connectors") == leader.get("/connectors") == everything
@@ -107,9 +113,9 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
         asked.do("PUT", f"{path}/{verb}")
         owner.await_states(name, state, state)
     for restart in ("restart", "tasks/0/restart"):
-        assert asked.ask("POST", f"{path}/{restart}")[0] == 204
+        assert taken(asked, "POST", f"{path}/{restart}")[0] == 204
         owner.await_states(name, "RUNNING", "RUNNING")
-    code, found = asked.ask("POST", f"{path}/restart?includeTasks=true")
+    code, found = taken(asked, "POST", f"{path}/restart?includeTasks=true")
     assert (code, found["connector"]["state"]) == (202, "RESTARTING")
     asked.do("PUT", f"{path}/stop")
     owner.await_states(name, "STOPPED")
@@ -118,14 +124,15 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
         "targetClusterAlias": config["target.cluster.alias"],
     }
     entry = {"partition": aliases, "offset": {"offset": 0}}
-    assert asked.ask("PATCH", f"{path}/offsets", {"offsets": [entry]})[0] == 200
+    assert taken(asked, "PATCH", f"{path}/offsets", {"offsets": [entry]})[0] == 200
     assert owner.get(f"{path}/offsets") == {"offsets": [entry]}
-    assert asked.ask("DELETE", f"{path}/offsets")[0] == 200
+    assert taken(asked, "DELETE", f"{path}/offsets")[0] == 200
     assert owner.get(f"{path}/offsets") == {"offsets": []}
     asked.do("PUT", f"{path}/resume")
     owner.await_states(name, "RUNNING", "RUNNING")
 
 
+@pytest.mark.thorough
 def test_nobody_sees_what_a_deleted_connector_did(
     group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
@@ -177,9 +184,7 @@ def test_a_connector_that_is_made_again_begins_where_it_ended(
     assert mirror.check() == 600
 
 
-def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
-    group: WorkerGroup, mirrors: list[Mirror]
-) -> None:
+def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[Mirror]) -> None:
     """Its connector goes on elsewhere, the other one just goes on; nothing is lost or twice."""
     leader = group.leader()
     survivor = group.other_than(leader)
@@ -201,17 +206,28 @@ def test_a_killed_leader_is_replaced_and_a_new_worker_gets_work(
             )
             group.await_shares(survivor, 2)
             orphan.await_more()
+            eventually(lambda: gaps.records, PATIENCE_SECONDS, "the other one goes on")
             measured(
                 f"after a leader was killed: a change after {write_seconds:.1f} s, records after "
                 f"{time.monotonic() - began:.1f} s"
             )
-        assert write_seconds < WRITE_SECONDS
         assert group.leader() is survivor
         assert group.epoch(survivor, other) == epoch
-        assert gaps.records > 0
         measured(f"the longest pause of the flow that went on: {gaps.longest_seconds:.1f} s")
     assert all(mirror.check() > 0 for mirror in mirrors)
 
+
+@pytest.mark.thorough
+def test_a_new_worker_gets_work_and_what_stays_just_goes_on(
+    group: WorkerGroup, mirrors: list[Mirror]
+) -> None:
+    """One of two connectors moves to it, and the leader stays."""
+    group.of(2)
+    survivor = group.leader()
+    assert group.other_than(survivor).process.terminate()[0] == 0
+    group.await_shares(survivor, 2)
+    for mirror in mirrors:
+        survivor.await_states(mirror.name, "RUNNING", "RUNNING")
     epochs = {one.name: group.epoch(survivor, one) for one in mirrors}
     group.of(2)
     newcomer = group.other_than(survivor)

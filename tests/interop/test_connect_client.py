@@ -18,8 +18,8 @@ from sparkmirror.local.cluster import LocalCluster
 from support.connect_driver import ConnectDriver
 from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.names import unique_name
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, create_topics
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import create_topics
 from support.worker_process import WorkerProcess
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "rest.md"

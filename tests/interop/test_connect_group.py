@@ -30,7 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Ite
         yield started
 
 
-@pytest.mark.thorough
 def test_java_and_ours_are_never_in_one_group(cluster: LocalCluster, tmp_path: Path) -> None:
     """Ours waits while Java's is there and then has its place; Java's is refused while ours is."""
     topics = ConnectTopics("taken")

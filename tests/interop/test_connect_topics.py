@@ -36,8 +36,8 @@ from sparkmirror.state.connect_configs import (
 )
 from sparkmirror.state.connect_statuses import StatusLog
 from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, create_topics
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import create_topics
 
 COMPACT = {"cleanup.policy": "compact"}
 ELSEWHERE = "elsewhere:8083"

@@ -20,8 +20,6 @@ from support.figures import measured
 from support.groups import consumer
 from support.hand_over import (
     PARTITIONS,
-    ROUND_SECONDS,
-    START_SECONDS,
     HandOver,
     Relay,
     check_exact,
@@ -36,7 +34,7 @@ from support.hand_over import (
 from support.java_client import ask_java, formatted, offsets_in
 from support.java_mirror import JavaMirror
 from support.mirror_process import MirrorProcess
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Cluster,
     Record,
@@ -121,7 +119,7 @@ def test_java_goes_on_where_sparkmirror_stopped(
         one,
         lambda: eventually(
             lambda: end_offsets(target, f"{one.alias}.{limited}") == {0: 6},
-            ROUND_SECONDS,
+            PATIENCE_SECONDS,
             "all but the large record are copied",
         ),
     )
@@ -149,7 +147,7 @@ def test_groups_are_placed_wherever_they_stand_after_three_legs(
         produce(one.source, one.topic, numbered(count, PARTITIONS, first=1_500 * leg))
         ends.append(end_offsets(one.source, one.topic))
         with start(one.file) as mirror:
-            one.await_copied(ends[leg], START_SECONDS)
+            one.await_copied(ends[leg], PATIENCE_SECONDS)
             if leg == 2:
                 stands = {
                     name: {n: offset - 90 for n, offset in ends[number].items()}
@@ -157,9 +155,9 @@ def test_groups_are_placed_wherever_they_stand_after_three_legs(
                 }
                 for name, offsets in stands.items():
                     one.commit(name, offsets)
-                one.await_at("first", stands["first"], ROUND_SECONDS)
-                one.await_moved("second", ends[0], ROUND_SECONDS)
-                one.await_at("third", stands["third"], ROUND_SECONDS)
+                one.await_at("first", stands["first"], PATIENCE_SECONDS)
+                one.await_moved("second", ends[0], PATIENCE_SECONDS)
+                one.await_at("third", stands["third"], PATIENCE_SECONDS)
             stop(mirror)
     assert compare_topics(one.source, one.topic, one.target, one.remote) == 3_200
     check_exact(one, "first", stands["first"])
@@ -214,7 +212,7 @@ def test_java_reads_what_a_running_mirror_wrote(
     with MirrorProcess(one.file) as mirror:
         eventually(
             lambda: all(one.checkpointed(name) == there for name, there in offsets.items()),
-            START_SECONDS,
+            PATIENCE_SECONDS,
             "every group has its exact checkpoint",
             not_yet=(BrokerError,),  # while there is no checkpoints topic
         )
@@ -225,7 +223,7 @@ def test_java_reads_what_a_running_mirror_wrote(
         flow = Flow(one.alias, one.target_alias)
         eventually(
             lambda: flow in {beat.flow for beat in heartbeats(target)},
-            ROUND_SECONDS,
+            PATIENCE_SECONDS,
             "there are heartbeats",
         )
         code, _ = mirror.terminate()

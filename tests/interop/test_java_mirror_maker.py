@@ -16,9 +16,8 @@ from support.figures import measured
 from support.java_mirror import JavaMirror
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Cluster,
     admin,
     await_copy,

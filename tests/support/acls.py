@@ -6,8 +6,8 @@ from __future__ import annotations
 from confluent_kafka import admin as confluent
 
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, Cluster, admin
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import Cluster, admin
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
-SETTLE_SECONDS = 60.0
-_ANSWER_SECONDS = 60.0
 _BUSY = 409  # the worker is between two generations of its group
 
 
@@ -32,7 +30,7 @@ class ConnectDriver:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - ours
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - ours
                 code, kind, text = answer.status, answer.headers["Content-Type"], answer.read()
         except urllib.error.HTTPError as refusal:
             with refusal:
@@ -53,7 +51,7 @@ class ConnectDriver:
             code, answer = self.ask(method, path, body)
             return None if code == _BUSY else (code, answer)
 
-        code, answer = eventually(once, SETTLE_SECONDS, f"{method} {path} is taken")
+        code, answer = eventually(once, PATIENCE_SECONDS, f"{method} {path} is taken")
         assert 200 <= code < 300, (method, path, code, answer)
         return answer
 
@@ -74,4 +72,4 @@ class ConnectDriver:
             return True
 
         wanted = f"'{name}' is {connector} with {list(tasks)}"
-        eventually(as_wanted, SETTLE_SECONDS, wanted, not_yet=(AssertionError, OSError))
+        eventually(as_wanted, PATIENCE_SECONDS, wanted, not_yet=(AssertionError, OSError))

@@ -14,13 +14,12 @@ from confluent_kafka import Message
 
 from support.connect_driver import ConnectDriver
 from support.java_connect import ConnectTopics, heartbeat_config
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster, messages, topic_partitions
 
 # Java's server takes no backslash and no slash in an address, escaped or not.
 ODD = 'odd - "name" ü \N{GRINNING FACE}'
 SETTLED_LOOKS = 10  # a tenth of a second apart, with nothing new in the topics
-PATIENCE_SECONDS = 60.0
 
 
 def read(cluster: Cluster, topic: str) -> list[Message]:

@@ -16,10 +16,9 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.offsets import OffsetStore
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster, create_topics
 
-STARTED_SECONDS = 40.0  # with Spark's start
 COMPACT = {"cleanup.policy": "compact"}
 QUICK = {
     "refresh.topics.interval.seconds": "1",
@@ -85,7 +84,7 @@ class Place:
         return self.runner.statuses()[name]
 
     def await_state(
-        self, name: str, state: State, seconds: float = STARTED_SECONDS, tasks: int | None = None
+        self, name: str, state: State, seconds: float = PATIENCE_SECONDS, tasks: int | None = None
     ) -> ConnectorState:
         """Wait until a connector and all its tasks are in a state, if need be so many tasks."""
 
@@ -107,12 +106,12 @@ class Place:
 
         return eventually(
             reached,
-            STARTED_SECONDS,
+            PATIENCE_SECONDS,
             f"{name}-{task} is {state}",
             not_yet=(AssertionError, KeyError),
         )
 
-    def await_gone(self, name: str, seconds: float = STARTED_SECONDS) -> None:
+    def await_gone(self, name: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until nothing is left of a connector."""
         eventually(lambda: name not in self.runner.statuses(), seconds, f"{name} has ended")
 

@@ -22,10 +22,11 @@ from sparkmirror.pipeline.contract import (
 from sparkmirror.pipeline.copy import CopyTask
 from sparkmirror.wire.loop import Loop
 from support.names import unique_name
+from support.waiting import PATIENCE_SECONDS
 from support.witness import create_topics, end_offsets
 
 PARTITIONS = 2
-PATIENCE_SECONDS = 60.0
+_EPOCH_SECONDS = 10 * PATIENCE_SECONDS  # it ends when the test does
 
 
 class Driver:
@@ -46,14 +47,20 @@ class TaskFlow:
     """A topic, its copy, and the pair at which every task of a test begins."""
 
     def __init__(
-        self, source: LocalCluster, target: LocalCluster, config: dict[str, str] | None = None
+        self,
+        source: LocalCluster,
+        target: LocalCluster,
+        config: dict[str, str] | None = None,
+        *,
+        partitions: int = PARTITIONS,
     ) -> None:
         self.source, self.target = source, target
+        self.partitions = partitions
         self.topic = unique_name("take-over")
         self.remote = f"a.{self.topic}"
-        create_topics(source, {self.topic: PARTITIONS})
+        create_topics(source, {self.topic: partitions})
         self.offsets = unique_name("take-over-offsets")
-        create_topics(target, {self.remote: PARTITIONS}, config)
+        create_topics(target, {self.remote: partitions}, config)
         create_topics(target, {self.offsets: 1})
         with ClusterAdmin(self.connection(target)) as admin:
             self.producer = admin.new_producer()
@@ -67,7 +74,7 @@ class TaskFlow:
     def split(
         self, stop_at: dict[int, int] | None = None, transaction: TransactionStart | None = None
     ) -> Split:
-        """Both partitions from the beginning, on an empty target."""
+        """All partitions from the beginning, on an empty target."""
         return Split(
             0,
             tuple(
@@ -79,7 +86,7 @@ class TaskFlow:
                     producer=self.producer,
                     stop_at=stop_at[index] if stop_at else None,
                 )
-                for index in range(PARTITIONS)
+                for index in range(self.partitions)
             ),
             transaction,
         )
@@ -103,7 +110,7 @@ class TaskFlow:
             offsets_partitions=1,
             flush_seconds=1.0,
             buffer_bytes=16 << 20,
-            epoch_seconds=PATIENCE_SECONDS,
+            epoch_seconds=_EPOCH_SECONDS,
             lease_seconds=5.0,
             ledger_topic=f"{self.offsets}-ledger",
             dead_letters_topic=f"{self.offsets}-dead-letters",
@@ -128,9 +135,11 @@ class TaskFlow:
 
         thread = threading.Thread(target=run)
         thread.start()
-        yield driver
-        driver.end_requested = True
-        thread.join()
+        try:
+            yield driver
+        finally:
+            driver.end_requested = True
+            thread.join()
 
     def finish(self) -> list[Receipt]:
         """One more task from the same old pair, up to the present end of the source."""

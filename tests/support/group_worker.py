@@ -27,18 +27,20 @@ from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
 from sparkmirror.connect.session import steady_clock
 from sparkmirror.errors import UnreachableError
+from support.waiting import PATIENCE_SECONDS
 
-SESSION_MS = 4_000
+SESSION_MS = 30_000  # of members that live: no pause of a busy machine ends it
+SHORT_SESSION_MS = 6_000  # of members that die; the shortest that brokers allow by default
 
 _WRITE_SECONDS = 0.01
 
 
 def group_settings(group: str, **more: Any) -> GroupSettings:
-    """Quick ones; the brokers must allow short sessions."""
+    """Those of a member that notices quickly what others do."""
     quick: dict[str, Any] = {
         "session_timeout_ms": SESSION_MS,
         "heartbeat_interval_ms": 300,
-        "rebalance_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
         "rebalance_delay_ms": 0,
     }
     return GroupSettings(group, **(quick | more))
@@ -146,7 +148,7 @@ class Worker:
         _traceback: TracebackType | None,
     ) -> None:
         self.slow.set()
-        assert self.member.stop(30)
+        assert self.member.stop(PATIENCE_SECONDS)
 
     @property
     def connectors(self) -> set[str]:
@@ -168,7 +170,7 @@ class Worker:
 
 
 class WorkerProcess:
-    """A member in a process of its own; killed at the end, if it still lives."""
+    """A member in a process of its own, with a short session; killed at the end, if it lives."""
 
     def __init__(self, bootstrap: str, group: str, connectors: Sequence[str]) -> None:
         orders = {"bootstrap": bootstrap, "group": group, "connectors": list(connectors)}
@@ -228,7 +230,7 @@ def main(orders: dict[str, Any]) -> None:
 
     member = Membership(
         ConnectionSettings("connect", tuple(orders["bootstrap"].split(",")), "other"),
-        group_settings(orders["group"]),
+        group_settings(orders["group"], session_timeout_ms=SHORT_SESSION_MS),
         "http://other:8083/",
         Reader(ConfigTopic(orders["connectors"])),
         on_assigned=lambda connectors: say(f"assigned {','.join(connectors)}"),

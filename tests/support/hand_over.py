@@ -21,7 +21,7 @@ from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
 from support.translations import Held, held
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Cluster,
     await_copy,
@@ -31,8 +31,6 @@ from support.witness import (
     topics,
 )
 
-START_SECONDS = 60.0
-ROUND_SECONDS = 30.0
 PARTITIONS = 2
 BEFORE_THE_END = 100  # records of each partition that every program is left to copy
 _RATE = 300
@@ -101,7 +99,7 @@ class Relay:
         """The group's last checkpoints."""
         given = {"bootstrap.servers": self.target.bootstrap_servers}
         group = self.group(name)
-        found = sparkmirror.client.translate_offsets(given, self.alias, group, ROUND_SECONDS)
+        found = sparkmirror.client.translate_offsets(given, self.alias, group, PATIENCE_SECONDS)
         return {tp.partition: one.offset for tp, one in found.get(group, {}).items()}
 
     def await_synced(self, name: str, timeout: float) -> Offsets:
@@ -204,29 +202,29 @@ def _hand_over(
         with one.load() as load:
             one.commit("moves", {0: 20, 1: 30})
             with first(one.file) as mirror:
-                one.await_copied(dict.fromkeys(range(PARTITIONS), BEFORE_THE_END), START_SECONDS)
-                before = one.await_synced("moves", START_SECONDS)
+                one.await_copied(dict.fromkeys(range(PARTITIONS), BEFORE_THE_END), PATIENCE_SECONDS)
+                before = one.await_synced("moves", PATIENCE_SECONDS)
                 before_stop()
                 stop(mirror)
             handed, stopped = one.copied(), time.monotonic()
             inside = {n: offset // 2 for n, offset in handed.items()}
             one.commit("inside", inside)
             mirror = stack.enter_context(second(one.file))
-            one.await_copied({n: offset + 1 for n, offset in handed.items()}, START_SECONDS)
+            one.await_copied({n: offset + 1 for n, offset in handed.items()}, PATIENCE_SECONDS)
             pause_seconds = time.monotonic() - stopped
             enough = {n: offset + BEFORE_THE_END for n, offset in handed.items()}
             further = {n: offset - 7 for n, offset in one.await_copied(enough, 30.0).items()}
             one.commit("further", further)
             one.commit("moves", further)
-            one.await_synced("inside", ROUND_SECONDS)
+            one.await_synced("inside", PATIENCE_SECONDS)
             if second is MirrorProcess:
                 # Both sides count alike: the copy began at the source's beginning.
-                one.await_at("further", further, ROUND_SECONDS)
-                one.await_at("moves", further, ROUND_SECONDS)
+                one.await_at("further", further, PATIENCE_SECONDS)
+                one.await_at("moves", further, PATIENCE_SECONDS)
             else:
-                one.await_synced("further", ROUND_SECONDS)
-                one.await_moved("moves", before, ROUND_SECONDS)
-        await_copy(one.source, one.topic, one.target, one.remote, ROUND_SECONDS)
+                one.await_synced("further", PATIENCE_SECONDS)
+                one.await_moved("moves", before, PATIENCE_SECONDS)
+        await_copy(one.source, one.topic, one.target, one.remote, PATIENCE_SECONDS)
         stop(mirror)
     compared = compare_topics(one.source, one.topic, one.target, one.remote)
     return HandOver(load.sent, compared, handed, one.copied(), inside, further, pause_seconds)

@@ -13,10 +13,9 @@ from sparkmirror.local.jars import DEFAULT_KAFKA, JarSet
 from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST, HeldPort
 from support.connect_driver import ConnectDriver
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster
 
-START_SECONDS = 90.0
 _MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 _STOP_SECONDS = 60.0
 _TAIL_LINES = 40
@@ -97,7 +96,7 @@ class JavaConnect(ConnectDriver):
     def __enter__(self) -> Self:
         self.begin()
         try:
-            eventually(self._is_up, START_SECONDS, "Java's worker serves", not_yet=(OSError,))
+            eventually(self._is_up, PATIENCE_SECONDS, "Java's worker serves", not_yet=(OSError,))
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise

@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support.waiting import eventually
-
-SECONDS = 30.0
+from support.waiting import PATIENCE_SECONDS, eventually
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class KafkaUi:
         if body is not None:
             request.add_header("Content-Type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 found, text = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -26,9 +26,8 @@ from support.names import unique_name
 from support.odd_logs import end, transactional
 from support.secure_clients import file_lines
 from support.translations import Held, held
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Cluster,
     Record,
     admin,
@@ -39,8 +38,6 @@ from support.witness import (
     topic_partitions,
 )
 
-START_SECONDS = 60.0
-FLOW_SECONDS = 60.0
 _A_TRANSACTION = 100
 _SERVERS = "bootstrap.servers"
 # Replicating heartbeats by their own key would also take those that other tests left here.
@@ -157,7 +154,7 @@ class Pair:
         )
         with MirrorProcess(self.file) as mirror:
             for way in ways:
-                mirror.await_log(f"{way}: RUNNING", START_SECONDS)
+                mirror.await_log(f"{way}: RUNNING", PATIENCE_SECONDS)
             assert "does nothing for the whole file" not in mirror.log
             yield mirror
 
@@ -186,7 +183,7 @@ class Pair:
 
         eventually(
             lambda: sum(map(len, copies().values())) >= count,
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             f"{count} records in {remote}",
         )
         assert copies() == originals
@@ -234,14 +231,14 @@ class Pair:
         remote = self.remote(way, topic)
 
         def translated() -> dict[int, int]:
-            found = client.remote_consumer_offsets(group, way.source.alias, FLOW_SECONDS)
+            found = client.remote_consumer_offsets(group, way.source.alias, PATIENCE_SECONDS)
             offsets = found.get(group, {})
             there = {tp.partition: o.offset for tp, o in offsets.items() if tp.topic == remote}
             assert self.means_the_same(way, topic, here, there), there
             return there
 
         with MirrorClient.from_file(self.file, way.target.alias) as client:
-            return eventually(translated, FLOW_SECONDS, f"{group} is translated from {here}")
+            return eventually(translated, PATIENCE_SECONDS, f"{group} is translated from {here}")
 
     def last_syncs(self, way: Way, topic: str) -> dict[int, OffsetSync]:
         """The newest offset sync of every partition of a topic, from the topic on the source."""

@@ -20,10 +20,9 @@ from typing import Self
 
 import psutil
 
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
 STOP_SECONDS = 10.0  # what the command promises
-_KILL_SECONDS = 10.0
 _TAIL_LINES = 60
 _WATCH = 'read -r _; kill -9 "$1" 2>/dev/null'
 
@@ -121,7 +120,7 @@ class MirrorProcess:
         self.processes()
         began = time.monotonic()
         send()
-        code = self._process.wait(3 * STOP_SECONDS)
+        code = self._process.wait(PATIENCE_SECONDS)
         return code, time.monotonic() - began
 
     def processes(self) -> list[psutil.Process]:
@@ -140,7 +139,7 @@ class MirrorProcess:
 
     def await_end_of_all(self) -> None:
         """Wait until the JVM and the workers have followed the command into its end."""
-        eventually(lambda: not self.processes(), STOP_SECONDS, "no process is left")
+        eventually(lambda: not self.processes(), PATIENCE_SECONDS, "no process is left")
 
     def python_workers(self) -> list[psutil.Process]:
         """The processes that tasks run in: children of Spark's daemon that talk to somebody.
@@ -169,7 +168,7 @@ class MirrorProcess:
         """SIGKILL to the command alone; what it started finds out by itself."""
         self.processes()
         self._process.kill()
-        self._process.wait(_KILL_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
 
     def mapped_files(self) -> set[str]:
         """The files that Spark's JVM has mapped into its memory."""
@@ -187,11 +186,11 @@ class MirrorProcess:
         for one in sorted(everyone, key=lambda process: process.pid, reverse=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-        self._process.wait(_KILL_SECONDS)
-        psutil.wait_procs(everyone, _KILL_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
+        psutil.wait_procs(everyone, PATIENCE_SECONDS)
         if self._watch.poll() is None:
             self._watch.kill()
-        self._watch.communicate(timeout=_KILL_SECONDS)
+        self._watch.communicate(timeout=PATIENCE_SECONDS)
 
 
 def _runs(process: psutil.Process, word: str) -> bool:

@@ -6,17 +6,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from sparkmirror.local.cluster import LocalCluster
 from support.log_files import LoggedBatch, logged_batches
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, Cluster, Record, admin, numbered, produce, send
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import (
+    Cluster,
+    Record,
+    admin,
+    numbered,
+    produce,
+    send,
+)
 
 # The cleaner takes whatever is not in the active segment, and a segment lasts a moment.
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-_SHOWN_SECONDS = 2.0  # the controller answers before its brokers know
+_SHOWN_SECONDS = 30.0  # the controller answers before its brokers know
+UNTIL_FLUSHED_MS = 60_000  # a linger that only flushing ends: no pause of ours cuts a batch short
 
 
 def alter(
@@ -104,7 +118,7 @@ def write_compacted(
                 topic,
                 [(index, record) for record in chunk],
                 compression_type=codec,
-                linger_ms=100,
+                linger_ms=UNTIL_FLUSHED_MS,
                 enable_idempotence=chunk is first,
             )
     everywhere = range(len(codecs))
@@ -192,5 +206,24 @@ def write_transactions(cluster: Cluster, topic: str) -> None:
 
 
 def end(producer: Producer, *, commits: bool) -> None:
-    """End a transaction."""
+    """End a transaction; its markers may be written a moment later."""
     (producer.commit_transaction if commits else producer.abort_transaction)(PATIENCE_SECONDS)
+
+
+def await_markers(cluster: Cluster, topic: str) -> None:
+    """Wait until no transaction of a topic is open: the markers of the last ones are written."""
+    client = admin(cluster)
+    parts = client.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions
+    wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in parts}
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        answers = client.list_offsets(
+            wanted, isolation_level=isolation, request_timeout=PATIENCE_SECONDS
+        )
+        return [one.result(PATIENCE_SECONDS).offset for one in answers.values()]
+
+    eventually(
+        lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
+        PATIENCE_SECONDS,
+        f"every transaction of {topic} has ended",
+    )

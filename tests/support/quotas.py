@@ -14,8 +14,9 @@ from __future__ import annotations
 import socket
 import struct
 
+from support.waiting import PATIENCE_SECONDS
+
 _API, _VERSION, _CORRELATION = 49, 0, 1
-_PATIENCE_SECONDS = 10.0
 _NOBODY = struct.pack(">h", -1)
 
 
@@ -26,7 +27,7 @@ def set_quota(address: str, key: str, value: float | None) -> None:
     body += struct.pack(">ii", 1, 1) + _string("client-id") + _NOBODY
     body += struct.pack(">i", 1) + operation + struct.pack(">?", False)
     host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), _PATIENCE_SECONDS) as connection:
+    with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
         (length,) = struct.unpack(">i", _read(connection, 4))
         _correlation, _throttle, _count, error = struct.unpack_from(

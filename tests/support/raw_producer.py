@@ -18,8 +18,8 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, Cluster
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import Cluster
 
 _CLIENT = b"raw-producer"
 _MOST_UNANSWERED = 20

@@ -22,14 +22,14 @@ from confluent_kafka.admin import (
 from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.local.jars import kafka_classpath
 from sparkmirror.local.java import java_binary
-from support.witness import PATIENCE_SECONDS, admin
+from support.waiting import PATIENCE_SECONDS
+from support.witness import admin
 
 MOST_BYTES = 1_046_528  # what Event Hubs takes in one request
 NO_CREATION = "forbidden"  # nobody may create a topic with this beginning
 _POLICIES = ("RefusingCreateTopicPolicy", "RefusingAlterConfigPolicy")
 _SOURCES = Path(__file__).parent / "java"
 _ANYBODY = "User:ANONYMOUS"
-_COMPILE_SECONDS = 60.0
 
 
 def refusing_cluster(
@@ -50,7 +50,7 @@ def refusing_cluster(
             *(str(_SOURCES / f"{policy}.java") for policy in _POLICIES),
         ],
         check=True,
-        timeout=_COMPILE_SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
     return LocalCluster(
         name,

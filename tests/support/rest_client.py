@@ -14,8 +14,7 @@ from typing import Any, Self
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.server import RestServer
 from support.memory_worker import MemoryWorker
-
-SECONDS = 30.0
+from support.waiting import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class RestClient:
     ) -> Answer:
         """One request; bytes and iterables of bytes go as they are, anything else as JSON."""
         raw = body is None or isinstance(body, bytes) or _is_stream(body)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(
                 method,

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SECONDS = 60.0
+from support.waiting import PATIENCE_SECONDS
+
 SERVERS = "<servers>"
 JSON = {"Content-Type": "application/json"}
 HEARTBEAT = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
@@ -291,7 +292,7 @@ def script() -> list[Step]:
 
 def send(worker: str, step: Step, servers: str) -> Heard:
     """One request to `host:port`, its path untouched."""
-    connection = http.client.HTTPConnection(worker, timeout=SECONDS)
+    connection = http.client.HTTPConnection(worker, timeout=PATIENCE_SECONDS)
     try:
         connection.request(step.method, step.path, step.payload(servers), dict(step.headers))
         found = connection.getresponse()

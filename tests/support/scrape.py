@@ -7,6 +7,8 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.waiting import PATIENCE_SECONDS
+
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -17,7 +19,9 @@ def sample(name: str, **labels: str) -> Sample:
 
 def scrape(host: str, port: int) -> dict[Sample, float]:
     """Every figure by its `sample`."""
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(
+        f"http://{host}:{port}/metrics", timeout=PATIENCE_SECONDS
+    ) as answer:
         text = answer.read().decode()
     return {
         sample(one.name, **one.labels): one.value

@@ -7,10 +7,8 @@ import contextlib
 import html
 import json
 import re
-import subprocess
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -18,10 +16,12 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from support.mirror_process import MirrorProcess, command
+from sparkmirror.cli.main import app
+from support.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS
 
-_SECONDS = 30.0
 _PAGES = (
     "",
     "/connectors?expand=info&expand=status",
@@ -50,7 +50,7 @@ def forms(secret: str) -> set[bytes]:
 
 def let_it_talk(mirror: MirrorProcess) -> None:
     """From now on its log has everything that any logger says."""
-    mirror.await_log("advertised as", _SECONDS)
+    mirror.await_log("advertised as", PATIENCE_SECONDS)
     _ask(mirror, "PUT", "/admin/loggers/root", {"level": "DEBUG"})
 
 
@@ -136,31 +136,21 @@ def _ask(mirror: MirrorProcess, method: str, path: str, body: object = None) -> 
         {"Content-Type": "application/json"},
         method=method,
     )
-    with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+    with urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
         content: bytes = answer.read()
         return content
 
 
 def _printed(file: Path) -> Iterator[tuple[str, bytes]]:
-    """What other commands say of the file, all at the same time."""
-
-    def run(arguments: tuple[str, str]) -> tuple[str, bytes]:
-        verb, option = arguments
-        done = subprocess.run(
-            [command(), verb, str(file), option],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_SECONDS,
-            check=True,
-        )
-        return f"{verb} {option}", done.stdout
-
-    with ThreadPoolExecutor() as pool:
-        yield from pool.map(run, _COMMANDS)
+    """What other commands say of the file."""
+    for verb, option in _COMMANDS:
+        done = CliRunner().invoke(app, [verb, str(file), option])
+        assert done.exit_code == 0, done.output
+        yield f"{verb} {option}", done.output.encode()
 
 
 def _spark_pages(port: int | None) -> Iterator[tuple[str, bytes]]:
     for page in _SPARK_PAGES if port is not None else ():
         url = f"http://127.0.0.1:{port}/{page}/"
-        with urlopen(url, timeout=_SECONDS) as answer:
+        with urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             yield url, answer.read()

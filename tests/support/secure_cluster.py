@@ -38,7 +38,8 @@ from support.certificates import Authority, Identity, key_store, trust_store
 from support.memory_disk import keep_in_memory
 from support.names import unique_name
 from support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint
-from support.witness import PATIENCE_SECONDS, admin
+from support.waiting import PATIENCE_SECONDS
+from support.witness import admin
 
 MASTER, CHANGING = "master", "changing"
 # Quotes, a blank and a backslash: a JAAS line must say them, too.

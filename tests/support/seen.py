@@ -15,7 +15,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from support.witness import PATIENCE_SECONDS, Cluster, Place, admin, messages
+from support.waiting import PATIENCE_SECONDS
+from support.witness import (
+    Cluster,
+    Place,
+    admin,
+    messages,
+)
 
 CREATE_TIME, APPEND_TIME = TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 Headers = tuple[tuple[str, bytes | None], ...]

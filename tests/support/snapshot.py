@@ -23,7 +23,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.witness import PATIENCE_SECONDS, Cluster, admin
+from support.waiting import PATIENCE_SECONDS
+from support.witness import Cluster, admin
 
 _EVERY_ACL = AclBindingFilter(
     ResourceType.ANY,
@@ -36,10 +37,13 @@ _EVERY_ACL = AclBindingFilter(
 )
 
 
-def snapshot(cluster: Cluster) -> dict[str, Any]:
+def snapshot(cluster: Cluster, *names: str) -> dict[str, Any]:
     """Topics with ids and partitions, configs, end offsets, group offsets, ACLs; internal too.
 
-    Asks nothing that makes a broker create its own topics.
+    With names, the end offsets of topics that contain one of them: markers of transactions that
+    others left open come to theirs at any time. What a broker writes to topics of its own and
+    groups that hold nothing are left out, because it clears them away by itself. Asks nothing that
+    makes a broker create its own topics.
     """
     client = admin(cluster)
     listed = client.list_topics(timeout=PATIENCE_SECONDS).topics
@@ -48,10 +52,16 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         "topics": topics,
         "ids": _ids(client, sorted(topics)),
         "configs": _configs(client, sorted(topics)),
-        "ends": _ends(client, topics),
+        "ends": _ends(client, {name: topics[name] for name in topics if _is_meant(name, names)}),
         "groups": _groups(client),
         "acls": _acls(client),
     }
+
+
+def _is_meant(topic: str, names: tuple[str, ...]) -> bool:
+    if topic.startswith("__"):
+        return False
+    return not names or any(name in topic for name in names)
 
 
 def _ids(client: AdminClient, topics: list[str]) -> dict[str, str]:
@@ -97,7 +107,8 @@ def _groups(client: AdminClient) -> dict[str, dict[str, int]]:
         asked = [ConsumerGroupTopicPartitions(group)]
         future = client.list_consumer_group_offsets(asked)[group]
         partitions = future.result(PATIENCE_SECONDS).topic_partitions
-        found[group] = {f"{tp.topic}-{tp.partition}": tp.offset for tp in partitions}
+        if partitions:
+            found[group] = {f"{tp.topic}-{tp.partition}": tp.offset for tp in partitions}
     return found
 
 

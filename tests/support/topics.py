@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
-
-_SERVED_SECONDS = 60.0
+from support.waiting import PATIENCE_SECONDS
 
 
 def make(admin: ClusterAdmin, *topics: NewTopic) -> None:
     """Create topics and wait until they are served."""
     assert set(admin.create_topics(topics).values()) == {None}
-    admin.await_topics([topic.name for topic in topics], _SERVED_SECONDS)
+    admin.await_topics([topic.name for topic in topics], PATIENCE_SECONDS)

@@ -17,9 +17,10 @@ from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
 from sparkmirror.wire.record_batch import build, stamp
 from sparkmirror.wire.transaction import Identity, Transactions, TransactionState
+from support.waiting import PATIENCE_SECONDS
 
-TIMEOUT_MS = 60_000
-_PATIENCE_SECONDS = 40.0
+TIMEOUT_MS = 600_000  # no coordinator ends a transaction before the test does
+_REQUEST_SECONDS = 30.0
 
 
 class TransactionalWriter:
@@ -30,7 +31,7 @@ class TransactionalWriter:
     ) -> None:
         self._loop = Loop()
         host, _, port = bootstrap.partition(":")
-        dialer = Dialer("b", "transaction-test", 3.0, 3.0, -1, -1)
+        dialer = Dialer("b", "transaction-test", _REQUEST_SECONDS, _REQUEST_SECONDS, -1, -1)
         self._cluster = Cluster(self._loop, dialer, [Address(host, int(port))])
         self.transactions = Transactions(
             self._loop, self._cluster, transactional_id, identity, TIMEOUT_MS, self
@@ -96,7 +97,7 @@ class TransactionalWriter:
             [(tp, view)],
             client_id=b"transaction-test",
             acks=-1,
-            timeout_ms=3000,
+            timeout_ms=round(_REQUEST_SECONDS * 1000),
             transactional_id=self.transactions.transactional_id.encode(),
         )
 
@@ -133,7 +134,7 @@ class TransactionalWriter:
             self._cluster.connection(node).close("lost by the test")
 
     def _until(self, check: Callable[[], object]) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not check():
             assert time.monotonic() < deadline, "the broker did not do it in time"
             self._loop.turn(0.1)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -34,16 +34,16 @@ from support.memory_disk import keep_in_memory
 from support.mirror_file import mirror_file
 from support.mirror_process import MirrorProcess
 from support.scrape import sample, scrape
-from support.waiting import eventually
-from support.witness import PATIENCE_SECONDS, admin, end_offsets
+from support.waiting import PATIENCE_SECONDS, eventually
+from support.witness import admin, end_offsets
 
 FLOWS = ("calm", "bold")
 ALL_FLOWS = ("calm->sink", "bold->sink", "exact->vault")
-START_SECONDS = 90.0  # of Spark, on a machine that is busy with other tests
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+NOT_YET = (AssertionError, OSError)  # a busy process may answer a scrape too late
 BOLD = {
     "gap": "stop",
     "source.recreated": "restart",
@@ -82,16 +82,26 @@ class Unsound:
         """Start, and wait until both flows run."""
         self.mirror = MirrorProcess(self.file)
         for flow in ALL_FLOWS:
-            self.mirror.await_log(f"{flow}: RUNNING", START_SECONDS)
+            self.mirror.await_log(f"{flow}: RUNNING", PATIENCE_SECONDS)
 
     # --- what it says
 
     def entries(self, topic: str) -> list[LedgerEntry]:
-        """What the ledger says about a topic."""
+        """What the ledger says about a topic at the moment."""
         alias = topic.partition("-")[0]
         connection = ConnectionSettings("sink", (self.target.bootstrap_servers,), "ledger-test")
         found = read_ledger(connection, f"mm2-ledger.{alias}.internal").entries
         return [one for one in found if one.topic == topic]
+
+    def await_entries(self, topic: str, count: int) -> list[LedgerEntry]:
+        """Wait until the ledger has so many entries about a topic."""
+
+        def written() -> list[LedgerEntry]:
+            found = self.entries(topic)
+            assert len(found) == count, found
+            return found
+
+        return eventually(written, PATIENCE_SECONDS, f"the ledger has {count} of {topic}")
 
     def count(self, kind: str, topic: str, partition: int = 0) -> float:
         """The counter of incidents of the present process."""
@@ -101,10 +111,15 @@ class Unsound:
         name = sample("sparkmirror_incidents_total", flow=flow, **labels)
         return scrape(HOST, self.port.number).get(name, 0.0)
 
-    def quarantined(self, flow: str) -> float:
-        """How many partitions of a flow will not move by themselves."""
+    def await_quarantined(self, flow: str) -> None:
+        """Wait until some partition of a flow is shown as one that will not move by itself."""
         name = sample("sparkmirror_quarantined_partitions", flow=f"{flow}->sink")
-        return scrape(HOST, self.port.number)[name]
+        eventually(
+            lambda: scrape(HOST, self.port.number)[name] >= 1,
+            PATIENCE_SECONDS,
+            f"a partition of {flow} is quarantined",
+            not_yet=NOT_YET,
+        )
 
     def await_incident(self, kind: str, topic: str, partition: int = 0) -> str:
         """Wait for the counter and the log line; the line."""
@@ -113,6 +128,7 @@ class Unsound:
             lambda: self.count(kind, topic, partition) >= 1 and begins in self.mirror.log,
             PATIENCE_SECONDS,
             f"{kind} of {topic}-{partition} is counted and logged",
+            not_yet=NOT_YET,
         )
         return next(line for line in self.mirror.log.splitlines() if begins in line)
 
@@ -171,7 +187,7 @@ def running(clusters: tuple[LocalCluster, LocalCluster, Path]) -> Iterator[Unsou
     made = Unsound(source, target, file, port, MirrorProcess(file))
     try:
         for flow in ALL_FLOWS:
-            made.mirror.await_log(f"{flow}: RUNNING", START_SECONDS)
+            made.mirror.await_log(f"{flow}: RUNNING", PATIENCE_SECONDS)
         yield made
     finally:
         made.mirror.kill_everything()
@@ -180,7 +196,7 @@ def running(clusters: tuple[LocalCluster, LocalCluster, Path]) -> Iterator[Unsou
 
 
 def forbid(cluster: LocalCluster, topic: str, operation: AclOperation) -> None:
-    """Let everybody do everything with a topic but this."""
+    """Let everybody do everything with a topic but this, and wait until the broker knows."""
     others = [
         AclOperation.READ,
         AclOperation.WRITE,
@@ -204,6 +220,16 @@ def forbid(cluster: LocalCluster, topic: str, operation: AclOperation) -> None:
     for future in client.create_acls(rules).values():
         future.result(PATIENCE_SECONDS)
 
+    def allowed() -> set[AclOperation]:
+        asked = client.describe_topics(TopicCollection([topic]), include_authorized_operations=True)
+        return set(asked[topic].result(PATIENCE_SECONDS).authorized_operations)
+
+    eventually(
+        lambda: allowed() == set(others) - {operation},
+        PATIENCE_SECONDS,
+        f"{operation} on {topic} is forbidden",
+    )
+
 
 def allow_again(cluster: LocalCluster, topic: str) -> None:
     """Remove every rule about a topic."""
@@ -221,8 +247,25 @@ def allow_again(cluster: LocalCluster, topic: str) -> None:
         future.result(PATIENCE_SECONDS)
 
 
+def await_limit(cluster: LocalCluster, topic: str, size: int) -> None:
+    """Wait until the broker refuses records of this size, which it did not when it was asked to."""
+    refused: list[bool] = []
+
+    def answered(error: KafkaError | None, _message: Message) -> None:
+        refused.append(error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE)
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def is_refused() -> bool:
+        producer.produce(topic, value=b"." * size, partition=0, on_delivery=answered)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+        return refused[-1]
+
+    eventually(is_refused, PATIENCE_SECONDS, f"{topic} takes no records of {size} bytes")
+
+
 def set_config(cluster: LocalCluster, topic: str, name: str, value: str) -> None:
-    """Change one config of a topic."""
+    """Change one config of a topic; its broker hears of it a moment later."""
     change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     client = admin(cluster)

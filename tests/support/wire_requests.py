@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from sparkmirror.errors import UnreachableError
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.loop import Loop
-
-_PATIENCE_SECONDS = 30.0
+from support.waiting import PATIENCE_SECONDS
 
 
 class Outcome:
@@ -43,9 +42,9 @@ class Outcome:
 
 def turn(loop: Loop, until: Callable[[], bool]) -> None:
     """Run the loop until something is so."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if until():
             return
         loop.turn(0.01)
-    raise AssertionError(f"it did not happen within {_PATIENCE_SECONDS:g} s")
+    raise AssertionError(f"it did not happen within {PATIENCE_SECONDS:g} s")

@@ -21,9 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
-PATIENCE_SECONDS = 30.0
 Place = tuple[str, int]  # topic, partition
 _CHUNK = 5_000
 _LOOK_SECONDS = 0.1

@@ -24,15 +24,15 @@ from support.load import Load
 from support.log_files import logged_batches
 from support.names import unique_name
 from support.scrape import sample, scrape
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster, await_copy, compare_topics, create_topics, end_offsets
 from support.worker_process import WorkerProcess
 
-PATIENCE_SECONDS = 60.0
 PARTITIONS = 2
 LEADS = "This worker leads its group"
 _PLACE = re.compile(r"generation (\d+), leader (\S+),")
 _SESSION_KEY = b"session-key"
+_BUSY = 409  # the worker is between two generations of its group
 
 
 class Written(NamedTuple):
@@ -126,8 +126,11 @@ class WorkerGroup:
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
 
-    def start(self, count: int = 1) -> list[WorkerProcess]:
-        """Further workers, all at the same instant; nobody waits for them."""
+    def start(self, count: int = 1, **more: str) -> list[WorkerProcess]:
+        """Further workers, all at the same instant; nobody waits for them.
+
+        They may have other keys in their files than the rest of the group.
+        """
         made = []
         for _ in range(count):
             port = HeldPort()
@@ -135,7 +138,8 @@ class WorkerGroup:
             ports = {"metrics_host": HOST, "metrics_port": str(port.number)}
             port.make_way()
             self._stack.callback(port.release)
-            worker = WorkerProcess(self.cluster, self._scratch, self.topics, **(ports | self._more))
+            keys = ports | self._more | more
+            worker = WorkerProcess(self.cluster, self._scratch, self.topics, **keys)
             self._metrics[worker.worker_id] = port.number
             made.append(self._stack.enter_context(worker))
         self.workers += made
@@ -244,6 +248,16 @@ def seconds_until(began: float, check: Callable[[], Any], what: str) -> float:
     """How long something takes to become true, from a moment on."""
     eventually(check, PATIENCE_SECONDS, what)
     return time.monotonic() - began
+
+
+def taken(worker: WorkerProcess, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    """The status code and the answer, after a rebalance if there is one."""
+
+    def once() -> tuple[int, Any] | None:
+        code, answer = worker.ask(method, path, body)
+        return None if code == _BUSY else (code, answer)
+
+    return eventually(once, PATIENCE_SECONDS, f"{method} {path} is answered")
 
 
 def has_taken(worker: WorkerProcess, name: str, config: dict[str, str]) -> bool:

@@ -16,10 +16,8 @@ from support.connect_driver import ConnectDriver
 from support.java_connect import ConnectTopics
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster
-
-READY_SECONDS = 40.0
 
 
 class _Process(MirrorProcess):
@@ -54,7 +52,7 @@ class WorkerProcess(ConnectDriver):
         self.process.__exit__(*error)  # type: ignore[arg-type]
         self._port.release()
 
-    def await_health(self, seconds: float = READY_SECONDS) -> None:
+    def await_health(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the group has taken it in."""
 
         def healthy() -> bool:

@@ -17,9 +17,8 @@ from support.groups import commit, committed
 from support.java_connect import ConnectTopics, JavaConnect
 from support.load import Load
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
-    PATIENCE_SECONDS,
     Cluster,
     compare_topics,
     create_topics,
@@ -29,7 +28,6 @@ from support.worker_process import WorkerProcess
 
 PARTITIONS = 4
 TASKS = 2
-COPY_SECONDS = 60.0
 SOURCE, CHECKPOINT, HEARTBEAT = "source", "checkpoint", "heartbeat"
 TASKS_OF = {SOURCE: TASKS, CHECKPOINT: 1, HEARTBEAT: 1}
 RUNNING = {name: ("RUNNING",) * (1 + tasks) for name, tasks in TASKS_OF.items()}
@@ -147,7 +145,7 @@ class WorkerRelay:
             worker.await_states(name, *states)
             eventually(
                 lambda n=name: self._workers(worker, n) == {worker.worker_id},
-                COPY_SECONDS,
+                PATIENCE_SECONDS,
                 f"{name} runs on {worker.worker_id} and nowhere else",
             )
 
@@ -209,7 +207,7 @@ class WorkerRelay:
             assert found == wanted
             return True
 
-        eventually(arrived, COPY_SECONDS, f"{self.remote} has {wanted}")
+        eventually(arrived, PATIENCE_SECONDS, f"{self.remote} has {wanted}")
 
     def copied(self) -> int:
         """How many committed records the target has."""
@@ -224,7 +222,7 @@ class WorkerRelay:
             assert found >= wanted
             return found
 
-        return eventually(enough, COPY_SECONDS, f"{self.remote} has {wanted} records")
+        return eventually(enough, PATIENCE_SECONDS, f"{self.remote} has {wanted} records")
 
     def await_all(self, sent: int) -> None:
         """Wait until as many were copied as were sent, and compare them: none lost, none twice."""
@@ -233,7 +231,7 @@ class WorkerRelay:
             assert self.copied() >= sent
             return True
 
-        eventually(arrived, COPY_SECONDS, f"{sent} records are in {self.remote}")
+        eventually(arrived, PATIENCE_SECONDS, f"{sent} records are in {self.remote}")
         compared = compare_topics(self.source, self.topic, self.target, self.remote)
         assert compared == sent
 
@@ -255,4 +253,4 @@ class WorkerRelay:
             assert min(found.values()) > beyond, found
             return found
 
-        return eventually(moved, COPY_SECONDS, f"{self.group} is moved beyond {beyond}")
+        return eventually(moved, PATIENCE_SECONDS, f"{self.group} is moved beyond {beyond}")

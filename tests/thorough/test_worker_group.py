@@ -22,10 +22,9 @@ from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
 from support.load import observed
 from support.names import unique_name
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.worker_group import (
     LEADS,
-    PATIENCE_SECONDS,
     Mirror,
     WorkerGroup,
     has_taken,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sparkmirror.config.keys import differing_defaults
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README_LINES = 200
+MAKE_TEST = ("unit", "contract", "fuzz", "spark", "integration", "chaos")  # beside them: test-all
+THOROUGH = "pytest.mark.thorough"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -38,6 +41,38 @@ def test_every_test_named_in_the_compatibility_table_exists() -> None:
         or (test and f"def {test}(" not in (ROOT / "tests" / file).read_text())
     ]
     assert missing == []
+
+
+def runs_in_make_test(file: str, test: str) -> bool:
+    """Whether `make test` runs a test, or any of a file's: all but what is marked thorough."""
+    if file.partition("/")[0] not in MAKE_TEST:
+        return False
+    tree = ast.parse((ROOT / "tests" / file).read_text())
+    marks = [one for one in tree.body if isinstance(one, ast.Assign)]
+    if any("pytestmark" in ast.unparse(one) and THOROUGH in ast.unparse(one) for one in marks):
+        return False
+    return any(
+        THOROUGH not in map(ast.unparse, one.decorator_list)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.FunctionDef)
+        and one.name.startswith("test_")
+        and test in ("", one.name)
+    )
+
+
+def test_every_row_of_the_compatibility_table_says_which_command_proves_it() -> None:
+    """A row without a test is one that says "not yet"; `test-all` marks what CI does not run."""
+    wrong = []
+    for line in (ROOT / "COMPATIBILITY.md").read_text().partition("## Defaults")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("| ") or cells[-1] in ("test", "ours"):
+            continue
+        named = re.findall(r"`(\w+/[\w/]+\.py)(?:::(\w+))?`", cells[-1])
+        in_ci = any(runs_in_make_test(file, test) for file, test in named)
+        is_marked = cells[-1].endswith("(test-all)")
+        if in_ci == is_marked if named else cells[1] != "not yet":
+            wrong.append(cells[0])
+    assert wrong == []
 
 
 def test_every_differing_default_has_its_row() -> None:

@@ -26,7 +26,7 @@ from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.security.settings import Protocol, Security, TlsSettings
 from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
 FILE = """
@@ -197,11 +197,13 @@ def test_nothing_runs_before_its_gate_opens() -> None:
 def test_a_gate_that_closes_ends_its_pair_and_waits_for_that(bench: Bench) -> None:
     """A gate that opens again finds nothing left of the pair, and begins it anew."""
     closing = bench.gates[0].close()
-    eventually(lambda: "stop" in bench.made[0].heard, 5, "the herder is asked to end")
+    eventually(
+        lambda: "stop" in bench.made[0].heard, PATIENCE_SECONDS, "the herder is asked to end"
+    )
     closing.join(0.1)
     assert closing.is_alive()
     bench.made[0].is_over = True
-    closing.join(5)
+    closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     assert bench.pairs.snapshots()[0].state is FlowState.STANDBY
     assert not bench.pairs.proceed()
@@ -227,7 +229,7 @@ def test_a_pair_with_another_group_leaves_and_joins(bench: Bench) -> None:
     assert bench.pairs.proceed()
     assert len(bench.gates) == 2
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
     assert bench.gates[2].heard == ["start"]
     bench.gates[2].opened()
     assert bench.plans_made[2] is plans[AB]
@@ -255,7 +257,7 @@ def test_a_pair_that_was_not_let_in_asks_at_once_with_other_credentials() -> Non
     """There is no place to be kept."""
     bench = Bench()
     bench.pairs.apply(WHOLE, {**bench.plans, AB: with_other_credentials(bench.plans[AB])})
-    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
     assert [gate.heard for gate in bench.gates] == [["start", "stop"], ["start"], ["start"]]
 
 
@@ -276,7 +278,7 @@ def test_a_stopped_pair_is_in_view_until_it_has_ended(bench: Bench) -> None:
     assert bench.pairs.proceed()
     assert bench.shown() == ["b->a", "a->b"]
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
     assert bench.shown() == ["b->a"]
 
 
@@ -287,7 +289,7 @@ def test_a_pair_that_comes_back_before_it_has_ended_is_begun_once(bench: Bench) 
     bench.pairs.apply(SMALL, bench.plans)
     assert bench.pairs.proceed()
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), 5, "the pair has left")
+    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
     bench.gates[-1].opened()
     assert set(bench.made[0].heard[1:]) == {"stop"}
     assert bench.heard[1:] == [["start"], ["start"]]
@@ -319,8 +321,11 @@ def test_a_pair_that_does_not_end_is_said_once_and_never_doubled(
     assert bench.pairs.snapshots()[0].troubles == ()
 
 
-def test_the_end_of_the_process_waits_for_pairs_that_are_ending(bench: Bench) -> None:
+def test_the_end_of_the_process_waits_for_pairs_that_are_ending(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether all of them wrote their positions."""
+    monkeypatch.setattr(pairs_module, "_LEAVE_SECONDS", 0.1)
     bench.pairs.apply(Changes(stopped=(AB,)), {BA: bench.plans[BA]})
     bench.made[1].is_over = True
     assert not bench.pairs.stop(0.1)

@@ -45,7 +45,7 @@ def server() -> Iterator[RunServer]:
 def shown(server: RunServer) -> str:
     """The certificate that it shows."""
     port = int(server.url.rstrip("/").rpartition(":")[2])
-    return ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=60)
 
 
 def test_another_certificate_is_shown(server: RunServer) -> None:

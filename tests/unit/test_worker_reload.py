@@ -100,7 +100,7 @@ rest.basic.auth.login.config = {folder / "jaas.conf"}
         connection = http.client.HTTPSConnection(
             "127.0.0.1",
             self.server.ports[0],
-            timeout=10,
+            timeout=60,
             context=client_context(authority.stranger()),
         )
         word = base64.b64encode(f"{user}:s3cret".encode()).decode()

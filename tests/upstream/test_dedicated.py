@@ -9,11 +9,10 @@ import pytest
 
 from sparkmirror.local.cluster import LocalCluster
 from support.mirror_file import mirror_file
-from support.mirror_pair import START_SECONDS
 from support.mirror_process import MirrorProcess
 from support.names import unique_name
+from support.waiting import PATIENCE_SECONDS
 from support.witness import (
-    PATIENCE_SECONDS,
     await_copy,
     compare_topics,
     create_topics,
@@ -21,8 +20,6 @@ from support.witness import (
     produce,
     topics,
 )
-
-pytestmark = pytest.mark.thorough
 
 RECORDS = 100
 
@@ -53,7 +50,7 @@ class Node:
 
     def mirror_a_topic(self, mirror: MirrorProcess) -> None:
         """Make a topic while the node runs, and find it on B with its records."""
-        mirror.await_log(f"{self.a}->{self.b}: RUNNING", START_SECONDS)
+        mirror.await_log(f"{self.a}->{self.b}: RUNNING", PATIENCE_SECONDS)
         topic = f"{self._topics}-1"
         remote = f"{self.a}.{topic}"
         create_topics(self.source, {topic: 1})

@@ -20,7 +20,6 @@ from sparkmirror.local.cluster import LocalCluster
 from support.groups import commit, committed, consumer
 from support.java_consumer import java_lines
 from support.mirror_pair import (
-    FLOW_SECONDS,
     Axis,
     Pair,
     Way,
@@ -32,7 +31,7 @@ from support.odd_logs import alter, set_configs
 from support.secure_clients import Keys, tls
 from support.secure_cluster import secure_cluster
 from support.translations import held
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
     Cluster,
     Record,
@@ -107,12 +106,10 @@ class Scenarios:
 
     # --- with a mirror of their own
 
-    @pytest.mark.thorough
     def test_one_way_replication_with_auto_offset_sync(self, pair: Pair) -> None:
         """A group finds itself on the backup where it was, also in a topic that comes later."""
         self.follow_group(pair, lag=LAG)
 
-    @pytest.mark.thorough
     def test_one_way_replication_with_frequent_offset_syncs(self, pair: Pair) -> None:
         """The same when every record may have an offset sync; the newest is of the last record."""
         self.follow_group(pair, lag=0)
@@ -156,7 +153,7 @@ class Scenarios:
             assert {n: one.downstream_offset for n, one in syncs.items()} == last
             return True
 
-        eventually(are_there, FLOW_SECONDS, "the last records are synced")
+        eventually(are_there, PATIENCE_SECONDS, "the last records are synced")
 
     @staticmethod
     def await_synced(pair: Pair, group: str, topic: str, here: dict[int, int]) -> None:
@@ -168,18 +165,17 @@ class Scenarios:
             assert pair.means_the_same(way, topic, here, there), there
             return True
 
-        eventually(is_synced, FLOW_SECONDS, f"{group} is synced in {remote}")
+        eventually(is_synced, PATIENCE_SECONDS, f"{group} is synced in {remote}")
 
     @staticmethod
     def received(pair: Pair, group: str, topic: str, count: int) -> list[bytes]:
         """What a member of the group gets on the backup, as many records as it should."""
         with closing(consumer(pair.backup.cluster, group)) as member:
             member.subscribe([pair.remote(pair.there, topic)])
-            messages = member.consume(count, timeout=FLOW_SECONDS)
+            messages = member.consume(count, timeout=PATIENCE_SECONDS)
             member.commit(asynchronous=False)
         return sorted(message.value() or b"" for message in messages)
 
-    @pytest.mark.thorough
     def test_replication_without_offset_sync_will_not_create_offset_syncs_topic(
         self, pair: Pair
     ) -> None:
@@ -195,7 +191,6 @@ class Scenarios:
         assert any(name.startswith("mm2-offsets.") for name in found)
         assert [n for n in found if "offset-syncs" in n or "checkpoints" in n] == []
 
-    @pytest.mark.thorough
     def test_offset_syncs_topics_on_target(self, pair: Pair) -> None:
         """With their location set to the target, checkpoints flow and nothing is on the source."""
         way, topic, group = pair.there, pair.topic("1"), pair.group("located")
@@ -208,12 +203,11 @@ class Scenarios:
             syncs = f"mm2-offset-syncs.{way.source.alias}.internal"
             eventually(
                 lambda: end_offsets(way.target.cluster, syncs).get(0, 0) > 0,
-                FLOW_SECONDS,
+                PATIENCE_SECONDS,
                 "offset syncs are written",
             )
             assert [n for n in pair.internal_topics(pair.primary) if "offset-syncs" in n] == []
 
-    @pytest.mark.thorough
     def test_restart_replication(self, pair: Pair) -> None:
         """Groups stay synced past a restart, checkpoints never go back, no record comes twice."""
         way, topic, group = pair.there, pair.topic("1"), pair.group("restarted")
@@ -232,7 +226,6 @@ class Scenarios:
             pair.await_copy(way, topic, (turn + 1) * RECORDS)
         assert are_monotonic(pair.checkpoints(way, group, topic))
 
-    @pytest.mark.thorough
     def test_replicate_from_latest(self, pair: Pair) -> None:
         """With `latest` only what is written after the start is mirrored."""
         way, topic = pair.there, pair.topic("1")
@@ -247,7 +240,7 @@ class Scenarios:
                 return read_topic(way.target.cluster, pair.remote(way, topic))
 
             eventually(
-                lambda: sum(map(len, found().values())) >= RECORDS, FLOW_SECONDS, "news arrive"
+                lambda: sum(map(len, found().values())) >= RECORDS, PATIENCE_SECONDS, "news arrive"
             )
             assert found() == {
                 n: [record for at, record in news if at == n] for n in range(PARTITIONS)
@@ -276,7 +269,7 @@ class Scenarios:
         with MirrorClient.from_file(pair.file, way.target.alias) as client:
             eventually(
                 lambda: {"heartbeats", mirrored} <= client.heartbeat_topics(),
-                FLOW_SECONDS,
+                PATIENCE_SECONDS,
                 "heartbeats are mirrored",
             )
             assert way.source.alias in client.upstream_clusters()
@@ -284,7 +277,7 @@ class Scenarios:
             assert f"{way.source.alias}.checkpoints.internal" in client.checkpoint_topics()
         eventually(
             lambda: all(end_offsets(way.target.cluster, n)[0] for n in ("heartbeats", mirrored)),
-            FLOW_SECONDS,
+            PATIENCE_SECONDS,
             "both have records",
         )
 
@@ -347,7 +340,7 @@ class Scenarios:
             assert pair.means_the_same(way, topic, here, there), there
             return there
 
-        return eventually(written, FLOW_SECONDS, f"checkpoints of {group} at {here}")
+        return eventually(written, PATIENCE_SECONDS, f"checkpoints of {group} at {here}")
 
     def test_offset_translation_behind_replication_flow(self, shared: Pair) -> None:
         """A group far behind what was mirrored: checkpoints follow it forwards and backwards."""
@@ -397,7 +390,6 @@ class Scenarios:
         alter(way.source.cluster, ResourceType.TOPIC, topic, unset)
         self.await_configs(shared, remote, {"delete.retention.ms": "2000"})
 
-    @pytest.mark.thorough
     def test_replicate_source_default(self, pair: Pair) -> None:
         """With use.defaults.from=source the primary's defaults are set on the backup, too."""
         way, topic = pair.there, pair.topic("with-defaults")
@@ -406,7 +398,7 @@ class Scenarios:
         with pair.running(f"{way}.use.defaults.from = source", ways=[way]):
             edited = {"delete.retention.ms": "2000", "retention.bytes": "2000"}
             eventually(
-                lambda: remote in topics(way.target.cluster), FLOW_SECONDS, f"{remote} is there"
+                lambda: remote in topics(way.target.cluster), PATIENCE_SECONDS, f"{remote} is there"
             )
             alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
             eventually(
@@ -415,7 +407,7 @@ class Scenarios:
                     == "2000"
                     and found["retention.bytes"] == "-1"
                 ),
-                FLOW_SECONDS,
+                PATIENCE_SECONDS,
                 "the primary's default is back",
                 not_yet=(KeyError,),
             )
@@ -429,9 +421,8 @@ class Scenarios:
             found = set_configs(cluster, remote) if remote in topics(cluster) else {}
             return {name: found[name] for name in EDITED if name in found}
 
-        eventually(lambda: own() == expected, FLOW_SECONDS, f"{remote} has {expected}")
+        eventually(lambda: own() == expected, PATIENCE_SECONDS, f"{remote} has {expected}")
 
-    @pytest.mark.thorough
     def test_replication_with_empty_partition(self, shared: Pair) -> None:
         """A Java consumer that read the copy stands at 0 where nothing was ever written."""
         way, topic, group = shared.there, shared.topic("empty"), shared.group("empty")
@@ -452,7 +443,6 @@ class TestDefaultPolicy(Scenarios):
     axis = Axis()
 
 
-@pytest.mark.thorough
 class TestIdentityPolicy(Scenarios):
     """One way, topics keep their names."""
 
@@ -463,21 +453,18 @@ class TestIdentityPolicy(Scenarios):
     )
 
 
-@pytest.mark.thorough
 class TestTransactionalSource(Scenarios):
     """The source is written in transactions, whose markers leave gaps in its offsets."""
 
     axis = Axis(in_transactions=True)
 
 
-@pytest.mark.thorough
 class TestExactlyOnce(Scenarios):
     """The mirror writes in transactions, whose markers leave gaps in the target's offsets."""
 
     axis = Axis(worker_lines=("exactly.once.source.support = enabled",))
 
 
-@pytest.mark.thorough
 class TestSsl(Scenarios):
     """The backup is reached over TLS."""
 

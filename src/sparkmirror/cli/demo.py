@@ -38,7 +38,7 @@ _FACTORS = (
     "status.storage.replication.factor",
     "config.storage.replication.factor",
 )
-_CATCH_UP_SECONDS = 30.0
+_CATCH_UP_SECONDS = 120.0  # Spark may still be starting, on a slow machine
 _LOOK_SECONDS = 0.25
 
 
@@ -128,10 +128,11 @@ def _flow(
             view.show(application.snapshots())
             time.sleep(_LOOK_SECONDS)
         view.show(application.snapshots())
-    latency = next(one for one in application.snapshots() if one.topics)
+    latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     there, here = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
-    _summarise(console, there, here, latency.latency_p50_ms, latency.latency_p99_ms)
+    p50, p99 = (latency.latency_p50_ms, latency.latency_p99_ms) if latency else (None, None)
+    _summarise(console, there, here, p50, p99)
     return there == here
 
 

@@ -90,6 +90,7 @@ class Door:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._strangers[self._keep(self._receive(sock))] = self._loop.time()
+            await asyncio.sleep(0)  # let it begin: cancelled before that, it would not close `sock`
 
     async def _make_room(self) -> None:
         while len(self._strangers) >= MOST_STRANGERS:

@@ -310,7 +310,7 @@ def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         silent = replace(connection, bootstrap_servers=("127.0.0.1:1", address))
-        probe = probe_cluster(silent, timeout_seconds=0.5)
+        probe = probe_cluster(silent, timeout_seconds=1.0)
     assert not probe.reachable
     assert f"accepts connections at {address}, but does not answer" in probe.error
     assert "a.security.protocol must say so" in probe.error

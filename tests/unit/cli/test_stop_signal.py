@@ -33,7 +33,7 @@ print("stopped")
 def test_thousands_of_signals_in_the_middle_of_waiting_are_one_stop() -> None:
     """The handler interrupts the wait itself again and again."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120
     )
 
     assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
@@ -61,7 +61,7 @@ def test_several_hangups_of_a_service_are_one_reload() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
         start_new_session=True,
     )
 
@@ -79,7 +79,7 @@ if nohup == "nohup":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 stop = StopSignal(reloads=file == "file")
 print("ready", flush=True)
-is_stopped = stop.wait(60)
+is_stopped = stop.wait(120)
 print("stop" if is_stopped else "reload" if stop.take_reload() else "nothing")
 """
 

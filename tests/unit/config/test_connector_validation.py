@@ -285,7 +285,7 @@ _ANY_TEXT = st.one_of(
 
 
 @given(st.dictionaries(_ANY_KEY, _ANY_TEXT, max_size=8), st.sampled_from(ConnectorClass))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_configuration_is_too_odd_to_be_validated(
     extra: dict[str, str | None], kind: ConnectorClass
 ) -> None:

@@ -23,7 +23,7 @@ from sparkmirror.local.server_properties import Listener, server_properties
 @pytest.fixture
 def sleeper() -> Iterator[ProcessIdentity]:
     """A process that stands for a broker."""
-    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
         found = ProcessIdentity.of(process.pid)
         assert found is not None
         yield found

@@ -27,7 +27,7 @@ def test_the_broker_can_listen_on_a_held_port(port: HeldPort) -> None:
     port.make_way()
     with (
         closing(socket.create_server((HOST, port.number))) as server,
-        closing(socket.create_connection((HOST, port.number), timeout=5)),
+        closing(socket.create_connection((HOST, port.number), timeout=60)),
     ):
         accepted, _ = server.accept()
         accepted.close()

@@ -16,8 +16,8 @@ from sparkmirror.local.process import ProcessIdentity, stop_processes
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing for a minute."""
-    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+    """A process that does nothing for ten minutes."""
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
         yield process
         process.kill()
 
@@ -39,7 +39,7 @@ def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
     """A process that has ended but was not reaped holds its pid and nothing else."""
     known = identity(sleeper)
     os.kill(sleeper.pid, signal.SIGKILL)
-    stop_processes([known], timeout_seconds=5)
+    stop_processes([known], timeout_seconds=60)
     assert sleeper.returncode is None
     assert not known.alive
 
@@ -56,8 +56,8 @@ def test_a_suspended_process_is_stopped(sleeper: subprocess.Popen[bytes]) -> Non
     """SIGTERM alone would wait for the SIGCONT."""
     known = identity(sleeper)
     os.kill(sleeper.pid, signal.SIGSTOP)
-    stop_processes([known], timeout_seconds=5)
-    assert sleeper.wait(5) == -signal.SIGTERM
+    stop_processes([known], timeout_seconds=60)
+    assert sleeper.wait(60) == -signal.SIGTERM
 
 
 def test_a_stubborn_process_is_killed() -> None:
@@ -66,5 +66,5 @@ def test_a_stubborn_process_is_killed() -> None:
     with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        stop_processes([identity(process)], timeout_seconds=0.5)
-        assert process.wait(5) == -signal.SIGKILL
+        stop_processes([identity(process)], timeout_seconds=0.2)
+        assert process.wait(60) == -signal.SIGKILL

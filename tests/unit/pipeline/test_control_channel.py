@@ -9,7 +9,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ import pytest
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
+from sparkmirror.pipeline import control_client, control_server
 from sparkmirror.pipeline.contract import (
     PartitionProgress,
     PartitionStart,
@@ -38,7 +38,8 @@ from sparkmirror.pipeline.control_channel import (
 from sparkmirror.pipeline.control_client import ControlClient
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
 from sparkmirror.pipeline.progress_json import progress_to_json
-from support.waiting import eventually
+from support.hand_clock import HandClock
+from support.waiting import PATIENCE_SECONDS, eventually
 
 LOOPBACK = "127.0.0.1"
 SETTINGS = TaskSettings(
@@ -89,6 +90,14 @@ def server() -> Iterator[ControlServer]:
 
 
 @pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """The clock of the driver and of its tasks."""
+    return HandClock(
+        monkeypatch, "sparkmirror.pipeline.control_server", "sparkmirror.pipeline.control_client"
+    )
+
+
+@pytest.fixture
 def epoch(server: ControlServer) -> Epoch:
     """An epoch of one split."""
     return Epoch(server)
@@ -122,7 +131,7 @@ def progress(position: int, records: int = 1) -> Progress:
 
 def raw_connection(invitation: Invitation) -> ssl.SSLSocket:
     """A stranger who trusts the driver's certificate."""
-    sock = socket.create_connection((invitation.host, invitation.port), 5)
+    sock = socket.create_connection((invitation.host, invitation.port), PATIENCE_SECONDS)
     return client_context(invitation.certificate).wrap_socket(sock, server_hostname=SERVER_NAME)
 
 
@@ -184,37 +193,44 @@ def test_progress_arrives(epoch: Epoch, join: Callable[[Invitation], ControlClie
     for report in reports:
         client.report(report)
 
-    eventually(lambda: epoch.reports == reports, 5, "all reports at the driver")
+    eventually(lambda: epoch.reports == reports, PATIENCE_SECONDS, "all reports at the driver")
     assert epoch.line.silent_splits(60) == []
 
 
 def test_everything_reported_before_hanging_up_arrives(
-    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+    epoch: Epoch,
+    join: Callable[[Invitation], ControlClient],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last report of a task says where it stands."""
+    monkeypatch.setattr(control_client, "_FAREWELL_SECONDS", PATIENCE_SECONDS)
     client = join(epoch.invitation)
     client.report(progress(41))
     client.report(progress(42))
     client.close()
 
-    eventually(lambda: epoch.reports == [progress(41), progress(42)], 5, "both reports")
+    eventually(
+        lambda: epoch.reports == [progress(41), progress(42)], PATIENCE_SECONDS, "both reports"
+    )
 
 
-def test_the_end_arrives_and_wakes_the_task(epoch: Epoch) -> None:
-    """Within a moment, not at the next tick."""
-    woken = threading.Event()
+def test_the_end_arrives_and_wakes_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, not at the next tick."""
+    monkeypatch.setattr(control_server, "_ALIVE_SECONDS", 3600.0)
+    server, woken = ControlServer(LOOPBACK, LOOPBACK), threading.Event()
+    server.start()
+    epoch = Epoch(server)
     client = ControlClient(epoch.invitation, SPLIT.index)
     try:
         client.listen(woken.set)
-        began = time.monotonic()
 
         epoch.server.end(epoch.line)
 
-        assert woken.wait(5)
+        assert woken.wait(PATIENCE_SECONDS)
         assert client.end_requested
-        assert time.monotonic() - began < 1
     finally:
         client.close()
+        server.stop()
 
 
 def test_a_task_that_comes_after_the_end_is_told_at_once(
@@ -225,7 +241,7 @@ def test_a_task_that_comes_after_the_end_is_told_at_once(
 
     client = join(epoch.invitation)
 
-    eventually(lambda: client.end_requested, 5, "the end")
+    eventually(lambda: client.end_requested, PATIENCE_SECONDS, "the end")
 
 
 def test_a_second_attempt_begins_at_the_stored_positions(
@@ -234,7 +250,7 @@ def test_a_second_attempt_begins_at_the_stored_positions(
     """And compares, since more may have landed; the first attempt is told to end."""
     first = join(epoch.invitation)
     first.report(progress(15))
-    eventually(lambda: epoch.reports, 5, "the report")
+    eventually(lambda: epoch.reports, PATIENCE_SECONDS, "the report")
 
     second = join(epoch.invitation)
 
@@ -249,24 +265,24 @@ def test_a_second_attempt_begins_at_the_stored_positions(
         ),
         replace(SPLIT.partitions[1], is_handed_over=False),
     )
-    eventually(lambda: first.end_requested, 5, "the first attempt ends")
+    eventually(lambda: first.end_requested, PATIENCE_SECONDS, "the first attempt ends")
     assert not second.end_requested
     assert epoch.line.checked_in == 1
 
 
 def test_all_tasks_of_an_epoch_end_together(
-    server: ControlServer, join: Callable[[Invitation], ControlClient]
+    clock: HandClock, server: ControlServer, join: Callable[[Invitation], ControlClient]
 ) -> None:
     """One that takes a dead one's place gets what is left, but enough to say something."""
     epoch = Epoch(server, epoch_seconds=2.0)
     first = join(epoch.invitation)
-    time.sleep(0.5)
+    clock.advance(0.5)
     second = join(epoch.invitation)
-    time.sleep(1.6)
+    clock.advance(1.6)
     third = join(epoch.invitation)
 
-    assert first.settings.epoch_seconds == 2.0
-    assert 1.0 < second.settings.epoch_seconds <= 1.5
+    assert first.settings.epoch_seconds == pytest.approx(2.0)
+    assert second.settings.epoch_seconds == pytest.approx(1.5)
     assert third.settings.epoch_seconds == 1.0
 
 
@@ -275,9 +291,11 @@ def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
     first = ControlClient(epoch.invitation, SPLIT.index)
     first.listen(lambda: None)
     first.report(progress(15))
-    eventually(lambda: epoch.reports, 5, "the report")
+    eventually(lambda: epoch.reports, PATIENCE_SECONDS, "the report")
     first.close()
-    eventually(lambda: not epoch.line.heard, 5, "the driver noticed the end of the first")
+    eventually(
+        lambda: not epoch.line.heard, PATIENCE_SECONDS, "the driver noticed the end of the first"
+    )
 
     second = ControlClient(epoch.invitation, SPLIT.index)
     second.close()
@@ -307,21 +325,24 @@ def test_a_task_of_a_failed_epoch_is_cut_off(
     client = join(epoch.invitation)
     epoch.server.close(epoch.line)
     epoch.server.cut_off(epoch.line)
-    eventually(lambda: client.silence_seconds == math.inf, 5, "the task knows")
+    eventually(lambda: client.silence_seconds == math.inf, PATIENCE_SECONDS, "the task knows")
     client.report(progress(11))
     assert epoch.reports == []
 
 
-def test_the_lease_is_kept_alive(epoch: Epoch, join: Callable[[Invitation], ControlClient]) -> None:
+def test_the_lease_is_kept_alive(
+    clock: HandClock,
+    epoch: Epoch,
+    join: Callable[[Invitation], ControlClient],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The driver speaks about once a second, so silence means that it is gone."""
+    assert SETTINGS.lease_seconds / 3 > control_server._ALIVE_SECONDS
+    monkeypatch.setattr(control_server, "_ALIVE_SECONDS", 0.05)
     client = join(epoch.invitation)
-    longest = 0.0
-    until = time.monotonic() + 2.5
-    while time.monotonic() < until:
-        longest = max(longest, client.silence_seconds)
-        time.sleep(0.05)
-
-    assert longest < 2
+    for _ in range(2):
+        clock.advance(3600.0)
+        eventually(lambda: client.silence_seconds < 1, PATIENCE_SECONDS, "the driver speaks")
 
 
 def test_stopping_the_server_ends_its_tasks_promptly() -> None:
@@ -334,18 +355,24 @@ def test_stopping_the_server_ends_its_tasks_promptly() -> None:
         client.listen(lambda: None)
         server.stop()
 
-        eventually(lambda: client.silence_seconds > 60, 2, "the task knows that the driver is gone")
+        eventually(
+            lambda: client.silence_seconds > 60,
+            PATIENCE_SECONDS,
+            "the task knows that the driver is gone",
+        )
     finally:
         client.close()
 
 
 def test_a_task_that_says_nothing_shows_as_silent(
-    epoch: Epoch, join: Callable[[Invitation], ControlClient]
+    clock: HandClock, epoch: Epoch, join: Callable[[Invitation], ControlClient]
 ) -> None:
     """A stopped process holds its connection open and reports nothing."""
     join(epoch.invitation)
+    assert epoch.line.silent_splits(5.0) == []
+    clock.advance(5.1)
 
-    eventually(lambda: epoch.line.silent_splits(0.2) == [SPLIT.index], 5, "the split is silent")
+    assert epoch.line.silent_splits(5.0) == [SPLIT.index]
 
 
 def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
@@ -427,9 +454,9 @@ def test_a_plain_connection_without_tls_gets_nothing(
     epoch: Epoch, join: Callable[[Invitation], ControlClient]
 ) -> None:
     """The token never crosses in the clear, and the server goes on."""
-    with socket.create_connection((epoch.invitation.host, epoch.invitation.port), 5) as stranger:
+    where = (epoch.invitation.host, epoch.invitation.port)
+    with socket.create_connection(where, PATIENCE_SECONDS) as stranger:
         stranger.sendall(encode({"type": "hello", "token": epoch.invitation.token, "split": 4}))
-        stranger.settimeout(5)
         answer = b"?"
         try:
             while answer:

@@ -386,11 +386,11 @@ def test_partitions_without_a_leader_leave_the_memory_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Forty partitions of large records, one of which can be written: it goes on and on."""
-    bench = Bench(monkeypatch, partitions=40, buffer_bytes=8 << 20)
+    bench = Bench(monkeypatch, partitions=40, buffer_bytes=2 << 20)
     relayed = bench.task._relay
     for part in bench.parts[1:]:
         del bench.target.leaders[part.target.tp]
-    value = b"." * 100_000
+    value = b"." * 25_000
     for _step in range(60):
         serve_large(bench, value)
         bench.loop.advance(1)

@@ -458,7 +458,7 @@ def disturb(bench: Bench, step: str, node: int) -> None:
         bench.target.serve(node, refuse=REFUSALS[step, kind])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.tuples(STEPS, NODES), min_size=5, max_size=40))
 def test_whatever_goes_wrong_committed_records_and_positions_agree(
     steps: list[tuple[str, int]],

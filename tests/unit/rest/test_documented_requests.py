@@ -41,6 +41,6 @@ def is_true(line: str, port: int) -> bool:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     return done.stdout == found["status"]

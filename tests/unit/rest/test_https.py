@@ -57,9 +57,9 @@ def ask(
 ) -> tuple[int, str]:
     """One request; over http if there are no settings for TLS."""
     connection = (
-        http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         if tls is None
-        else http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=client_context(tls))
+        else http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=client_context(tls))
     )
     try:
         connection.request("GET", path, headers=headers or {})
@@ -197,7 +197,7 @@ def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
 
 def shown(port: int) -> bytes:
     """The certificate that a listener shows, whoever vouches for it."""
-    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port), timeout=10))
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port), timeout=60))
 
 
 def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) -> None:
@@ -208,7 +208,7 @@ def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) 
         (port,), (admin,) = server.ports, server.admin_ports
         before = shown(port)
         standing = http.client.HTTPSConnection(
-            "127.0.0.1", port, timeout=10, context=client_context(authority.stranger())
+            "127.0.0.1", port, timeout=60, context=client_context(authority.stranger())
         )
         standing.request("GET", "/connectors")
         assert standing.getresponse().read() == b"[]"

@@ -12,7 +12,8 @@ from sparkmirror.config.worker_settings import Listener, RestSettings
 from sparkmirror.connect.api import ForwardTo
 from sparkmirror.rest.pages import OwnNames
 from support.memory_worker import MemoryWorker
-from support.rest_client import SECONDS, RestClient
+from support.rest_client import RestClient
+from support.waiting import PATIENCE_SECONDS
 
 BEAT = {
     "connector.class": "MirrorHeartbeatConnector",
@@ -51,7 +52,7 @@ def test_a_name_that_leads_here_is_not_ours(method: str, client: RestClient) -> 
 
 def test_a_request_without_a_host_is_answered(client: RestClient) -> None:
     """HTTP/1.0 has none, and no browser speaks it."""
-    with socket.create_connection(("127.0.0.1", client.port), SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", client.port), PATIENCE_SECONDS) as connection:
         connection.sendall(b"GET /connectors HTTP/1.0\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -19,12 +21,21 @@ from support.waiting import eventually
 
 def status(port: int, path: str) -> int:
     """What a path is answered with."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port that a server may listen on, and that the system gives to nobody else."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def test_all_listeners_serve_all_paths() -> None:
@@ -67,25 +78,22 @@ def test_an_empty_list_of_admin_listeners_serves_them_nowhere() -> None:
 
 def test_a_stopped_server_leaves_nothing_behind() -> None:
     """No thread, no port; stopping twice is nothing."""
-    worker = MemoryWorker()
     before = set(threading.enumerate())
-    server = RestServer.for_worker(worker.file.settings)
-    server.start(worker)
-    port = server.ports[0]
-    assert status(port, "/") == 200
-    server.stop()
-    server.stop()
-    with pytest.raises(OSError, match="refused"):
-        status(port, "/")
-    eventually(lambda: not set(threading.enumerate()) - before, 10, "its threads have ended")
+    with held_port() as port:
+        worker = MemoryWorker(f"listeners=http://127.0.0.1:{port}")
+        server = RestServer.for_worker(worker.file.settings)
+        server.start(worker)
+        assert status(port, "/") == 200
+        server.stop()
+        server.stop()
+        with pytest.raises(OSError, match="refused"):
+            status(port, "/")
+    eventually(lambda: not set(threading.enumerate()) - before, 60, "its threads have ended")
 
 
 def test_a_port_in_use_is_told_before_anything_starts() -> None:
     """With the listener and a remedy; ports bound before it are free again."""
-    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-        free.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken, held_port() as number:
         used = taken.getsockname()[1]
         worker = MemoryWorker(f"listeners=http://127.0.0.1:{number},http://127.0.0.1:{used}")
         with pytest.raises(SetupError, match=f"http://127.0.0.1:{used}.*listeners"):

@@ -13,6 +13,7 @@ from sparkmirror.rest_client.answers import Objection, StateInfo
 from sparkmirror.rest_client.exchange import Access
 from sparkmirror.rest_client.worker import Worker
 from support.canned_worker import CannedWorker, Reply, recordings
+from support.hand_clock import HandClock
 
 CLASS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
 BUSY = Reply(409, {"error_code": 409, "message": "Cannot complete request because of a rebalance"})
@@ -30,8 +31,10 @@ def server() -> Iterator[CannedWorker]:
 
 
 @pytest.fixture
-def worker(server: CannedWorker) -> Worker:
-    """Ours, with little patience."""
+def worker(server: CannedWorker, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """Ours; its pauses take no time."""
+    clock = HandClock(monkeypatch, "sparkmirror.rest_client.worker")
+    monkeypatch.setattr(clock, "sleep", clock.advance)
     return Worker(Access(server.url), busy_seconds=0.5)
 
 

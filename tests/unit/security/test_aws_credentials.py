@@ -7,6 +7,7 @@ import base64
 import os
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,6 +30,7 @@ from sparkmirror.security.aws_credentials import CredentialSource, credential_so
 from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, signed_token
 from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
 from support.all_logged import all_logged
+from support.waiting import PATIENCE_SECONDS, eventually
 
 REGION = "eu-central-1"
 BROKER = f"b-1.x.kafka.{REGION}.amazonaws.com"
@@ -93,7 +95,7 @@ def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
@@ -234,11 +236,27 @@ def test_no_key_is_in_any_log(sts: Sts, in_a_pod: Callable[[], None]) -> None:
     assert "hush" not in text.getvalue() + "".join(traceback.format_exception(caught.value))
 
 
+class CountingClock:
+    """The clock that tells who came before an answer; counts how often it is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reads = 0
+        self._lock = threading.Lock()
+        monkeypatch.setattr(aws_credentials, "time", self)
+
+    def monotonic(self) -> float:
+        """The real time."""
+        with self._lock:
+            self.reads += 1
+        return time.monotonic()
+
+
 def test_an_sts_that_is_silent_is_asked_once_for_all(
     home: Path, in_a_pod: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By clients that botocore makes itself, too; whoever waited hears the same."""
-    monkeypatch.setattr(aws_credentials, "_SECONDS", 0.5)
+    monkeypatch.setattr(aws_credentials, "_SECONDS", 0.3)
+    clock = CountingClock(monkeypatch)
     in_a_pod()
     source = CredentialSource(AwsSettings())
     heard: list[str] = []
@@ -252,10 +270,12 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{silent.getsockname()[1]}")
         threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
+        with source._one_asks:
+            for one in threads:
+                one.start()
+            eventually(lambda: clock.reads == 8, PATIENCE_SECONDS, "all have come")
         for one in threads:
-            one.start()
-        for one in threads:
-            one.join(20)
+            one.join(PATIENCE_SECONDS)
         silent.settimeout(0)
         calls = 0
         with suppress(BlockingIOError):
@@ -272,7 +292,9 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
 def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile may name one that gives keys, and botocore sets it no limit."""
     monkeypatch.setattr(aws_credentials, "_PATIENCE_SECONDS", 0.2)
-    (home / "config").write_text("[profile p]\ncredential_process = sleep 1\n")
+    script, ready = home / "slow", home / "ready"
+    script.write_text(f"while [ ! -e {ready} ]; do sleep 0.05; done\n")
+    (home / "config").write_text(f"[profile p]\ncredential_process = sh {script}\n")
     source = CredentialSource(AwsSettings(profile="p"))
     sentences: list[str] = []
 
@@ -284,6 +306,8 @@ def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.Mon
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for one in threads:
         one.start()
+    eventually(lambda: sentences, PATIENCE_SECONDS, "one has waited long enough")
+    ready.touch()
     for one in threads:
         one.join()
     assert ["there is no answer" in one for one in sentences] == [True, False]

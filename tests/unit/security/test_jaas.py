@@ -79,7 +79,7 @@ def test_every_mechanism_has_its_module() -> None:
     assert all(expected_modules(mechanism) for mechanism in Mechanism)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from("ab.\\\"'/=*; \n\r0\x85\udc80"), max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but ValueError, and no value in it."""
@@ -92,7 +92,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             assert parsed.module
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=12), max_size=4))
 def test_whatever_is_quoted_comes_back(options: dict[str, str]) -> None:
     """Quotes and escapes carry every text."""

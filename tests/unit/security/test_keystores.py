@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.model import Secret
+from sparkmirror.security import der
 from sparkmirror.security.der import numbers_after_salts
 from sparkmirror.security.keystores import MOST_BYTES, KeyPair, read_keystore, read_truststore
 from support.encrypted_keys import (
@@ -35,6 +36,7 @@ from support.encrypted_keys import (
 GOLDEN = Path(__file__).parent / "golden"
 STORE, KEY, OTHER = Secret("store-secret"), Secret("key-secret"), Secret("other-secret")
 WRONG = Secret("wrong-secret")
+MOST_CPU_SECONDS = 10.0  # OpenSSL's own check takes a minute
 STORES = ("trust.jks", "trust.p12", "trust-open.p12", "trust-legacy.p12", "key.jks", "key.p12")
 
 
@@ -267,7 +269,7 @@ def test_a_key_is_not_in_the_repr() -> None:
     assert "PRIVATE" not in repr(own_pair())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     name=st.sampled_from(STORES),
     at=st.integers(0, 2000),
@@ -293,7 +295,7 @@ def test_damaged_stores_are_read_or_refused(
             assert "-secret" not in str(error)  # noqa: PT017 - either outcome is right
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.one_of(
@@ -326,7 +328,7 @@ def test_any_pem_is_read_or_refused(pieces: list[bytes]) -> None:
             assert str(error)  # noqa: PT017 - either outcome is right
 
 
-def test_a_store_that_asks_for_endless_work_is_refused() -> None:
+def test_a_store_that_asks_for_endless_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seal of keytool has 10,000 iterations; here it has two thousand million."""
     data = stored("trust.p12")
     assert data.endswith(b"\x02\x02\x27\x10")
@@ -337,8 +339,9 @@ def test_a_store_that_asks_for_endless_work_is_refused() -> None:
 
     with pytest.raises(ValueError, match="more than 2,000,000 iterations"):
         read_truststore(bytes(endless), "PKCS12", STORE)
+    monkeypatch.setattr(der, "_MOST_VALUES", 5_000)
     with pytest.raises(ValueError, match="too many parts"):
-        read_truststore(b"\x30\x00" * 600_000, "PKCS12", STORE)
+        read_truststore(b"\x30\x00" * 6_000, "PKCS12", STORE)
 
 
 def pkcs8(pair: KeyPair) -> bytes:
@@ -414,10 +417,10 @@ def test_a_large_key_opens_at_once() -> None:
     p, q, e = 2**4423 - 1, 2**4253 - 1, 65537
     d = pow(e, -1, (p - 1) * (q - 1))
     numbers = (0, p * q, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ValueError, match="does not belong to any certificate"):
         read_keystore(rsa_key(*numbers) + own_pair().chain.encode(), "PEM", None, None)
-    assert time.monotonic() - begin < 2.0
+    assert time.process_time() - begin < MOST_CPU_SECONDS
 
     for at in range(1, len(numbers)):
         damaged = [one + 2 * (place == at) for place, one in enumerate(numbers)]
@@ -428,7 +431,7 @@ def test_a_large_key_opens_at_once() -> None:
 def test_keys_that_tls_has_no_use_for_are_not_looked_at() -> None:
     """Whether this one is sound would take OpenSSL many seconds."""
     way = sequence(oid("2a864886f70d010301"), sequence(number(2**4423 - 1), number(3)))
-    pair, begin = own_pair(), time.monotonic()
+    pair, begin = own_pair(), time.process_time()
     private = base64.encodebytes(sequence(number(0), way, octets(number(3**90)))).decode()
     key = f"-----BEGIN PRIVATE KEY-----\n{private}-----END PRIVATE KEY-----\n"
     with pytest.raises(ValueError, match="Diffie-Hellman"):
@@ -442,7 +445,7 @@ def test_keys_that_tls_has_no_use_for_are_not_looked_at() -> None:
     odd = ssl.DER_cert_to_PEM_cert(sequence(body, signing, value(0x03, bytes(9))))
     text = odd + pair.chain + pair.key.reveal()
     assert read_keystore(text.encode(), "PEM", None, None).chain == pair.chain
-    assert time.monotonic() - begin < 2.0
+    assert time.process_time() - begin < MOST_CPU_SECONDS
 
 
 def rsa_key(*numbers: int) -> bytes:

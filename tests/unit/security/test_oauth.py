@@ -33,6 +33,7 @@ from sparkmirror.security.settings import AssertionSettings, OAuthSettings, TlsS
 from sparkmirror.security.tls import server_context
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token, read_answer, refresh_at
+from support.waiting import eventually
 
 SECRET = "hunter2-hunter2"
 WANTED = OAuthSettings("http://localhost/token", "me", Secret(SECRET), "a b", "kafka")
@@ -46,11 +47,18 @@ class Endpoint:
     url: str = ""
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
-    delay: float = 0.0
+    goes_on: threading.Event | None = None  # what an answer waits for
 
     def settings(self, **changes: Any) -> OAuthSettings:
         """What a file that names this endpoint comes to."""
-        return replace(WANTED, endpoint=f"{self.url}/token", read_timeout_seconds=2.0, **changes)
+        return replace(WANTED, endpoint=f"{self.url}/token", read_timeout_seconds=60.0, **changes)
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no reason for an old token or for another request."""
+    monkeypatch.setattr(oauth, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(oauth, "RETRY_SECONDS", 3600.0)
 
 
 @pytest.fixture
@@ -69,7 +77,8 @@ def serving(context: ssl.SSLContext | None) -> Iterator[Endpoint]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             state.asked.append((self.headers["Authorization"], parse_qs(body)))
-            time.sleep(state.delay)
+            if state.goes_on is not None:
+                state.goes_on.wait(60)
             status, answer = state.answers[min(len(state.asked), len(state.answers)) - 1]
             self.send_response(status)
             if status == 302:
@@ -114,7 +123,7 @@ def answer(token: str = "opaque-1", **more: object) -> tuple[int, bytes]:
 def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
     """Client credentials in the header, scope and audience in the body; many threads, one ask."""
     endpoint.answers = [answer(expires_in=3600)]
-    endpoint.delay = 0.1
+    endpoint.goes_on = threading.Event()
     source = TokenSource(endpoint.settings())
     given_out: list[str] = []
     threads = [
@@ -123,6 +132,7 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
     ]
     for thread in threads:
         thread.start()
+    endpoint.goes_on.set()
     for thread in threads:
         thread.join()
 
@@ -288,11 +298,12 @@ def test_nobody_waits_long_for_a_successor(
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
     source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
     source.token()
-    endpoint.delay = 3.0
+    endpoint.goes_on = threading.Event()
     began = time.monotonic()
 
     assert [source.token().text.reveal() for _ in range(2)] == ["one"] * 2
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30
+    endpoint.goes_on.set()
 
 
 def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
@@ -300,7 +311,7 @@ def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
     source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
     source.token()
-    endpoint.delay = 0.3
+    endpoint.goes_on = threading.Event()
     given_out: list[str] = []
     threads = [
         threading.Thread(target=lambda: given_out.append(source.token().text.reveal()))
@@ -308,6 +319,8 @@ def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
     ]
     for thread in threads:
         thread.start()
+    eventually(lambda: len(endpoint.asked) == 2, 60, "the successor is asked for")
+    endpoint.goes_on.set()
     for thread in threads:
         thread.join()
 
@@ -364,7 +377,7 @@ def test_an_endpoint_that_answers_drop_by_drop_is_given_up() -> None:
         TokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.4)).token()
     is_over.set()
     thread.join()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_nobody_listens() -> None:
@@ -474,7 +487,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     status=st.sampled_from([200, 302, 400, 503]),
     body=st.one_of(

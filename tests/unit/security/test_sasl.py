@@ -205,7 +205,7 @@ def test_an_extra_that_is_missing_is_named(
         client(mechanism)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     mechanism=st.sampled_from([Mechanism.PLAIN, *SCRAMS, Mechanism.OAUTHBEARER]),
     challenges=st.lists(

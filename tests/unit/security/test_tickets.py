@@ -16,13 +16,12 @@ from sparkmirror.model import Secret
 from sparkmirror.security import tickets as module
 from sparkmirror.security.settings import KerberosSettings
 from sparkmirror.security.tickets import Tickets
-from support.waiting import eventually
+from support.waiting import PATIENCE_SECONDS, eventually
 
 SETTINGS = KerberosSettings(principal="me@HERE", keytab=Secret("AAAA"), uses_cache=False)
 ONE, TWO = "kafka/one", "kafka/two"
 FAILURE = 13 << 16
 WRONG_KEY, UNKNOWN_SERVICE, NO_KDC = 2529638936, 2529638919, 2529639068
-PATIENCE_SECONDS = 10.0
 
 
 class GSSError(Exception):

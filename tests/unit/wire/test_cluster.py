@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
@@ -16,11 +15,12 @@ from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Sec
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from support.hand_clock import WIRE, HandClock
 from support.secure_peer import AUTHENTICATE, SecurePeer
 from support.wire_requests import turn
 
 LOOPBACK = "127.0.0.1"
-DIALER = Dialer("b", "test", 2.0, 2.0, -1, -1)
+DIALER = Dialer("b", "test", 60.0, 60.0, -1, -1)
 
 
 def metadata(address: Address) -> SimpleNamespace:
@@ -51,8 +51,11 @@ def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
         assert {cluster.connection(1, lane).address for lane in range(3)} == {new}
 
 
-def test_a_broker_that_refuses_us_is_not_asked_all_the_time() -> None:
+def test_a_broker_that_refuses_us_is_not_asked_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The trouble is told meanwhile, to whoever wants a connection and in the status."""
+    clock = HandClock(monkeypatch, *WIRE, "sparkmirror.wire.cluster")
     login = SaslSettings(Mechanism.PLAIN, "me", Secret("wrong"))
     security = Security(Protocol.SASL_PLAINTEXT, sasl=login)
     loop = Loop()
@@ -64,11 +67,12 @@ def test_a_broker_that_refuses_us_is_not_asked_all_the_time() -> None:
         cluster._addresses[1] = peer.address
         cluster.want(["t"])
         turn(loop, lambda: cluster.trouble is not None)
-        until = time.monotonic() + 0.8
-        while time.monotonic() < until:
+        for _ in range(9):  # a tenth of a second short of the pause
             with pytest.raises(UnreachableError, match=r"sasl\.jaas\.config"):
                 cluster.connection(1)
             loop.turn(0.01)
+            clock.advance(0.1)
         assert peer.seen.count(AUTHENTICATE) == 1
+        clock.advance(1.0)
         turn(loop, lambda: peer.seen.count(AUTHENTICATE) == 2)
         assert "sasl.jaas.config" in str(cluster.trouble)

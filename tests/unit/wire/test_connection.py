@@ -8,7 +8,6 @@ import selectors
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,11 +17,13 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from support.hand_clock import WIRE, HandClock
+from support.waiting import PATIENCE_SECONDS
 from support.wire_requests import Outcome, turn
 
 LOOPBACK = "127.0.0.1"
 FAR = "sparkmirror.wire.connection._FAR_SECONDS"
-DIALER = Dialer("b", "test", 2.0, 2.0, -1, -1)
+DIALER = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
 Script = Callable[[socket.socket], None]
 
 
@@ -45,7 +46,7 @@ def read_frame(peer: socket.socket) -> bytes:
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers late on loopback too; the scripts here expect one question only."""
-    monkeypatch.setattr(FAR, 5.0)
+    monkeypatch.setattr(FAR, float("inf"))
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def serve() -> Iterator[Callable[[Script], Address]]:
 
     def begin(script: Script) -> Address:
         listener = socket.create_server((LOOPBACK, 0))
-        listener.settimeout(5)
+        listener.settimeout(PATIENCE_SECONDS)
         listeners.append(listener)
 
         def run() -> None:
@@ -73,7 +74,7 @@ def serve() -> Iterator[Callable[[Script], Address]]:
             except TimeoutError:
                 return  # nobody came: the test says so
             with peer:
-                peer.settimeout(5)
+                peer.settimeout(PATIENCE_SECONDS)
                 script(peer)
 
         thread = threading.Thread(target=run)
@@ -83,7 +84,7 @@ def serve() -> Iterator[Callable[[Script], Address]]:
 
     yield begin
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
     for listener in listeners:
         listener.close()
 
@@ -207,7 +208,7 @@ def test_a_silent_peer_is_given_up(loop: Loop, serve: Callable[[Script], Address
     connection = Connection(
         loop,
         DIALER._replace(connect_timeout_seconds=0.2),
-        serve(lambda _peer: gone.wait(5) and None),
+        serve(lambda _peer: gone.wait(PATIENCE_SECONDS) and None),
     )
     outcome = Outcome()
     outcome.send(connection)
@@ -260,9 +261,10 @@ def test_a_connection_that_nobody_uses_is_closed(
     connection.check_idle(float("inf"))
     assert not connection.closed, "it is being opened"
     turn(loop, lambda: bool(connection.api_versions))
-    connection.check_idle(time.monotonic() + 4.0)
+    last_used_at = max(connection._used_at, connection._heard_at)
+    connection.check_idle(last_used_at + 4.9)
     assert not connection.closed
-    connection.check_idle(time.monotonic() + 5.1)
+    connection.check_idle(last_used_at + 5.1)
     assert connection.closed
     patient.close("the test is over")
 
@@ -357,30 +359,29 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
 ) -> None:
     """One that has just begun is late once."""
     monkeypatch.setattr(FAR, 0.3)
+    clock = HandClock(monkeypatch, *WIRE)
 
     def script(peer: socket.socket) -> None:
         for correlation_id, pause in enumerate((first, second), start=1):
             if not peer.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL):
                 return
             read_frame(peer)
-            time.sleep(pause)
+            clock.advance(pause)
             peer.sendall(api_versions(correlation_id))
         peer.recv(1)
 
     connection = Connection(loop, DIALER, serve(script))
-    turn(loop, lambda: bool(connection.api_versions) and connection.is_far is is_far)
-    pause = time.monotonic() + 0.2
-    while time.monotonic() < pause:
-        loop.turn(0.01)
+    turn(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
     assert connection.is_far is is_far
     connection.close("the test is over")
 
 
 def test_an_answer_that_is_arriving_is_not_late(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: Loop, serve: Callable[[Script], Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large one takes longer than the request's time on a slow line."""
-    asked, begin, begun, finish = (threading.Event() for _ in range(4))
+    clock = HandClock(monkeypatch, *WIRE)
+    asked, begin, finish = (threading.Event() for _ in range(3))
 
     def script(peer: socket.socket) -> None:
         read_frame(peer)
@@ -388,22 +389,20 @@ def test_an_answer_that_is_arriving_is_not_late(
         read_frame(peer)
         asked.set()
         answer = struct.pack(">ii", 14, 2) + b"x" * 10
-        begin.wait(5)
+        begin.wait(PATIENCE_SECONDS)
         peer.sendall(answer[:9])
-        begun.set()
-        finish.wait(5)
+        finish.wait(PATIENCE_SECONDS)
         peer.sendall(answer[9:])
 
     connection = Connection(loop, DIALER, serve(script))
     outcome = Outcome()
     outcome.send(connection)
     turn(loop, asked.is_set)
-    sent_before = time.monotonic()
-    time.sleep(0.1)
+    clock.advance(1.0)
+    began = clock.monotonic()
     begin.set()
-    begun.wait(5)
-    loop.turn(0.5)
-    connection.check_deadlines(sent_before + DIALER.request_timeout_seconds + 0.05)
+    turn(loop, lambda: connection._heard_at == began)
+    connection.check_deadlines(began + DIALER.request_timeout_seconds - 0.5)
     assert not outcome.failures
     finish.set()
     turn(loop, lambda: outcome.is_over)

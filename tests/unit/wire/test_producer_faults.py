@@ -52,7 +52,7 @@ def lose(bench: Bench, node: int, appended: int) -> None:
     bench.cluster.learn()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(st.tuples(FAULTS, st.integers(0, 5)), max_size=40), is_known=st.booleans())
 def test_whatever_goes_wrong_the_log_holds_everything_once_and_in_order(
     *, steps: list[tuple[str, int]], is_known: bool

@@ -60,7 +60,7 @@ def offsets(runs: tuple[Run, ...]) -> list[int]:
     return [offset for run in runs for offset in range(run.first, run.first + run.length)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(log=thinned_logs(), codec=st.sampled_from(CODECS), share=st.floats(0, 1))
 def test_the_wanted_records_come_through_whole(
     log: tuple[list[Record], int, int], codec: int, share: float

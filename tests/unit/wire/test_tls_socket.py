@@ -21,6 +21,7 @@ from sparkmirror.security.troubles import tls_trouble
 from sparkmirror.wire.frames import SCRATCH_BYTES
 from sparkmirror.wire.tls_socket import RECORD_BYTES, TlsSocket
 from support.certificates import Authority
+from support.waiting import PATIENCE_SECONDS
 
 AUTHORITY = Authority("of this test")
 OWN = AUTHORITY.identity()
@@ -28,7 +29,6 @@ SERVER = server_context(
     TlsSettings(trusted=AUTHORITY.pem, chain=OWN.chain, key=Secret(OWN.key)), "none"
 )
 CLIENT = TlsSettings(trusted=AUTHORITY.pem)
-PATIENCE_SECONDS = 10.0
 SIZES = st.lists(
     st.one_of(
         st.integers(1, 200),
