@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Whole files at a time, more of them than cores: tests on brokers wait a good part of their time.
-BESIDE := -n 4 --dist=loadfile
+BESIDE := -n 4 --dist=loadfile --no-loadscope-reorder
 VERSION := $(if $(KAFKA),--kafka=$(KAFKA))
 
 # Where it is set, each of the many processes of a test run would compile all modules again.
@@ -38,7 +38,7 @@ demo: setup ## two real clusters, orders flowing between them, for a minute
 # --- the three loops
 
 unit: setup ## no JVM, no broker: less than a minute
-	@$(PYTEST) -n logical --dist=worksteal tests/unit tests/contract tests/fuzz
+	@$(PYTEST) -n 3 --dist=worksteal tests/unit tests/contract
 
 test: prepare ## what CI runs: lint, unit, and on real brokers every promise of the README
 	@$(BIN)/python tools/run_tests.py lint unit integration
@@ -55,8 +55,8 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-integration: prepare ## real brokers and Spark (KAFKA=3.9.2 for another version)
-	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/spark tests/chaos
+integration: prepare ## real brokers, Spark, and a few damaged inputs for every parser (KAFKA=3.9.2 for another version)
+	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/spark tests/chaos tests/fuzz
 
 spark: setup ## tests that start Spark without brokers
 	@$(PYTEST) tests/spark

@@ -26,6 +26,13 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+LONGEST = (
+    "nothing_silent", "documented_commands", "failures", "workers", "failover", "standby",
+    "worker", "plan_apply", "fidelity", "offset_translation", "flows", "hot_reload", "acl_sync",
+    "security", "consumer_groups", "secured_control_plane", "membership", "copy_job", "profiles",
+)  # fmt: skip
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--kafka`, the broker version, and `--thorough`, the long versions of some tests."""
     parser.addoption(
@@ -42,7 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `thorough`; with --thorough run it and what then runs longer."""
+    """Leave out what is marked `thorough`; with --thorough run it and what then runs longer.
+
+    The files that take longest come first, so that no core waits for the last one.
+    """
+    order = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
     long = [one for one in items if one.get_closest_marker("thorough")]
     if config.getoption("--thorough"):
         long += [one for one in items if "is_thorough" in getattr(one, "fixturenames", ())]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import (
@@ -60,20 +59,17 @@ def ask(case: schemathesis.Case) -> None:
         assert AS_CONNECT.match(message), message
 
 
-@schema.parametrize()
-@settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-def test_generated_requests_are_answered_as_documented(case: schemathesis.Case) -> None:
-    """A few for every operation."""
-    ask(case)
-
-
-@pytest.mark.thorough
-def test_many_generated_requests_are_answered_as_documented() -> None:
-    """Others each time; generated here, since every collection would have to wait for it."""
+def test_generated_requests_are_answered_as_documented(is_thorough: bool) -> None:
+    """Right and wrong ones for every operation, generated here: collecting tests stays quick."""
     for found in schema.get_all_operations():
         operation = found.ok()
 
-        @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=200 if is_thorough else 5,
+            derandomize=not is_thorough,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy())
         def check(case: schemathesis.Case) -> None:
             ask(case)

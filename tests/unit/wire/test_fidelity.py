@@ -30,7 +30,7 @@ from support.record_batches import CODECS, header, seal
 CODEC = st.none() | st.sampled_from(CODECS)
 CRC_START = 21
 LIMIT = st.sampled_from([0, 150, 400, 2_000, 512 << 10])
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def arrived(view: memoryview) -> list[AnyRecord]:
@@ -282,7 +282,7 @@ def sealed(raw: bytearray) -> bytes:
     return bytes(raw)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     one=batches(most=6),
     flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), max_size=4),
@@ -307,7 +307,7 @@ def test_damage_is_named_and_nothing_else_happens(
     everything(sealed(raw) if is_sealed else bytes(raw))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(body=st.binary(max_size=60), count=st.integers(-2, 2**31 - 1), codec=st.integers(0, 7))
 def test_noise_in_the_place_of_records_is_refused(body: bytes, count: int, codec: int) -> None:
     """Any bytes behind a header that is right, whatever number of records it claims."""
