@@ -62,7 +62,7 @@ spark: setup ## tests that start Spark without brokers
 	@$(PYTEST) tests/spark
 
 thorough: prepare ## what make test leaves out or runs shorter: repeated kills, a million records, 5,000 topics, measured bounds
-	@$(PYTEST) -s --thorough $(VERSION) tests/thorough tests/integration tests/chaos tests/unit
+	@$(PYTEST) -s --thorough $(VERSION) tests/thorough tests/integration tests/chaos tests/spark tests/unit tests/contract
 
 interop: prepare ## against Java MirrorMaker 2 and Java's Connect workers
 	@$(PYTEST) $(VERSION) tests/interop

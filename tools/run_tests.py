@@ -12,6 +12,7 @@ Everything is kept in build/test until the next run:
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "test"
+SCORE = KEPT / "cpu-score"
+OPTIONS = {"thorough": ("--thorough",), "brokers": ("--kafka=3.9.2",)}  # of a part, to repeat it
 _MOST_LISTED = 20
 _LOOPS = 200_000
 _TRIES = 10
@@ -65,7 +68,12 @@ def cpu_score() -> float:
 
 
 def node_id(classname: str, name: str, root: Path = ROOT) -> str:
-    """The name that pytest takes, from the two of a JUnit file."""
+    """The name that pytest takes, from the two of a JUnit file.
+
+    A file that cannot be imported has no class name; then the name is the file's.
+    """
+    if not classname:
+        return str(Path(*name.split(".")).with_suffix(".py")) if name else "a test without a name"
     parts = classname.split(".")
     for end in range(len(parts), 0, -1):
         file = Path(*parts[:end]).with_suffix(".py")
@@ -95,16 +103,14 @@ def run_part(target: str) -> Part:
     """Run one make target, perhaps with variables; its output goes to the screen and to its log."""
     name, *_variables = target.split()
     results = KEPT / f"{name}.xml"
-    options = (
-        f"--junitxml={results} --basetemp={KEPT / name} {os.environ.get('PYTEST_ADDOPTS', '')}"
-    )
+    options = shlex.join([f"--junitxml={results}", f"--basetemp={KEPT / name}"])
     began = time.monotonic()
     print(f"\n=== make {target}", flush=True)
     with (KEPT / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             ["make", "--no-print-directory", *target.split()],
             cwd=ROOT,
-            env={**os.environ, "PYTEST_ADDOPTS": options.strip()},
+            env={**os.environ, "PYTEST_ADDOPTS": options},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -154,9 +160,9 @@ def what_to_do(failed: list[Part]) -> list[str]:
         for part in failed
         if not part.failures
     ]
-    if failures:
-        lines.append(f"Repeat one:  .venv/bin/python -m pytest '{failures[0].test}'")
     for part in failed:
+        if part.failures:
+            lines.append(f"Repeat one:  .venv/bin/python -m pytest {repeating(part)}")
         log, folder = KEPT / f"{part.name}.log", KEPT / part.name
         lines.append(f"Output of make {part.name}:  {log.relative_to(ROOT)}")
         if folder.is_dir():
@@ -167,11 +173,22 @@ def what_to_do(failed: list[Part]) -> list[str]:
     return lines
 
 
+def repeating(part: Part) -> str:
+    """What pytest must be told to repeat a failed test.
+
+    On brokers that is its whole file: later tests of a scenario build on earlier ones.
+    """
+    test = part.failures[0].test
+    words = test if part.name == "unit" else test.partition("::")[0]
+    return shlex.join([*OPTIONS.get(part.name, ()), words])
+
+
 def main(targets: list[str]) -> int:
     """Run the parts; the exit code is 0 only if all of them passed."""
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
     before = cpu_score()
+    SCORE.write_text(f"{before:.1f}")
     parts = [run_part(target) for target in targets]
     print(summary(parts, (before, cpu_score())), flush=True)
     return 1 if any(part.code for part in parts) else 0

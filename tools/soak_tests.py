@@ -53,7 +53,9 @@ def one_run(number: int, beside: int) -> tuple[bool, list[str]]:
     red = []
     for results in sorted(KEPT.glob("*.xml")):
         red += [one.test for one in read_results(results)[2]]
-    if code:
+    for file in KEPT.glob("*.*"):
+        shutil.copy(file, folder)
+    if code and KEPT.is_dir():
         shutil.move(KEPT, folder / "test")
     load = f"beside {beside} busy processes" if beside else "alone"
     print(

@@ -12,7 +12,7 @@ from chaos.run import Run
 from chaos.scenario import Scenario
 from chaos.table import verdict_lines
 
-pytestmark = [pytest.mark.thorough, pytest.mark.alone]
+pytestmark = pytest.mark.thorough
 
 SEED = 5
 KINDS = (Kind.EXECUTOR_KILL, Kind.TARGET_CUT)  # the others have tests of their own

@@ -394,7 +394,7 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
         assert "needs ALTER on the cluster" in trouble
         assert "2 failed" in trouble
         assert bench.counts == {"acl refused": 4}
-        assert sum("needs ALTER" in record.message for record in caplog.records) == 1
+        assert sum("needs ALTER" in record.getMessage() for record in caplog.records) == 1
         assert acls(bench.target, bench.user) == set()
         assert bench.remembered() == set()
     sync.round(["one"])
@@ -446,7 +446,7 @@ def test_without_an_authorizer_there_is_one_line_and_no_trouble(
             caplog.clear()
             sync.round([])
             sync.round([])
-        (record,) = [one for one in caplog.records if "no authorizer" in one.message]
+        (record,) = [one for one in caplog.records if "no authorizer" in one.getMessage()]
         alias = bench.alias if bare == "source" else "target"
         assert f"cluster '{alias}' has no authorizer" in record.message
         assert record.levelno == logging.INFO

@@ -119,7 +119,7 @@ def test_foreign_records_are_reported_once(
     produce(target_cluster, config_topic, [(0, record) for record in strange])
     log.refresh()
     log.refresh()
-    (line,) = [one.message for one in caplog.records if config_topic in one.message]
+    (line,) = [one.getMessage() for one in caplog.records if config_topic in one.getMessage()]
     assert line.startswith(
         f"Topic '{config_topic}' on cluster 'target' holds 2 records that are not Connect's; they "
         f"were passed over. The first one: the record with key 'connector-d' is not JSON: "

@@ -19,7 +19,7 @@ from support.names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import await_copy, compare_topics, create_topics
 
-pytestmark = [pytest.mark.thorough, pytest.mark.alone]
+pytestmark = pytest.mark.thorough
 
 PAUSE_SECONDS = 5.0  # to start a task anew, or to go on to the next epoch
 

@@ -166,7 +166,7 @@ def test_a_killed_python_worker_loses_nothing(
         # Longer than positions take to be flushed: starting over would be noticed.
         await_more(clusters, *topics, seconds=2 * FLUSH_SECONDS)
         workers = running.mirror.python_workers()
-        assert workers
+        assert len(workers) >= 2  # of both flows
         for worker in workers:
             worker.kill()
         await_more(clusters, *topics)
@@ -258,7 +258,6 @@ def test_killing_everything_leaves_records_and_positions_that_agree(
 
 
 @pytest.mark.thorough
-@pytest.mark.alone
 def test_a_target_that_hangs_does_not_delay_the_end(
     running: Running, clusters: dict[str, LocalCluster]
 ) -> None:

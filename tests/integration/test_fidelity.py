@@ -386,7 +386,7 @@ def copied(
         originals = before | read_places(source, places(changed))
         await_arrival(originals, target)
         took["grow"] = time.monotonic() - began
-        code, _seconds = mirror.terminate()
+        code, _seconds = mirror.interrupt()
         assert code == 0
         began = time.monotonic()
         arrived = read_places(target, places({remote(t): n for t, n in everything.items()}))

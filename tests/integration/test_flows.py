@@ -149,6 +149,7 @@ def test_new_topics_and_partitions_flow(
     """They are noticed while another topic goes on flowing, without loss or repetition."""
     steady = make_steady(source_cluster, "steady")
     with Load(source_cluster, steady, per_second=PER_SECOND, linger_ms=LINGER_MS) as load:
+        eventually(lambda: load.sent > PER_SECOND, PATIENCE_SECONDS, "a second's worth")
         await_more(target_cluster, f"{EAST}.{steady}", load)
         add_topic_and_partition(source_cluster, target_cluster, f"{PREFIX}-new")
         await_more(target_cluster, f"{EAST}.{steady}", load)
@@ -192,7 +193,6 @@ def test_latest_means_only_records_written_after_the_start(
 
 
 @pytest.mark.thorough
-@pytest.mark.alone
 def test_new_topics_and_partitions_flow_within_ten_seconds(
     mirror: MirrorProcess, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:

@@ -268,7 +268,6 @@ def test_older_brokers_are_asked_one_group_at_a_time(
 
 
 @pytest.mark.thorough
-@pytest.mark.alone
 def test_two_thousand_groups_take_seconds(own_cluster: LocalCluster) -> None:
     """Created, read and listed in bulk, and all of it true."""
     connection = ConnectionSettings("b", (own_cluster.bootstrap_servers,), "group-test")

@@ -14,10 +14,9 @@ from sparkmirror.local.cluster import LocalCluster
 from support.figures import measured
 from support.hand_over import check_exact, check_no_skip, check_records, java_hands_over, relay
 
-pytestmark = pytest.mark.alone  # two programs start in it, and each wants all of the machine
+pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.thorough
 def test_sparkmirror_goes_on_where_java_stopped(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

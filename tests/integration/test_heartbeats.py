@@ -107,7 +107,6 @@ def test_heartbeats_can_be_stopped_when_nobody_answers() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.alone
 def test_stopping_takes_less_than_a_second_even_when_nobody_answers() -> None:
     """A target that is down must not delay the end of the program."""
     connector = beating_into_nowhere()

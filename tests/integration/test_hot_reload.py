@@ -137,6 +137,7 @@ def bench(
         "stay.bootstrap.servers": source_cluster.bootstrap_servers,
         "move.bootstrap.servers": source_cluster.bootstrap_servers,
         "hub.bootstrap.servers": target_cluster.bootstrap_servers,
+        "hub.session.timeout.ms": "60000",  # no pause of a busy machine ends it
         "emit.heartbeats.enabled": "false",
         "heartbeats.replication.enabled": "false",  # those of other tests are not counted
         "epoch.seconds": "86400",  # none ends by itself before the last test does

@@ -98,13 +98,11 @@ def secure(tmp_path: Path, kafka_version: str) -> Iterator[SecureCluster]:
         yield started
 
 
-@pytest.mark.parametrize(
-    "delivery", ["default", pytest.param("exactly-once", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("delivery", ["default", "exactly-once"])
 def test_the_documented_rights_are_enough_and_all_needed(
-    secure: SecureCluster, tmp_path: Path, delivery: str, *, is_thorough: bool
+    secure: SecureCluster, tmp_path: Path, delivery: str
 ) -> None:
-    """Copies, grows, syncs configs, groups and ACLs, pauses; the long version deletes, twice.
+    """Copies, grows, syncs configs, groups and ACLs, pauses, deletes, and starts again.
 
     A flow comes back, with rights to everything, whose copies the group reads as well.
     """
@@ -120,8 +118,6 @@ def test_the_documented_rights_are_enough_and_all_needed(
     commit(secure, group, orders, {0: 20, 1: 30})
     granted = set()
     without = ("exactly-once",) if delivery == "default" else ()
-    if not is_thorough:
-        without = (*without, "deleted topics")
     for topic in copied:
         names = {
             "A": SOURCE,
@@ -171,17 +167,15 @@ def test_the_documented_rights_are_enough_and_all_needed(
             PATIENCE_SECONDS,
             "it was grown and changed",
         )
-        if is_thorough:
-            delete_topic(secure, gone)
-            eventually(
-                lambda: f"{SOURCE}.{gone}" not in topics(secure), PATIENCE_SECONDS, "it was deleted"
-            )
+        delete_topic(secure, gone)
+        eventually(
+            lambda: f"{SOURCE}.{gone}" not in topics(secure), PATIENCE_SECONDS, "it was deleted"
+        )
         assert running.terminate()[0] == 0
-    if is_thorough:
-        produce(secure, orders, numbered(90, 3))
-        with mirror(secure, tmp_path, *lines) as running:
-            go_on(secure, orders, group)
-            assert running.terminate()[0] == 0
+    produce(secure, orders, numbered(90, 3))
+    with mirror(secure, tmp_path, *lines) as running:
+        go_on(secure, orders, group)
+        assert running.terminate()[0] == 0
 
     harmless = not_needed(SOURCE, orders) | not_needed(TARGET, theirs)
     assert [audit.denied(user) - harmless for user in (READER, WRITER)] == [set(), set()]

@@ -27,7 +27,6 @@ GROUPS, PARTITIONS = 2_000, 10
 ROUND_SECONDS = 5.0
 
 
-@pytest.mark.alone
 @pytest.mark.thorough
 def test_two_thousand_groups_are_moved_in_one_round(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path

@@ -35,7 +35,7 @@ MOST_REQUESTS = 30
 FLOW = Flow("a", "b")
 NAMES = [f"crowd-{n:05}" for n in range(TOPICS)]
 
-pytestmark = [pytest.mark.thorough, pytest.mark.alone]
+pytestmark = pytest.mark.thorough
 
 
 class CountingClient(ClusterClient):

@@ -30,7 +30,7 @@ from support.witness import (
     topic_partitions,
 )
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.thorough
 
 # 10 s are promised, 7 usual (ARCHITECTURE.md has the figures). The suite runs beside other
 # programs, on processors whose speed was seen to swing by a factor of two.
@@ -99,7 +99,6 @@ def await_first_record(mirror: MirrorProcess, cluster: Cluster, after: int) -> f
     return took
 
 
-@pytest.mark.thorough
 def test_clean_stops_lose_nothing_and_repeat_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

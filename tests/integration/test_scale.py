@@ -21,7 +21,7 @@ from support.witness import (
     topics,
 )
 
-pytestmark = [pytest.mark.thorough, pytest.mark.alone]
+pytestmark = pytest.mark.thorough
 
 TOPICS, PARTITIONS, RECORDS = 200, 5, 5
 IDLE_SECONDS = 8.0

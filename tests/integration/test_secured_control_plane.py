@@ -203,7 +203,7 @@ def test_a_session_is_renewed_on_the_same_connection(
     )
 
     def said(what: str) -> int:
-        return sum(what in one.message for one in caplog.records)
+        return sum(what in one.getMessage() for one in caplog.records)
 
     with caplog.at_level(logging.DEBUG, "kafka"), ClusterAdmin(settings) as admin:
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import subprocess
 
 from sparkmirror.local.tools import CONSOLE_CONSUMER, KafkaTools
+from support.waiting import PATIENCE_SECONDS
 from support.witness import Cluster
 
-_SECONDS = 60.0
 _PRINTED = ("timestamp", "partition", "headers", "key", "value")
 
 
@@ -24,7 +24,7 @@ def java_lines(cluster: Cluster, topics: str, records: int, group: str = "") -> 
         "--from-beginning",
         "--isolation-level=read_committed",
         f"--max-messages={records}",
-        f"--timeout-ms={round(_SECONDS * 500)}",
+        f"--timeout-ms={round(PATIENCE_SECONDS * 500)}",
         *([f"--group={group}"] if group else []),
         *(f"--formatter-property=print.{name}=true" for name in _PRINTED),
     )
@@ -33,7 +33,7 @@ def java_lines(cluster: Cluster, topics: str, records: int, group: str = "") -> 
         capture_output=True,
         encoding="utf-8",
         errors="backslashreplace",  # values are printed as they are
-        timeout=_SECONDS,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -162,6 +162,8 @@ def unsound(directory: Path, version: str) -> Iterator[tuple[LocalCluster, Local
             *(f"bold->sink.{name}.policy = {policy}" for name, policy in BOLD.items()),
             "open.transaction.warning.ms = 2000",
             "refresh.topics.interval.seconds = 1",
+            # No pause of a busy machine ends them: incidents are counted exactly.
+            *(f"{alias}.session.timeout.ms = 60000" for alias in ("sink", "vault")),
             "emit.heartbeats.enabled = false",
             "emit.checkpoints.enabled = false",
             # Tests set limits on remote topics, which would be taken back.

@@ -86,6 +86,7 @@ def clusters(tmp_path: Path, kafka_version: str) -> Iterator[tuple[LocalCluster,
         cluster.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_killing_the_driver_again_and_again_leaves_every_record_once(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path

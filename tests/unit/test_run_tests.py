@@ -51,6 +51,29 @@ def test_results_are_read_from_pytests_file(tool: ModuleType, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("part", "command"),
+    [
+        ("unit", "'tests/integration/test_a.py::test_b[1]'"),
+        ("integration", "tests/integration/test_a.py"),
+        ("thorough", "--thorough tests/integration/test_a.py"),
+        ("brokers", "--kafka=3.9.2 tests/integration/test_a.py"),
+    ],
+)
+def test_a_failed_test_is_repeated_as_its_part_runs_it(
+    tool: ModuleType, part: str, command: str
+) -> None:
+    """On brokers with its whole file, since tests of a scenario build on each other."""
+    failure = tool.Failure("tests/integration/test_a.py::test_b[1]", "no")
+
+    assert tool.repeating(tool.Part(part, 1, 1.0, 1, 0, (failure,))) == command
+
+
+def test_a_file_that_cannot_be_imported_is_named(tool: ModuleType) -> None:
+    """Pytest gives it no class name."""
+    assert tool.node_id("", "tests.unit.test_a") == "tests/unit/test_a.py"
+
+
 def test_a_part_without_tests_has_no_results(tool: ModuleType, tmp_path: Path) -> None:
     """Lint writes no file of results."""
     assert tool.read_results(tmp_path / "lint.xml") == (0, 0, ())
@@ -70,7 +93,7 @@ def test_a_failed_run_says_how_to_repeat_a_test_and_where_the_logs_are(tool: Mod
     assert "unit          failed        10  1 min 01 s" in lines
     assert "FAILED tests/unit/test_a.py::test_b" in lines
     assert "make lint ended with code 2 without a failed test: read its output" in lines
-    assert "Repeat one:  .venv/bin/python -m pytest 'tests/unit/test_a.py::test_b'" in lines
+    assert "Repeat one:  .venv/bin/python -m pytest tests/unit/test_a.py::test_b" in lines
     assert "Output of make unit:  build/test/unit.log" in lines
     assert lines[-1] == "8 passed, 1 failed"
 

@@ -2,8 +2,7 @@
 """The scenarios of MM2's own integration tests, each on every axis; named as they are there.
 
 Where MM2 asks for less than `offset.lag.max` records twice, these ask for the very record. Those
-that need nothing special in the file share a running mirror. `make test` takes the most telling
-ones on the default axis, `make upstream` everything.
+that need nothing special in the file share a running mirror. `make upstream` runs them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _flow(
 ) -> bool:
     with _admin("source", source) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
-        admin.await_topics([TOPIC], 10)
+        admin.await_topics([TOPIC], _CATCH_UP_SECONDS)
     file = data / "mm2.properties"
     file.write_text(
         "clusters = source, target\n"
@@ -126,7 +126,8 @@ def _flow(
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
             view.show(application.snapshots())
-            time.sleep(_LOOK_SECONDS)
+            if application.failure() is not None or stop.wait(_LOOK_SECONDS):
+                break
         view.show(application.snapshots())
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()

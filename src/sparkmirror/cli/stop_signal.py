@@ -15,10 +15,11 @@ import signal
 class StopSignal:
     """Handles the stop and reload signals; a requested stop stays requested.
 
-    What SIGHUP means is decided here, once: a process that starts with a controlling terminal and
+    What SIGHUP means is decided here, once. A process that starts with a controlling terminal and
     without nohup stops, because the terminal is gone. Any other process with files to reload
-    (`reloads`) reads them again. In the handler it would be too late to ask: /dev/tty can still be
-    opened for a moment after the terminal has been closed.
+    (`reloads`) reads them again. Without such files, nohup ignores the signal; otherwise it stops
+    the process. The handler would ask too late: /dev/tty can still be opened for a moment after
+    the terminal has been closed.
     """
 
     def __init__(self, *, reloads: bool = False) -> None:

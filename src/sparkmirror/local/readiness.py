@@ -10,7 +10,7 @@ from typing import Protocol
 from sparkmirror.errors import SetupError
 from sparkmirror.local.probe import Membership
 
-_START_SECONDS = 90.0
+_START_SECONDS = 180.0
 _POLL_SECONDS = 0.05
 
 

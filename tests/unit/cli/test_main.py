@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import pytest
 
 from sparkmirror.cli.main import _as_typed
@@ -22,3 +24,11 @@ from sparkmirror.cli.main import _as_typed
 def test_clusters_may_be_listed_as_mm2_lists_them(typed: str, understood: str) -> None:
     """`--clusters b c` after the file; before it, the next word alone is a cluster."""
     assert _as_typed(typed.split()) == understood.split()
+
+
+def test_connects_own_scripts_are_installed_under_their_names() -> None:
+    """With and without .sh, as people call them; each leads to a function."""
+    names = {one.name: one for one in entry_points(group="console_scripts")}
+    for name in ("sparkmirror", "connect-mirror-maker", "connect-distributed"):
+        for variant in {name, f"{name}.sh"} - {"sparkmirror.sh"}:
+            assert callable(names[variant].load()), variant

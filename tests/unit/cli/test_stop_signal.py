@@ -43,6 +43,7 @@ RELOADS = """
 import os, signal
 from sparkmirror.cli.stop_signal import StopSignal
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 stop = StopSignal(reloads=True)
 assert not stop.take_reload()
 for _ in range(3):
@@ -75,8 +76,8 @@ from sparkmirror.cli.stop_signal import StopSignal
 terminal, nohup, file = sys.argv[1:]
 if terminal == "terminal":
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-if nohup == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# Whatever the process that runs the tests was started with.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup == "nohup" else signal.SIG_DFL)
 stop = StopSignal(reloads=file == "file")
 print("ready", flush=True)
 is_stopped = stop.wait(120)
@@ -114,6 +115,22 @@ def test_hangup_stops_a_command_at_a_terminal_and_reloads_any_other(
 
         assert started.stdout.readline() == f"{meaning}\n"
     os.close(controller)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_stop_a_command(number: signal.Signals) -> None:
+    """Whether it has files to reload or not."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, "service", "plain", "file"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        started.send_signal(number)
+
+        assert started.stdout.readline() == "stop\n"
 
 
 def test_a_command_stops_when_its_terminal_is_closed() -> None:

@@ -20,6 +20,7 @@ from sparkmirror.security.tls import client_context, load_pair
 from support.encrypted_keys import number, octets, oid, sequence, value
 from support.odd_certificates import HOST, Odd, odd
 from support.odd_chains import CA, EXPIRED_LEAF, LEAF, OLD_CA, REFUSED, TAKEN
+from support.waiting import PATIENCE_SECONDS
 
 NO_CHECK_TIME = 0x200000
 
@@ -36,8 +37,8 @@ def shake_hands(
         server.load_verify_locations(cadata=trusts)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(10)
-        theirs.settimeout(10)
+        ours.settimeout(PATIENCE_SECONDS)
+        theirs.settimeout(PATIENCE_SECONDS)
         thread = threading.Thread(target=answer, args=(server, theirs))
         thread.start()
         try:
