@@ -176,6 +176,7 @@ class FakeConnection:
         self.api_versions = {0: (3, 9), 1: (4, fetch_version)}
         self.closed = False
         self.is_far = False
+        self.refused_keys: set[int] = set()  # of APIs that this broker does not know
         self.waiting: deque[Request] = deque()
 
     def when_ready(self, send: Callable[[], None], _failure: Callable[..., None]) -> None:
@@ -184,8 +185,8 @@ class FakeConnection:
 
     def version(self, api_key: int, newest: int) -> int:
         """As a broker that knows one range of versions."""
-        low, high = self.api_versions[api_key]
-        if newest < low:
+        low, high = self.api_versions.get(api_key, (0, -1))
+        if high < low or newest < low:
             raise WireError("too old")
         return min(high, newest)
 
@@ -212,6 +213,8 @@ class FakeConnection:
         newest: int,
     ) -> None:
         """Any other request with a decoded answer."""
+        if message.API_KEY in self.refused_keys:
+            raise WireError("not spoken here")
         self._keep(Request(message, reply, failure, newest))
 
     def exchange(
