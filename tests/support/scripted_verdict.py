@@ -7,6 +7,7 @@ Records are told apart by their values, which a test makes unique.
 from __future__ import annotations
 
 from sparkmirror.state.incidents import Kind
+from sparkmirror.state.ledger import LedgerEntry
 from support.scripted_lives import Mirror
 
 
@@ -51,58 +52,86 @@ def translation_faults(mirror: Mirror) -> list[str]:
 
 def ledger_faults(mirror: Mirror) -> list[str]:
     """What the ledger says is true, and what must be in it is there."""
+    return [*_false_gaps(mirror), *_false_cuts(mirror), *_missing_entries(mirror)]
+
+
+def _false_gaps(mirror: Mirror) -> list[str]:
+    """A gap names only records that are on neither side."""
     source, target = mirror.source_log, mirror.target_log
-    on_source, on_target = set(source.bodies), set(target.bodies)
+    there = {*source.bodies, *target.bodies}
     latest = {one.record.offset: one.record.value for one in source.removed}
     latest |= {one.offset: one.value for one in source.records}
-    cut = {one.record.offset: one.record.value for one in source.removed if one.how == "cut"}
-    gone_from_target = {one.record.value for one in target.removed}
     found = []
-    entries = mirror.ledger()
-    for entry in entries:
-        offsets = range(entry.first_offset, entry.last_offset + 1)
-        if entry.kind == Kind.GAP:
-            there = [at for at in offsets if latest.get(at) in on_source | on_target]
-            if there:
-                found.append(f"the gap {_range(entry)} names offsets that are there: {there[:5]}")
-        elif entry.kind == Kind.SOURCE_TRUNCATED:
-            there = [
-                at for at in offsets if at not in cut or cut[at] not in on_target | gone_from_target
-            ]
-            if there:
-                found.append(
-                    f"source-truncated {_range(entry)} names offsets that are not on the target "
-                    f"only: {there[:5]}"
-                )
-    told = {
-        (entry.kind, at)
-        for entry in entries
-        for at in range(entry.first_offset, entry.last_offset + 1)
+    for entry in _entries(mirror, Kind.GAP):
+        wrong = [at for at in _offsets(entry) if latest.get(at) in there]
+        if wrong:
+            found.append(f"the gap {_range(entry)} names offsets that are there: {wrong[:5]}")
+    return found
+
+
+def _false_cuts(mirror: Mirror) -> list[str]:
+    """A source-truncated entry names only records that are on the target and not on the source."""
+    source, target = mirror.source_log, mirror.target_log
+    copied = {*target.bodies, *(one.record.value for one in target.removed)}
+    right = {
+        one.record.offset
+        for one in source.removed
+        if one.how == "compacted" or (one.how == "cut" and one.record.value in copied)
     }
-    missing = [
+    found = []
+    for entry in _entries(mirror, Kind.SOURCE_TRUNCATED):
+        wrong = [at for at in _offsets(entry) if at not in right]
+        if wrong:
+            found.append(
+                f"source-truncated {_range(entry)} names offsets that are not on the target only: "
+                f"{wrong[:5]}"
+            )
+    return found
+
+
+def _missing_entries(mirror: Mirror) -> list[str]:
+    """Records that one side lacks are named, or a mismatch was recorded before them."""
+    source, target = mirror.source_log, mirror.target_log
+    on_target = {*target.bodies}
+    copied = on_target | {one.record.value for one in target.removed}
+    gaps = {at for entry in _entries(mirror, Kind.GAP) for at in _offsets(entry)}
+    cuts = {at for entry in _entries(mirror, Kind.SOURCE_TRUNCATED) for at in _offsets(entry)}
+    mismatches = [entry.first_offset for entry in _entries(mirror, Kind.RESUME_MISMATCH)]
+    first_mismatch = min(mismatches, default=source.end)
+    lost = [
         one.record.offset
         for one in source.removed
         if one.how == "deleted"
-        and one.record.value not in on_target | gone_from_target
-        and (Kind.GAP, one.record.offset) not in told
         and one.record.offset >= mirror.first_offset
+        and one.record.value not in copied
+        and one.record.offset not in gaps
     ]
-    if missing:
-        found.append(f"lost by retention and in no gap entry: offsets {missing[:5]}")
-    untold = [
+    kept = [
         one.record.offset
         for one in source.removed
         if one.how == "cut"
         and one.record.value in on_target
-        and (Kind.SOURCE_TRUNCATED, one.record.offset) not in told
+        and one.record.offset not in cuts
+        and one.record.offset < first_mismatch
     ]
-    if untold:
-        found.append(f"cut from the source, on the target, and in no entry: offsets {untold[:5]}")
+    found = []
+    if lost:
+        found.append(f"lost by retention and in no gap entry: offsets {lost[:5]}")
+    if kept:
+        found.append(f"cut from the source, on the target, and in no entry: offsets {kept[:5]}")
     return found
 
 
-def _range(entry: object) -> str:
-    return f"{getattr(entry, 'first_offset', -1)} to {getattr(entry, 'last_offset', -1)}"
+def _entries(mirror: Mirror, kind: Kind) -> list[LedgerEntry]:
+    return [entry for entry in mirror.ledger() if entry.kind == kind]
+
+
+def _offsets(entry: LedgerEntry) -> range:
+    return range(entry.first_offset, entry.last_offset + 1)
+
+
+def _range(entry: LedgerEntry) -> str:
+    return f"{entry.first_offset} to {entry.last_offset}"
 
 
 def _some(bodies: list[bytes | None] | list[bytes]) -> str:
