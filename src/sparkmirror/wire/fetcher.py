@@ -150,7 +150,7 @@ class Fetcher:
 
     @staticmethod
     def _turn(part: SourcePartition, position: int) -> None:
-        if position != part.position:
+        if position > part.position:  # an older epoch would seem to end before it
             part.last_epoch = UNKNOWN_EPOCH
         part.position = position
         part.is_at_end = False
@@ -379,10 +379,11 @@ class Fetcher:
         if data.error:
             self._complain(part, data.error)
             return
-        if data.diverging_end >= 0:
+        if data.diverging is not None:
             self._evict(part)
             part.trouble = error_codes.SOURCE_TRUNCATED
-            self._sink.diverged(part, data.diverging_end)
+            part.last_epoch, end = data.diverging
+            self._sink.diverged(part, end)
             return
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
