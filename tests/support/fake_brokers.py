@@ -11,7 +11,7 @@ import heapq
 import itertools
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -20,8 +20,8 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.cluster import Leader
 from sparkmirror.wire.loop import Timer
+from sparkmirror.wire.topic_metadata import Leader
 
 _PRODUCE_VERSION = 9
 _FIRST_FLEXIBLE_FETCH = 12
@@ -240,6 +240,10 @@ class FakeConnection:
         else:
             self.waiting.append(request)
 
+    def close(self, _reason: str) -> None:
+        """Nothing waits any more."""
+        self.lose()
+
     def lose(self) -> None:
         """The connection breaks: all that wait fail, in order, as the real one does it."""
         self.closed = True
@@ -258,8 +262,10 @@ class FakeCluster:
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.topic_errors: dict[str, int] = {}
+        self.answered: set[str] = set()  # topics that it has said something about
         self.trouble: UnreachableError | None = None
         self.on_metadata: list[Callable[[], None]] = []
+        self.wanted: set[str] = set()
         self.refreshes = 0
         self.soonest = 60.0
         self.dead: set[int] = set()
@@ -269,13 +275,15 @@ class FakeCluster:
 
     def knows(self, tp: TopicPartition) -> bool:
         """As the real cluster does it."""
-        return tp in self.leaders or tp.topic in self.topic_errors
+        return tp in self.leaders or tp.topic in {*self.topic_errors, *self.answered}
 
-    def want(self, _topics: object) -> None:
+    def want(self, topics: Iterable[str]) -> None:
         """Metadata is there when the test says so."""
+        self.wanted.update(topics)
 
-    def refresh(self, after: float = 0.0) -> None:
+    def refresh(self, after: float = 0.0, topics: object = None) -> None:
         """Count that somebody asked, and how soon."""
+        del topics
         self.refreshes += 1
         self.soonest = min(self.soonest, after)
 

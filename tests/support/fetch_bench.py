@@ -105,7 +105,6 @@ class Bench:
     def start(self) -> None:
         """Begin; metadata is known."""
         self.fetcher.start(self.parts.values())
-        self.cluster.learn()
 
     def broker(self, node: int = 1, lane: int = 0) -> FakeConnection:
         """The connection to a broker."""

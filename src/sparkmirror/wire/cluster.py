@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task knows of one cluster: its brokers, who leads what, and a connection to each.
 
-Metadata is asked for when somebody needs it (`refresh`), never more than once at a time, with a
-growing pause while nobody answers; a broker that refuses us is left alone for longer. Owned by the
-loop's thread.
+Metadata is requested when something is missing (`want`) or wrong (`refresh`), one request at a
+time, with a growing pause while no broker answers; a broker that refuses us is left alone for
+longer. Each request goes to another broker, because one of them may have stale metadata. Owned by
+the loop's thread.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -22,18 +23,13 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop, Timer
+from sparkmirror.wire.topic_metadata import TopicMetadata
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _TROUBLE_PAUSE = 1.0
 _METADATA_VERSION = 12
-
-
-class Leader(NamedTuple):
-    """The broker that leads a partition, and since when."""
-
-    node: int
-    leader_epoch: int
+_ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for metadata alone
 
 
 class Cluster:
@@ -50,15 +46,20 @@ class Cluster:
         self._seed: Connection | None = None
         self._refusals = Refusals[Address, UnreachableError]()
         self._topics: set[str] = set()
+        self._missing: set[str] = set()  # topics to ask about unless an answer comes before
+        self._due: set[str] = set()  # topics to ask about in any case
+        self._is_all_due = False
         self._asking = False
-        self._wanted = False
+        self._asked_node = -1
+        self._in_vain = 0  # answers in a row that said nothing new
         self._pause = 0.0
         self._timer: Timer | None = None
         self._asked_at = 0.0
-        self.leaders: dict[TopicPartition, Leader] = {}
-        self.topic_ids: dict[str, uuid.UUID] = {}
-        self.topic_names: dict[uuid.UUID, str] = {}
-        self.topic_errors: dict[str, int] = {}
+        self._metadata = TopicMetadata()
+        self.leaders = self._metadata.leaders
+        self.topic_ids = self._metadata.topic_ids
+        self.topic_names = self._metadata.topic_names
+        self.topic_errors = self._metadata.topic_errors
         self.trouble: UnreachableError | None = None
         self.on_metadata: list[Callable[[], None]] = []
 
@@ -70,15 +71,25 @@ class Cluster:
     # --- metadata
 
     def want(self, topics: Iterable[str]) -> None:
-        """Keep track of these topics from now on."""
-        self._topics.update(topics)
-        self.refresh()
+        """Keep track of these topics, and ask about those that are not known yet."""
+        topics = set(topics)
+        self._topics |= topics
+        missing = {topic for topic in topics if not self._metadata.is_found(topic)}
+        if missing:
+            self._missing |= missing
+            self._schedule(0.0)
 
-    def refresh(self, after: float = 0.0) -> None:
-        """Ask for metadata soon, or after a pause; many calls become one request."""
-        self._wanted = True
+    def refresh(self, after: float = 0.0, topics: Iterable[str] | None = None) -> None:
+        """Ask about these topics, or all, soon or after a pause; many calls become one request."""
+        if topics is None:
+            self._is_all_due = True
+        else:
+            self._due.update(topics)
+        self._schedule(after)
+
+    def _schedule(self, after: float) -> None:
         if self._asking:
-            return
+            return  # what is due is asked after the answer
         now = time.monotonic()
         delay = max(after, self._asked_at + self._pause - now, 0.0)
         if self._timer is not None:
@@ -89,29 +100,46 @@ class Cluster:
 
     def _ask(self) -> None:
         self._timer = None
-        self._wanted = False
         self._asking = True
         self._asked_at = time.monotonic()
+        names = sorted(self._topics if self._is_all_due else self._due | self._missing)
+        self._due.clear()
+        self._missing.clear()
+        self._is_all_due = False
+
+        def failed(error: UnreachableError) -> None:
+            self._failed(names, error)
+
         try:
             connection = self._any_connection()
         except UnreachableError as error:
-            self._failed(error)
+            failed(error)
             return
-        connection.when_ready(lambda: self._send_request(connection), self._failed)
+        connection.when_ready(lambda: self._send_request(connection, names, failed), failed)
 
-    def _send_request(self, connection: Connection) -> None:
-        names = sorted(self._topics)
+    def _send_request(
+        self, connection: Connection, names: list[str], failed: Callable[[UnreachableError], None]
+    ) -> None:
         message = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(topic_id=None, name=n) for n in names],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        connection.call(message, self._answered, self._failed, newest=_METADATA_VERSION)
+        connection.call(message, self._answered, failed, newest=_METADATA_VERSION)
 
     def _any_connection(self) -> Connection:
-        for connection in self._connections.values():
-            if not connection.closed and connection.api_versions:
-                return connection
+        """To another broker than the last time, if there is one to another."""
+        ready = sorted(
+            node
+            for (node, lane), one in self._connections.items()
+            if not lane and not one.closed and one.api_versions
+        )
+        if ready:
+            if len(ready) <= self._in_vain and len(ready) < _ENOUGH_BROKERS:
+                self._open_another()
+            later = (node for node in ready if node > self._asked_node)
+            self._asked_node = next(later, ready[0])
+            return self._connections[self._asked_node, 0]
         if self._seed is None or self._seed.closed:
             choices = [*self._bootstrap, *self._addresses.values()]
             address = choices[self._next_bootstrap % len(choices)]
@@ -119,11 +147,20 @@ class Cluster:
             self._seed = self._open(address)
         return self._seed
 
-    def _failed(self, error: UnreachableError) -> None:
+    def _open_another(self) -> None:
+        """Open a connection to one more broker; once it is ready it is asked in its turn."""
+        node = self.any_node()
+        if node is not None:
+            with suppress(UnreachableError):  # those that are connected can be asked
+                self.connection(node)
+
+    def _failed(self, names: Collection[str], error: UnreachableError) -> None:
         self._asking = False
+        self._due.update(names)
+        self._is_all_due |= not names
         self.trouble = error
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-        self.refresh()
+        self._schedule(0.0)
 
     def _answered(self, answer: Any) -> None:
         self._asking = False
@@ -135,36 +172,16 @@ class Cluster:
                 self._addresses[broker.node_id] = address
                 for key in [key for key in self._connections if key[0] == broker.node_id]:
                     self._connections.pop(key).close("the broker moved to another address")
-        for topic in answer.topics:
-            self._learn_topic(topic)
+        is_news = [self._metadata.learn(topic) for topic in answer.topics]
+        self._in_vain = 0 if any(is_news) else self._in_vain + 1
         if self._seed is not None and self._addresses:
             seed, self._seed = self._seed, None
             seed.close("no longer needed")
         for listener in self.on_metadata:
             listener()
-        if self._wanted:
-            self.refresh()
-
-    def _learn_topic(self, topic: Any) -> None:
-        if topic.error_code:
-            self.topic_errors[topic.name] = topic.error_code
-            for tp in [tp for tp in self.leaders if tp.topic == topic.name]:
-                del self.leaders[tp]
-            return
-        self.topic_errors.pop(topic.name, None)
-        topic_id = getattr(topic, "topic_id", None)
-        if topic_id is not None:
-            old = self.topic_ids.get(topic.name)
-            if old is not None and old != topic_id:
-                self.topic_names.pop(old, None)
-            self.topic_ids[topic.name] = topic_id
-            self.topic_names[topic_id] = topic.name
-        for part in topic.partitions:
-            tp = TopicPartition(topic.name, part.partition_index)
-            if part.leader_id < 0:
-                self.leaders.pop(tp, None)
-            else:
-                self.leaders[tp] = Leader(part.leader_id, part.leader_epoch)
+        self._missing = {one for one in self._missing if not self._metadata.is_found(one)}
+        if self._is_all_due or self._due or self._missing:
+            self._schedule(0.0)
 
     # --- brokers
 
@@ -206,8 +223,8 @@ class Cluster:
         self.refresh(after=_TROUBLE_PAUSE)
 
     def knows(self, tp: TopicPartition) -> bool:
-        """Whether the cluster has been heard about this partition, well or badly."""
-        return tp in self.leaders or tp.topic in self.topic_errors
+        """Whether the cluster has answered about the partition's topic, well or badly."""
+        return tp in self.leaders or self._metadata.has_answer(tp.topic)
 
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no known leader, as an error code."""

@@ -12,7 +12,7 @@ import uuid
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
-from sparkmirror.wire.cluster import Leader
+from sparkmirror.wire.topic_metadata import Leader
 
 UNKNOWN_EPOCH = -1
 

@@ -105,8 +105,9 @@ class Fetcher:
         for part in parts:
             self._parts[part.tp] = part
             if not part.is_finished:
-                self._homeless[part.tp] = part
-        self._cluster.want({tp.topic for tp in self._parts})
+                self._place(part)
+        self._cluster.want({tp.topic for tp in self._homeless})
+        self.pump()
 
     def read_from(self, part: SourcePartition, position: int) -> None:
         """Begin, or go on, at this position; `pump` sends."""
@@ -114,11 +115,17 @@ class Fetcher:
         self._parts[part.tp] = part
         if part.is_finished:
             self._evict(part)
-        elif part.tp in self._cluster.leaders:
+            return
+        self._place(part)
+        if part.tp in self._homeless:
+            self._cluster.want({part.tp.topic})
+
+    def _place(self, part: SourcePartition) -> None:
+        """Find its leader, or let it wait for the first answer about its topic."""
+        if self._cluster.knows(part.tp):
             self._find_home(part)
         else:
             self._homeless[part.tp] = part
-            self._cluster.want({part.tp.topic})
 
     def resume(self, part: SourcePartition, position: int) -> None:
         """Go on with a partition from a position that its leader named."""

@@ -286,7 +286,7 @@ class Producer:
             for out in part.pending:
                 out.step_aside(self._budget)
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
-            self._cluster.refresh(after=part.backoff.next_pause())
+            self._cluster.refresh(after=part.backoff.next_pause(), topics=[part.tp.topic])
         elif self.gate is not None and not self.gate.admits(part):
             part.line = self._parked
         else:
@@ -544,7 +544,7 @@ class Producer:
                 return
             part.out_of_order_twice = True  # resent once with the same sequences
         if remedy is Remedy.REFRESH:
-            self._cluster.refresh()
+            self._cluster.refresh(topics=[part.tp.topic])
         part.timer = self._loop.call_later(pause, lambda: self._again(part))
 
     def _replace_refused(self, part: TargetPartition, code: int) -> bool:

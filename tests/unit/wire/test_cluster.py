@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task knows of a cluster: connections to its brokers."""
+"""What a task knows of a cluster: connections to its brokers, and whom it asks for what."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from sparkmirror.errors import UnreachableError
-from sparkmirror.model import Secret
+from sparkmirror.model import Secret, TopicPartition
 from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
+from sparkmirror.wire import cluster as cluster_module
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.loop import Loop
+from support.fake_brokers import FakeConnection, FakeLoop, Request
 from support.hand_clock import WIRE, HandClock
+from support.metadata_answers import metadata, partition, topic
 from support.secure_peer import AUTHENTICATE, SecurePeer
 from support.wire_requests import turn
 
@@ -23,10 +26,129 @@ LOOPBACK = "127.0.0.1"
 DIALER = Dialer("b", "test", 60.0, 60.0, -1, -1)
 
 
-def metadata(address: Address) -> SimpleNamespace:
-    """An answer that knows one broker and no topic."""
-    broker = SimpleNamespace(node_id=1, host=address.host, port=address.port)
-    return SimpleNamespace(brokers=[broker], topics=[])
+BROKERS = {node: Address(f"b{node}", 9092) for node in (1, 2, 3)}
+UNKNOWN_TOPIC = 3
+
+
+class Scripted:
+    """A cluster whose connections are fakes, by address; the seed goes to broker 1."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connections: dict[Address, FakeConnection] = {}
+        monkeypatch.setattr(cluster_module, "Connection", self._open)
+        self.loop = FakeLoop()
+        self.cluster = Cluster(self.loop, DIALER, [BROKERS[1]])  # type: ignore[arg-type]
+
+    def _open(self, _loop: Loop, _dialer: Dialer, address: Address, _refused: object) -> object:
+        return self.connections.setdefault(address, FakeConnection(12))
+
+    def asked(self) -> tuple[Address, Request]:
+        """The one request that waits, and at which broker."""
+        self.loop.advance(1.0)
+        ((address, request),) = [
+            (address, one.waiting.popleft())
+            for address, one in self.connections.items()
+            if one.waiting
+        ]
+        return address, request
+
+    def names(self, *topics: SimpleNamespace) -> list[str]:
+        """Answer the one request that waits; returns the topics that it named."""
+        _address, request = self.asked()
+        request.reply(metadata(BROKERS, *topics))
+        return [one.name for one in request.content.topics]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is asked."""
+        self.loop.advance(60.0)
+        return not any(one.waiting for one in self.connections.values())
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """A cluster that knows topic t, led by broker 1, and has a connection to it."""
+    found = Scripted(monkeypatch)
+    found.cluster.want(["t"])
+    assert found.names(topic("t", partition(0, 1))) == ["t"]
+    found.connections.clear()
+    found.cluster.connection(1)
+    return found
+
+
+def test_what_is_known_is_not_asked_again(scripted: Scripted) -> None:
+    """However often it is wanted."""
+    scripted.cluster.want(["t"])
+    assert scripted.is_silent
+
+
+def test_only_new_topics_are_asked_about(scripted: Scripted) -> None:
+    """One request for all that were wanted at once."""
+    scripted.cluster.want(["t", "u"])
+    scripted.cluster.want(["v"])
+    assert scripted.names(topic("u", partition(0, 1)), topic("v", partition(0, 1))) == ["u", "v"]
+    assert scripted.is_silent
+
+
+def test_a_topic_wanted_again_while_it_is_asked_about_is_asked_once(scripted: Scripted) -> None:
+    """The answer that is under way will do."""
+    scripted.cluster.want(["u"])
+    _address, request = scripted.asked()
+    scripted.cluster.want(["u"])
+    request.reply(metadata(BROKERS, topic("u", partition(0, 1))))
+    assert scripted.is_silent
+
+
+def test_a_topic_that_was_not_found_is_asked_again_when_wanted(scripted: Scripted) -> None:
+    """It may have been created meanwhile."""
+    scripted.cluster.want(["u"])
+    scripted.names(topic("u", error=UNKNOWN_TOPIC))
+    assert scripted.cluster.knows(TopicPartition("u", 0))
+    scripted.cluster.want(["u"])
+    assert scripted.names(topic("u", partition(0, 1))) == ["u"]
+
+
+def test_a_refresh_asks_about_all_topics_or_those_named(scripted: Scripted) -> None:
+    """All win where both are due."""
+    scripted.cluster.want(["u"])
+    scripted.names(topic("u", partition(0, 1)))
+    scripted.cluster.refresh(topics=["u"])
+    assert scripted.names() == ["u"]
+    scripted.cluster.refresh(topics=["u"])
+    scripted.cluster.refresh()
+    assert scripted.names() == ["t", "u"]
+
+
+def test_what_was_not_answered_is_asked_again(scripted: Scripted) -> None:
+    """By the same names; a request for brokers only has none."""
+    scripted.cluster.refresh(topics=["u"])
+    _address, request = scripted.asked()
+    request.fail(UnreachableError("lost", cluster="b"))
+    assert scripted.names() == ["u"]
+
+
+def test_a_broker_with_stale_metadata_is_not_the_only_one_asked(scripted: Scripted) -> None:
+    """Even if it is the only one that there is a connection to."""
+    stale = topic("t", partition(0, 1))
+    at = []
+    for _ in range(6):
+        scripted.cluster.refresh()
+        address, request = scripted.asked()
+        at.append(address)
+        request.reply(metadata(BROKERS, stale))
+    assert set(at) == set(BROKERS.values())
+
+
+def test_connected_brokers_are_asked_in_turn(scripted: Scripted) -> None:
+    """Further ones are left alone while the answers say something new."""
+    scripted.cluster.connection(2)
+    at = []
+    for epoch in range(1, 5):
+        scripted.cluster.refresh()
+        address, request = scripted.asked()
+        at.append(address)
+        request.reply(metadata(BROKERS, topic("t", partition(0, 1, epoch))))
+    assert at == [BROKERS[1], BROKERS[2], BROKERS[1], BROKERS[2]]
 
 
 def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
@@ -40,12 +162,12 @@ def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
         stack.callback(loop.close)
         cluster = Cluster(loop, DIALER, [old])
         stack.callback(cluster.close)
-        cluster._answered(metadata(old))
+        cluster._answered(metadata({1: old}))
         before = [cluster.connection(1, lane) for lane in range(3)]
         assert len(set(map(id, before))) == 3
         assert cluster.connection(1, 2) is before[2]
 
-        cluster._answered(metadata(new))
+        cluster._answered(metadata({1: new}))
 
         assert all(one.closed for one in before)
         assert {cluster.connection(1, lane).address for lane in range(3)} == {new}

@@ -191,6 +191,41 @@ def test_a_dead_broker_does_not_stop_the_others() -> None:
     assert bench.budget.held < LIMIT
 
 
+def test_partitions_with_known_leaders_are_read_without_metadata() -> None:
+    """A resume starts thousands of them, a few at a time."""
+    bench = Bench()
+    bench.fetcher.start(bench.parts.values())
+
+    assert set(bench.request().positions) == {tuple(A), tuple(B)}
+    assert not bench.cluster.wanted
+    assert not bench.cluster.refreshes
+
+
+def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
+    """The partitions of others are read meanwhile."""
+    other = TopicPartition("other", 0)
+    bench = Bench(leaders={A: 1, B: 1, other: 1})
+    del bench.cluster.leaders[other]
+    bench.start()
+
+    assert set(bench.request().positions) == {tuple(A), tuple(B)}
+    assert bench.cluster.wanted == {"other"}
+
+
+def test_a_partition_without_a_leader_is_in_trouble_and_looked_for() -> None:
+    """Its topic is known: it is not waited for in silence."""
+    bench = Bench()
+    bench.cluster.answered.add("t")
+    del bench.cluster.leaders[A]
+    bench.start()
+
+    assert bench.sink.troubles == [(A, error_codes.UNKNOWN_LEADER)]
+    assert bench.cluster.refreshes == 1
+    bench.request()
+    bench.cluster.learn({A: 2})
+    assert set(bench.request(2).positions) == {tuple(A)}
+
+
 def test_a_moved_partition_is_read_from_its_new_leader() -> None:
     """From the position where the old one left it, in another session."""
     bench = Bench()
