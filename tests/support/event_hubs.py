@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from sparkmirror.local.cluster import LocalCluster
 
@@ -63,7 +64,7 @@ class VersionLimit:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="limit", daemon=True)
 
-    def __enter__(self) -> VersionLimit:
+    def __enter__(self) -> Self:
         self._thread.start()
 
         listening = asyncio.start_server(self._accept, HOST, 0)
