@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from sparkmirror.local.cluster import LocalCluster
 from support.event_hubs import EventHubs, event_hubs
 from support.groups import commit, committed
 from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
+from support.mirror_process import MirrorProcess, command
 from support.names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import (
@@ -83,3 +85,28 @@ def test_records_heartbeats_and_groups_arrive(
     assert sum(end_offsets(target, remote).values()) == 600
     assert hubs.limit.refused == []
     assert (0, 7) in hubs.limit.seen if is_target else (1, 6) in hubs.limit.seen
+
+
+@pytest.mark.parametrize("role", ["source", "target"])
+def test_check_says_what_the_service_cannot_do(
+    role: str, hubs: EventHubs, source_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """In sentences, without an error, and without asking for anything that is not there."""
+    flow = "hubs->onprem" if role == "source" else "onprem->hubs"
+    file = mirror_file(tmp_path, {"onprem": source_cluster, "hubs": hubs}, f"{flow}.enabled = true")
+    done = subprocess.run(
+        [command(), "check", file, "--connect", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    (found,) = [one for one in json.loads(done.stdout)["clusters"] if one["alias"] == "hubs"]
+    said = [one["message"].partition(":")[0] for one in found["limits"]]
+    expected = {
+        "source": {"no fetch sessions", "no OffsetForLeaderEpoch", "no topic ids"},
+        "target": {"no DescribeProducers", "no incremental config changes", "no transactions"},
+    }
+    assert expected[role] <= set(said)
+    assert (done.returncode, found["ok"], found["missing_permissions"]) == (0, True, [])
+    assert hubs.limit.refused == []
