@@ -94,11 +94,14 @@ class SourceLog:
         def bounds(earliest: int, latest: int) -> None:
             if part.position < earliest:
                 self._begins_later(part, earliest)
-            elif part.position > latest and self._suspects.get(part.tp) == part.position:
-                self._ends_earlier(part, earliest, latest)
-            else:  # is it, or was it a leader that did not know its own end yet?
+            elif self._suspects.get(part.tp) != part.position:
+                # Is it, or was it a leader that did not know its own end yet?
                 self._suspects[part.tp] = part.position
                 self._fetcher.rewind(part, part.position, part.backoff.next_pause())
+            elif part.position > latest:
+                self._ends_earlier(part, earliest, latest)
+            else:
+                self._is_replaced(part, earliest)
 
         if self._reader.is_copying:
             ask_log_bounds(
@@ -155,6 +158,25 @@ class SourceLog:
                 f"{earliest} to {latest - 1} that were written after the cut are not copied"
             )
         self._cut(part, latest)
+
+    def _is_replaced(self, part: SourcePartition, earliest: int) -> None:
+        """The log holds the position, but its leader never saw an epoch that was read before."""
+        epoch, part.last_epoch = part.last_epoch, UNKNOWN_EPOCH
+        if epoch != UNKNOWN_EPOCH and part.position > earliest:
+            cause = (
+                f"its leader does not know leader epoch {epoch}, as if an older copy had been "
+                "restored; records at these offsets that were written since then are not copied"
+            )
+            policy = self._policies.source_truncated
+            hit = (earliest, part.position - 1)
+            found = incident(Kind.SOURCE_TRUNCATED, part.tp, hit, -1, cause, policy)
+            if policy == STOP:
+                part.last_epoch = epoch
+                self._desk.report(found)
+                self._wait(part, error_codes.SOURCE_TRUNCATED, lambda: self.out_of_range(part))
+                return
+            self._desk.record([found], lambda: None)
+        self._fetcher.rewind(part, part.position, part.backoff.next_pause())
 
     def _cut(self, part: SourcePartition, end: int) -> None:
         mine = self._parts[part.tp]
