@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from _pytest.mark import ParameterSet
 from confluent_kafka.admin import ResourceType
 
 from sparkmirror.formats.heartbeat import Heartbeat
@@ -45,14 +46,19 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 200
 CHANGED = {"retention.ms": "123456789", "max.message.bytes": "2000000"}
 
-ALL = [
-    pytest.param(case, direction, id=case.title(direction).replace(" ", ""), marks=marks)
-    for case, marks in [
-        (SHORT, ()),
-        *((Case(version, (THERE, BACK, SAME)), pytest.mark.thorough) for version in OTHERS),
+
+def marked(case: Case, *marks: pytest.MarkDecorator) -> list[ParameterSet]:
+    """The directions of a case, run by one process."""
+    together = pytest.mark.xdist_group(case.version)
+    return [
+        pytest.param(case, one, id=case.title(one).replace(" ", ""), marks=[together, *marks])
+        for one in case.directions
     ]
-    for direction in case.directions
-]
+
+
+ALL = marked(SHORT)
+for version in OTHERS:
+    ALL += marked(Case(version, (THERE, BACK, SAME)), pytest.mark.thorough)
 every_direction = pytest.mark.parametrize(
     ("mirrored", "direction"), ALL, indirect=["mirrored"], scope="module"
 )
@@ -147,7 +153,7 @@ def test_group_offsets_are_translated_exactly(
 def test_topic_configs_are_synced(
     mirrored: MirroredVersions, direction: Direction, tried: Tried
 ) -> None:
-    """A config that is changed on the source appears on the target."""
+    """A config that is changed on the source appears on the target, beside one that cannot."""
     tried(direction, "configs")
     source, target = mirrored.sides(direction)
     remote = direction.remote(DEFAULT, "configs")

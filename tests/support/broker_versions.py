@@ -25,8 +25,9 @@ from support.witness import create_topics, duplicates, end_offsets, read_topic
 PARTITIONS = 2
 RECORDS_A_SECOND = 200
 DEFAULT, ONCE = "default", "once"
-TOPICS = ("flow", "kills", "groups", "configs")
-# What a 4.3.1 broker calls a default and an old one has never heard of must do no harm.
+TOPICS = ("flow", "kills", "groups")
+# Brokers before Kafka 3.6 do not know it.
+_NEW_CONFIG = {"message.timestamp.before.max.ms": "31536000000"}
 _LINES = (
     "emit.heartbeats.enabled = false",  # of every pair of the aliases; flows switch it on
     "emit.checkpoints.enabled = false",
@@ -206,7 +207,10 @@ def mirrored_versions(case: Case, directory: Path) -> Iterator[MirroredVersions]
         start_all(clusters.values())
         for direction in case.directions:
             names = [direction.topic(mode, name) for mode in (DEFAULT, ONCE) for name in TOPICS]
-            create_topics(clusters[direction.source], dict.fromkeys(names, PARTITIONS))
+            source = clusters[direction.source]
+            create_topics(source, dict.fromkeys(names, PARTITIONS))
+            configs = _NEW_CONFIG if direction.source == "new" else None
+            create_topics(source, {direction.topic(DEFAULT, "configs"): PARTITIONS}, configs)
         mirrored = MirroredVersions(case, clusters, directory)
         try:
             yield mirrored
