@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random logs, crashes and moved logs: what the source holds is on the target exactly once.
+
+The lives of a task run between scripted clusters; between them both logs change as retention,
+compaction, unclean elections and other writers change them. `scripted_verdict` says what must be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from support.scripted_cluster import DESCRIBE_PRODUCERS
+from support.scripted_lives import Crash, Mirror, mirror
+from support.scripted_verdict import faults
+
+EXAMPLES = int(os.environ.get("MOVED_LOGS_EXAMPLES", "200"))
+OTHER = (77, 0)  # producer id and epoch of another writer
+
+
+@dataclass
+class Story:
+    """A mirror, and what happens to it step by step."""
+
+    flow: Mirror
+    serials: count[int] = field(default_factory=count)
+
+    def append(self, sizes: list[int]) -> None:
+        """Records on the source, in batches of these sizes."""
+        for size in sizes:
+            self.flow.source_log.append(self._bodies("r", size))
+
+    def _bodies(self, prefix: str, size: int) -> list[bytes]:
+        return [b"%s-%d" % (prefix.encode(), next(self.serials)) for _ in range(size)]
+
+    def live(self, crash: Crash | None) -> None:
+        """A life that crashes, or ends when all is copied."""
+        life = self.flow.run(crash)
+        assert not life.is_stuck, f"stuck: {life.troubles}"
+
+    def cut_source(self, back: int, sizes: list[int]) -> None:
+        """An unclean election loses the last records; the new leader takes others."""
+        log = self.flow.source_log
+        log.cut(max(log.end - back, log.start))
+        self.append(sizes)
+
+    def elect_source(self) -> None:
+        """Another leader on the source, nothing lost."""
+        self.flow.source_log.elect()
+
+    def delete_source(self, back: int) -> None:
+        """Retention leaves so many offsets."""
+        log = self.flow.source_log
+        log.delete_before(max(log.end - back, log.start))
+
+    def compact_source(self, modulus: int) -> None:
+        """The cleaner keeps every n-th offset."""
+        self.flow.source_log.compact(lambda one: one.offset % modulus == 0)
+
+    def cut_target(self, back: int) -> None:
+        """An unclean election on the target."""
+        log = self.flow.target_log
+        log.cut(max(log.end - back, log.start))
+
+    def forget(self) -> None:
+        """The target's producer states expire."""
+        self.flow.target_log.forget_producers()
+
+    def write_elsewhere(self, size: int) -> None:
+        """Another client writes to the remote topic."""
+        self.flow.target_log.append(self._bodies("other", size))
+
+    def switch_off(self) -> None:
+        """The target no longer offers DescribeProducers."""
+        self.flow.target.api_versions.pop(DESCRIBE_PRODUCERS, None)
+
+
+SIZES = st.lists(st.integers(1, 6), max_size=5)
+BACK = st.integers(0, 25)
+CRASHES = st.builds(
+    Crash,
+    produces=st.integers(1, 5),
+    is_answered=st.booleans(),
+    landing=st.integers(0, 3),
+)
+MOVES = {
+    "append": st.tuples(SIZES),
+    "live": st.tuples(st.none() | CRASHES),
+    "cut_source": st.tuples(BACK, SIZES),
+    "elect_source": st.just(()),
+    "delete_source": st.tuples(BACK),
+    "compact_source": st.tuples(st.integers(2, 4)),
+    "cut_target": st.tuples(BACK),
+    "forget": st.just(()),
+    "write_elsewhere": st.tuples(st.integers(1, 4)),
+    "switch_off": st.just(()),
+}
+
+
+def steps(*names: str) -> st.SearchStrategy[list[tuple[str, tuple[object, ...]]]]:
+    """Any order of these moves, with many lives and records between."""
+    one = st.sampled_from([*names, "append", "live", "live"]).flatmap(
+        lambda name: st.tuples(st.just(name), MOVES[name])
+    )
+    return st.lists(one, min_size=2, max_size=9)
+
+
+def check(plan: list[tuple[str, tuple[object, ...]]], *, is_small: bool) -> None:
+    """Run a plan, then one clean life, and compare with the model."""
+    with mirror() as flow:
+        if is_small:
+            flow.small_batches()
+        story = Story(flow)
+        story.append([4, 1, 5, 5])
+        for name, arguments in plan:
+            note(f"{name}{arguments}")
+            move: Callable[..., None] = getattr(story, name)
+            move(*arguments)
+        story.append([2])
+        story.live(None)
+        assert not faults(flow)
+
+
+@settings(max_examples=EXAMPLES)
+@given(plan=steps(), is_small=st.booleans())
+def test_copy_is_exact_when_only_the_mirror_dies(
+    plan: list[tuple[str, tuple[object, ...]]], is_small: bool
+) -> None:
+    """Crashes at any produce request, acknowledged or not."""
+    check(plan, is_small=is_small)
+
+
+@settings(max_examples=EXAMPLES)
+@given(plan=steps(*MOVES), is_small=st.booleans())
+def test_copy_is_exact_when_logs_move_while_the_mirror_is_down(
+    plan: list[tuple[str, tuple[object, ...]]], is_small: bool
+) -> None:
+    """Both logs change between lives in every way that a real one does."""
+    check(plan, is_small=is_small)
