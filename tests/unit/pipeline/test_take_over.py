@@ -6,7 +6,8 @@ Unless a test says otherwise, records 0 to 29 are copied and stored, and 30 to 4
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from sparkmirror.state.incidents import Kind
 from support.interrupted_copy import (
     COPIED,
+    STORED,
     fill,
     interrupted,
     kinds,
@@ -25,7 +27,7 @@ from support.record_batches import Record, encode
 from support.scripted_cluster import DESCRIBE_PRODUCERS, FETCH
 from support.scripted_lives import Mirror
 from support.scripted_log import bodies
-from support.scripted_verdict import copy_faults, faults
+from support.scripted_verdict import copy_faults, faults, translation_faults
 
 FORBIDDEN = 29
 
@@ -189,6 +191,30 @@ def test_lost_records_are_copied_again_when_the_producer_is_forgotten_too(flow: 
     assert copy_faults(flow) == []
 
 
+@pytest.mark.parametrize("end", [0, 10, 20])
+def test_lost_records_are_copied_again_when_describe_producers_is_missing(
+    flow: Mirror, end: int
+) -> None:
+    """The end of the log tells how many are gone."""
+    flow.target.switch_off(DESCRIBE_PRODUCERS)
+    flow.target_log.cut(end)
+    life = resume_with_more(flow)
+    assert str(Kind.TARGET_TRUNCATED) in kinds(life)
+    assert copy_faults(flow) == []
+
+
+def test_the_status_names_the_trouble_when_the_target_is_shorter_and_policy_is_stop(
+    flow: Mirror,
+) -> None:
+    """Without DescribeProducers as well."""
+    flow.policies = replace(flow.policies, target_truncated="stop")
+    flow.target.switch_off(DESCRIBE_PRODUCERS)
+    flow.target_log.cut(10)
+    life = flow.run()
+    assert life.is_stuck
+    assert "TARGET_TRUNCATED" in " ".join(life.troubles)
+
+
 # --- what cannot be read yet
 
 
@@ -230,6 +256,53 @@ def test_a_mismatch_is_recorded_when_the_first_batch_reads_back_differently(flow
 
 
 # --- batches and sequences on the target
+
+
+@pytest.mark.parametrize("ahead", [1, 5, 9])
+def test_copy_is_exact_when_a_batch_straddles_the_next_sequence(flow: Mirror, ahead: int) -> None:
+    """The stored pair lies within a record batch of the target."""
+    move_pair(flow, STORED + ahead)
+    life = resume_with_more(flow)
+    assert faults(flow) == []
+    assert kinds(life) == []
+
+
+@pytest.mark.parametrize("ahead", [11, 15, 19])
+def test_copy_is_exact_when_the_last_batch_straddles_the_next_sequence(
+    flow: Mirror, ahead: int
+) -> None:
+    """Nothing follows it on the target."""
+    move_pair(flow, STORED + ahead)
+    life = resume_with_more(flow)
+    assert faults(flow) == []
+    assert kinds(life) == []
+
+
+def move_pair(flow: Mirror, position: int) -> None:
+    """Store a pair at which source and target agree, within a record batch."""
+    before = stored(flow)
+    assert before.producer is not None
+    producer = replace(before.producer, next_sequence=position)
+    flow.store(replace(before, offset=position - 1, downstream=position - 1, producer=producer))
+
+
+@pytest.mark.parametrize("prepare", [lambda _flow: None, lambda flow: flow.target.switch_off(61)])
+def test_nothing_is_lost_when_sequences_are_missing_on_the_target(
+    flow: Mirror, prepare: Callable[[Mirror], None]
+) -> None:
+    """Records 30 to 39 vanished between two record batches of ours."""
+    producer = stored(flow).producer
+    assert producer is not None
+    flow.target_log.cut(STORED)
+    flow.target_log.forget_producers()
+    flow.target_log.append(
+        bodies("r", 40, 10), producer=(producer.producer_id, producer.producer_epoch, 40)
+    )
+    prepare(flow)
+    life = resume_with_more(flow)
+    assert {*flow.source_log.bodies} <= {*flow.target_log.bodies}
+    assert str(Kind.RESUME_MISMATCH) in kinds(life)
+    assert translation_faults(flow) == []
 
 
 def test_copy_is_exact_when_the_target_was_compacted(flow: Mirror) -> None:
