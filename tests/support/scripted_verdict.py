@@ -90,21 +90,25 @@ def _false_cuts(mirror: Mirror) -> list[str]:
 
 
 def _missing_entries(mirror: Mirror) -> list[str]:
-    """Records that one side lacks are named, or a mismatch was recorded before them."""
+    """Records that one side lacks are named, or a mismatch was recorded before them.
+
+    Where retention passed a cut nobody can tell: the leader's history of epochs is gone with it.
+    """
     source, target = mirror.source_log, mirror.target_log
     on_target = {*target.bodies}
     copied = on_target | {one.record.value for one in target.removed}
     gaps = {at for entry in _entries(mirror, Kind.GAP) for at in _offsets(entry)}
     cuts = {at for entry in _entries(mirror, Kind.SOURCE_TRUNCATED) for at in _offsets(entry)}
     mismatches = [entry.first_offset for entry in _entries(mirror, Kind.RESUME_MISMATCH)]
-    first_mismatch = min(mismatches, default=source.end)
+    first_mismatch = min(mismatches, default=source.end + len(source.removed))
+    reused = {one.record.offset for one in source.removed if one.how == "cut"}
     lost = [
         one.record.offset
         for one in source.removed
         if one.how == "deleted"
         and one.record.offset >= mirror.first_offset
         and one.record.value not in copied
-        and one.record.offset not in gaps
+        and one.record.offset not in gaps | reused
     ]
     kept = [
         one.record.offset
@@ -112,7 +116,7 @@ def _missing_entries(mirror: Mirror) -> list[str]:
         if one.how == "cut"
         and one.record.value in on_target
         and one.record.offset not in cuts
-        and one.record.offset < first_mismatch
+        and source.start <= one.record.offset < first_mismatch
     ]
     found = []
     if lost:

@@ -19,8 +19,7 @@ from support.scripted_cluster import DESCRIBE_PRODUCERS
 from support.scripted_lives import Crash, Mirror, mirror
 from support.scripted_verdict import faults
 
-EXAMPLES = int(os.environ.get("MOVED_LOGS_EXAMPLES", "200"))
-OTHER = (77, 0)  # producer id and epoch of another writer
+EXAMPLES = int(os.environ.get("MOVED_LOGS_EXAMPLES", "100"))
 
 
 @dataclass
