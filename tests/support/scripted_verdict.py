@@ -127,7 +127,8 @@ def _missing_entries(mirror: Mirror) -> list[str]:
 
 
 def _entries(mirror: Mirror, kind: Kind) -> list[LedgerEntry]:
-    return [entry for entry in mirror.ledger() if entry.kind == kind]
+    """All that were ever written; a newer one with the same first offset replaces an older one."""
+    return [entry for entry in mirror.ledger(is_whole=True) if entry.kind == kind]
 
 
 def _offsets(entry: LedgerEntry) -> range:
