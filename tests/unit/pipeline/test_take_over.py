@@ -215,6 +215,22 @@ def test_the_status_names_the_trouble_when_the_target_is_shorter_and_policy_is_s
     assert "TARGET_TRUNCATED" in " ".join(life.troubles)
 
 
+@pytest.mark.parametrize("end", [0, 30])
+def test_lost_records_are_copied_again_when_the_target_loses_them_while_the_task_runs(
+    flow: Mirror, end: int
+) -> None:
+    """With its last record batch a leader forgets the producer, and takes any sequence of it."""
+    life = resume(
+        flow,
+        at={
+            8.0: lambda: flow.target_log.cut(end),
+            9.0: lambda: fill(flow.source_log, "new", 0, 1),
+        },
+    )
+    assert str(Kind.TARGET_TRUNCATED) in kinds(life)
+    assert copy_faults(flow) == []
+
+
 # --- what cannot be read yet
 
 

@@ -214,3 +214,15 @@ def test_nothing_is_skipped_silently_when_the_source_was_restored_with_older_epo
         fill(flow.source_log, "again", 0, regrown)
         resume(flow)
         assert silently_skipped(flow) == []
+
+
+def test_new_records_arrive_when_the_source_is_cut_twice_while_the_task_runs(flow: Mirror) -> None:
+    """The first cut is known by its epoch; the second one lies below it."""
+
+    def cut_again() -> None:
+        flow.source_log.cut(10)
+        fill(flow.source_log, "again", 0, 4)
+
+    resume(flow, at={8.0: lambda: flow.source_log.cut(40), 16.0: cut_again})
+    assert {*named(flow, Kind.SOURCE_TRUNCATED)} == {*range(10, COPIED)}
+    assert faults(flow) == []
