@@ -81,6 +81,11 @@ class Story:
         log = self.flow.target_log
         log.cut(max(log.end - back, log.start))
 
+    def delete_target(self, back: int) -> None:
+        """Retention on the target leaves so many offsets."""
+        log = self.flow.target_log
+        log.delete_before(max(log.end - back, log.start))
+
     def forget(self) -> None:
         """The target's producer states expire."""
         self.flow.target_log.forget_producers()
@@ -110,6 +115,7 @@ MOVES = {
     "delete_source": st.tuples(BACK),
     "compact_source": st.tuples(st.integers(2, 4)),
     "cut_target": st.tuples(BACK),
+    "delete_target": st.tuples(BACK),
     "forget": st.just(()),
     "write_elsewhere": st.tuples(st.integers(1, 4)),
     "switch_off": st.just(()),
