@@ -37,10 +37,8 @@ def _deleted(mirror: Mirror) -> set[bytes | None]:
 
 
 def translation_faults(mirror: Mirror) -> list[str]:
-    """No translated offset lies behind the true record."""
-    places: dict[bytes | None, int] = {}
-    for one in mirror.target_log.records:
-        places.setdefault(one.value, one.offset)
+    """No translated offset lies behind the true record, the last copy of it."""
+    places = {one.value: one.offset for one in mirror.target_log.records}
     deleted = _deleted(mirror)
     end = mirror.target_log.end
     truth = {

@@ -50,6 +50,7 @@ class Estimate(NamedTuple):
     """A pair that was moved back by a guess: both sides agree somewhere between."""
 
     until: int  # the source offset after the last record that was written
+    until_sequence: int  # and its sequence: what has a later one was written after the loss
     lost_from: int  # the first one that the target lost, if source offsets have no holes
     log_start: int  # of the source
 
@@ -96,7 +97,8 @@ class Comparison:
         self.log_start: int | None = None  # the source's first offset, if the pair lies before it
         self.gap: tuple[int, int] | None = None  # offsets that were deleted before they were copied
         self.lost: tuple[int, int] | None = None  # offsets whose records are on the target only
-        self._written = WrittenRecords(producer, downstream, goal, is_estimate=estimate is not None)
+        until_sequence = estimate.until_sequence if estimate else None
+        self._written = WrittenRecords(producer, downstream, goal, until_sequence)
         self._leader_epoch = leader_epoch
         self._estimate = estimate  # until the first match
         self._is_searching = False  # the next step needs all that was written

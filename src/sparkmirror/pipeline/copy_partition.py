@@ -85,6 +85,7 @@ class CopyPartition:
 
     def __init__(self, start: PartitionStart) -> None:
         topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
+        target_topic_id = uuid.UUID(start.target_topic_id) if start.target_topic_id else None
         self.start = start
         self.source = SourcePartition(
             start.source,
@@ -95,7 +96,11 @@ class CopyPartition:
         )
         state = start.producer
         self.target = TargetPartition(
-            start.target, state.producer_id, state.producer_epoch, state.next_sequence
+            start.target,
+            state.producer_id,
+            state.producer_epoch,
+            state.next_sequence,
+            target_topic_id,
         )
         # The newest one of the source's log up to what was offered to the target; what is only read
         # to be compared does not count.

@@ -315,6 +315,13 @@ class Relay:
             self.safeguards.acked(part.tp, out)  # if it is not a position record
             return
         source = mine.source
+        if not mine.is_taken_over:
+            return  # the comparison finds it
+        if self._is_target_shorter(mine, out):
+            self._stand_still(mine)
+            self.producer.drop_unsent(part)
+            self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
+            return
         source.queued_bytes -= out.source_size
         if mine.is_held_back:
             mine.is_held_back = False
@@ -337,6 +344,16 @@ class Relay:
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)
+
+    def _is_target_shorter(self, mine: CopyPartition, out: Outgoing) -> bool:
+        """Whether the target put our records where others of ours were: it has lost those."""
+        return 0 <= out.base_offset <= mine.downstream and self._split.transaction is None
+
+    def _stand_still(self, mine: CopyPartition) -> None:
+        """Neither read nor write a partition until both sides have been compared."""
+        mine.source.queued_bytes = 0
+        mine.is_taken_over = False
+        self.fetcher.pause(mine.source, mine.position)
 
     def answered(self) -> None:
         """Room has been made: read on."""
@@ -409,9 +426,7 @@ class Relay:
         if self.delivery.sequence_lost(part):
             return
         mine = self._by_target[part.tp]
-        mine.source.queued_bytes = 0
-        mine.is_taken_over = False
-        self.fetcher.pause(mine.source, mine.position)
+        self._stand_still(mine)
         self._notices.append(
             f"resume: {self.target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"

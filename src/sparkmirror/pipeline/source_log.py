@@ -73,7 +73,7 @@ class SourceLog:
         self._parts = parts
         self._read_committed = settings.fetch.isolation_level == "read_committed"
         self._suspects: dict[TopicPartition, int] = {}  # positions that seemed beyond the end once
-        self._uncertain: dict[TopicPartition, str] = {}  # which records may have been rewritten
+        self._uncertain: dict[TopicPartition, int] = {}  # where logs begin that were cut somewhere
         self._draining: dict[TopicPartition, int] = {}  # where their logs were cut
         self._damaged: dict[TopicPartition, tuple[int, int]] = {}  # position, tries
 
@@ -153,10 +153,7 @@ class SourceLog:
     def _cut_somewhere(self, part: SourcePartition, earliest: int, latest: int) -> None:
         """Nobody knows where the log was cut; it was not after its present end."""
         if latest > earliest:
-            self._uncertain[part.tp] = (
-                "; no leader epoch is known for the position, so records at offsets "
-                f"{earliest} to {latest - 1} that were written after the cut are not copied"
-            )
+            self._uncertain[part.tp] = earliest
         self._cut(part, latest)
 
     def _is_replaced(self, part: SourcePartition, earliest: int) -> None:
@@ -248,12 +245,19 @@ class SourceLog:
 
     def _truncated(self, tp: TopicPartition, offsets: tuple[int, int]) -> Incident:
         first, last = offsets
-        cause = (
-            f"its log was cut off at offset {first}, as by an unclean leader election; what was "
-            f"copied of it stays on the target{self._uncertain.pop(tp, '')}"
-        )
+        records = last - first + 1
+        cause = f"its log was cut off at offset {first}, as by an unclean leader election"
+        begin = self._uncertain.pop(tp, None)
+        if begin is None:
+            cause += "; what was copied of it stays on the target"
+        else:
+            cause += (
+                f", or before it: no leader epoch tells where. Records at offsets {begin} to "
+                f"{first - 1} that were written after the cut are not copied"
+            )
+            first, records = begin, -1
         policy = self._policies.source_truncated
-        return incident(Kind.SOURCE_TRUNCATED, tp, offsets, last - first + 1, cause, policy)
+        return incident(Kind.SOURCE_TRUNCATED, tp, (first, last), records, cause, policy)
 
     # --- damaged
     def is_skipped(self, part: SourcePartition, records: memoryview, text: str) -> bool:

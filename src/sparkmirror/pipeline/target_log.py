@@ -112,7 +112,12 @@ class TargetLog:
                     next_sequence=(pair.producer.next_sequence - missing - overlap) & SEQUENCE_MASK,
                 ),
             )
-            estimate = Estimate(pair.position, pair.position - missing, earliest)
+            estimate = Estimate(
+                pair.position,
+                pair.producer.next_sequence,
+                pair.position - missing,
+                earliest,
+            )
             part.moved_back = MovedBack(earlier, estimate)
             self._comparer.compare_again(part, 0.0)
 

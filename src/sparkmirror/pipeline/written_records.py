@@ -63,8 +63,13 @@ class WrittenRecords:
     """Those without a counterpart on the source, in order."""
 
     def __init__(
-        self, producer: ProducerState, downstream: int, goal: int | None, *, is_estimate: bool
+        self,
+        producer: ProducerState,
+        downstream: int,
+        goal: int | None,
+        until_sequence: int | None = None,
     ) -> None:
+        """`until_sequence`: the pair is an estimate, and only what comes before this counts."""
         self._producer = producer
         self._goal = goal
         self.end_sequence = producer.next_sequence if goal is None else goal
@@ -73,7 +78,8 @@ class WrittenRecords:
         self.is_whole = False  # the target has been read as far as we wrote
         self.is_broken = False
         self.held_bytes = 0
-        self._expected = None if is_estimate else producer.next_sequence
+        self._until = until_sequence
+        self._expected = producer.next_sequence if until_sequence is None else None
         self._next_offset = downstream + 1
         self._missing_offsets = 0  # since our last record batch
         self._batches: deque[WrittenBatch] = deque()
@@ -115,7 +121,9 @@ class WrittenRecords:
             self.held_bytes += len(view)
 
     def _check_sequence(self, sequence: int) -> None:
-        if self._expected is not None and sequence != self._expected:
+        if self._until is not None and not is_behind(sequence, self._until):
+            self.is_broken = True
+        elif self._expected is not None and sequence != self._expected:
             self.is_broken |= distance(self._expected, sequence) > self._missing_offsets
         self._missing_offsets = 0
 
