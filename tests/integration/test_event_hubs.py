@@ -26,6 +26,7 @@ from support.witness import (
     produce,
 )
 
+MANY = 60_000
 QUICK = (
     "refresh.topics.interval.seconds = 1",
     "refresh.groups.interval.seconds = 1",
@@ -43,10 +44,10 @@ def hubs(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterat
 
 
 @pytest.mark.parametrize("direction", ["target", "source"])
-def test_records_heartbeats_and_groups_arrive(
+def test_records_and_groups_arrive(
     direction: str, hubs: EventHubs, source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Also after the mirror was killed; and nothing is ever asked that the service lacks."""
+    """Each record once, although all is killed under load; nothing is asked that is not there."""
     topic, group = unique_name("orders"), unique_name("readers")
     alias, service = unique_name("onprem"), unique_name("hubs")
     clusters = {alias: source_cluster, service: hubs}
@@ -55,7 +56,7 @@ def test_records_heartbeats_and_groups_arrive(
     source = source_cluster if is_target else hubs.cluster
     target = hubs.cluster if is_target else source_cluster
     create_topics(source, {topic: 3})
-    produce(source, topic, numbered(300, partitions=3))
+    produce(source, topic, numbered(MANY, partitions=3))
     commit(source, group, topic, {0: 40})
     profile = "profile" if is_target else "source.profile"
     remote = f"{flow.partition('->')[0]}.{topic}"
@@ -70,9 +71,11 @@ def test_records_heartbeats_and_groups_arrive(
         *QUICK,
     )
     with MirrorProcess(file) as mirror:
-        await_copy(source, topic, target, remote, PATIENCE_SECONDS)
+        eventually(
+            lambda: sum(end_offsets(target, remote).values()) > 0, PATIENCE_SECONDS, "copying"
+        )
         mirror.kill_everything()
-    produce(source, topic, numbered(300, first=300, partitions=3))
+    produce(source, topic, numbered(300, first=MANY, partitions=3))
     with MirrorProcess(file) as mirror:
         await_copy(source, topic, target, remote, PATIENCE_SECONDS)
         eventually(
@@ -81,8 +84,7 @@ def test_records_heartbeats_and_groups_arrive(
             "the group's position is on the target",
         )
         mirror.terminate()
-    assert compare_topics(source, topic, target, remote) == 600
-    assert sum(end_offsets(target, remote).values()) == 600
+    assert compare_topics(source, topic, target, remote) == MANY + 300
     assert hubs.limit.refused == []
     assert (0, 7) in hubs.limit.seen if is_target else (1, 6) in hubs.limit.seen
 
