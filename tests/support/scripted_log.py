@@ -231,11 +231,15 @@ class ScriptedLog:
         del entry.batches[:-_REMEMBERED]
 
     def _load_producers(self) -> None:
-        """Producer states after a restart: read from what the log holds."""
-        self.producers.clear()
+        """Producer states after a restart: from the log, and from snapshots of what was deleted."""
+        before, self.producers = self.producers, {}
         for batch in self.batches:
             if batch.last_offset >= self._forgotten_until:
                 self._remember(batch)
+        for producer_id, entry in before.items():
+            kept = [one for one in entry.batches if one[2] < self.end]
+            if kept and producer_id not in self.producers:
+                self.producers[producer_id] = ProducerEntry(entry.epoch, kept)
 
     def read(
         self, offset: int, max_bytes: int, leader_epoch: int = -1, last_epoch: int = -1
