@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.fenced_producer import CANNOT_FENCE, FencedProducer
 from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.wire.error_codes import UNSUPPORTED_VERSION
 from support.event_hubs import EventHubs, event_hubs
 from support.groups import commit, committed
 from support.mirror_file import mirror_file
@@ -24,6 +30,7 @@ from support.witness import (
     end_offsets,
     numbered,
     produce,
+    topics,
 )
 
 MANY = 60_000
@@ -111,4 +118,28 @@ def test_check_says_what_the_service_cannot_do(
     }
     assert expected[role] <= set(said)
     assert (done.returncode, found["ok"], found["missing_permissions"]) == (0, True, [])
+    assert hubs.limit.refused == []
+
+
+def test_what_the_service_lacks_is_refused_before_anything_is_sent(hubs: EventHubs) -> None:
+    """No deletion by a name that may be another topic's; no fencing that could not be renewed."""
+    topic = unique_name("kept")
+    create_topics(hubs.cluster, {topic: 1})
+    connection = ConnectionSettings("hubs", (hubs.bootstrap_servers,), "lacking")
+    with ClusterAdmin(connection) as admin:
+        found = admin.topics([topic]).found
+        assert found[topic].topic_id is None
+        refused = admin.delete_topics([*found.values()])[topic]
+        assert refused is not None
+        assert refused.code == UNSUPPORTED_VERSION
+        with pytest.raises(BrokerError, match="UNSUPPORTED_VERSION"):
+            admin.alter_configs({topic: {"retention.ms": "1"}})
+    client = ClusterClient(connection)
+    try:
+        with pytest.raises(BrokerError) as caught:
+            FencedProducer(client, unique_name("worker")).take()
+        assert caught.value.code in CANNOT_FENCE
+    finally:
+        client.close()
+    assert topic in topics(hubs.cluster)
     assert hubs.limit.refused == []
