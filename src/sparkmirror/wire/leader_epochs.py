@@ -9,8 +9,8 @@ say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
@@ -18,9 +18,18 @@ from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.connection import Connection, Failure
 
 _NEWEST_VERSION = 4
 _CONSUMER = -1  # as replica id
+
+
+class EpochEnd(NamedTuple):
+    """A leader's answer for one partition; epoch and offset are -1 if it knows no such epoch."""
+
+    error: int
+    leader_epoch: int
+    end_offset: int
 
 
 def ask_epoch_end(
@@ -45,17 +54,16 @@ def ask_epoch_end(
         cluster.complain(error)
         failed(error_codes.LOST_CONNECTION)
 
-    def answered(answer: Any) -> None:
-        one = answer.topics[0].partitions[0]
-        if one.error_code:
-            failed(one.error_code)
+    def answered(ends: dict[TopicPartition, EpochEnd]) -> None:
+        end = ends.get(tp, EpochEnd(error_codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1))
+        if end.error:
+            failed(end.error)
         else:
-            done(one.leader_epoch, one.end_offset)
+            done(end.leader_epoch, end.end_offset)
 
     def send() -> None:
-        message = _request(tp, leader.leader_epoch, epoch)
         try:
-            connection.call(message, answered, lost, newest=_NEWEST_VERSION)
+            ask_epoch_ends(connection, {tp: (leader.leader_epoch, epoch)}, answered, lost)
         except WireError:
             failed(error_codes.UNSUPPORTED_VERSION)
 
@@ -67,20 +75,38 @@ def ask_epoch_end(
     connection.when_ready(send, lost)
 
 
-def _request(tp: TopicPartition, current_epoch: int, epoch: int) -> OffsetForLeaderEpochRequest:
-    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    return OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER,
-        topics=[
-            topic(
-                topic=tp.topic,
-                partitions=[
-                    topic.OffsetForLeaderPartition(
-                        partition=tp.partition,
-                        current_leader_epoch=current_epoch,
-                        leader_epoch=epoch,
-                    )
-                ],
+def ask_epoch_ends(
+    connection: Connection,
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    answered: Callable[[dict[TopicPartition, EpochEnd]], None],
+    lost: Failure,
+) -> None:
+    """Ask one leader about many partitions; WireError if the broker does not know the API.
+
+    `wanted` gives the leader's epoch (-1: not known) and the epoch in question.
+    """
+
+    def read(answer: Any) -> None:
+        answered(
+            {
+                TopicPartition(topic.topic, one.partition): EpochEnd(
+                    one.error_code, one.leader_epoch, one.end_offset
+                )
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+        )
+
+    topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topics: dict[str, list[Any]] = {}
+    for tp, (current_epoch, epoch) in wanted.items():
+        topics.setdefault(tp.topic, []).append(
+            topic_class.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=current_epoch, leader_epoch=epoch
             )
-        ],
+        )
+    message = OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER,
+        topics=[topic_class(topic=name, partitions=parts) for name, parts in topics.items()],
     )
+    connection.call(message, read, lost, newest=_NEWEST_VERSION)
