@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from hypothesis import given, note, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.scripted_cluster import DESCRIBE_PRODUCERS
@@ -53,7 +53,6 @@ class Story:
 
     def take(self, name: str, arguments: tuple[Any, ...]) -> None:
         """One step."""
-        note(f"{name}{arguments}")
         move: Callable[..., None] = getattr(self, name)
         move(*arguments)
 
@@ -155,7 +154,8 @@ def check(plan: list[Step], *, is_small: bool) -> None:
             story.take(name, arguments)
         story.append([2])
         story.live(None)
-        assert not faults(flow)
+        found = faults(flow)
+        assert not found, found
 
 
 @settings(max_examples=EXAMPLES)
@@ -165,6 +165,22 @@ def test_copy_is_exact_when_only_the_mirror_dies(plan: list[Step], is_small: boo
     check(plan, is_small=is_small)
 
 
+DIES = ("live", (Crash(produces=1, is_answered=True),))
+DIES_LATE = ("live", (Crash(produces=4, landing=3),))
+DIES_EARLY = ("live", (Crash(produces=2, landing=3),))
+ENDS = ("live", (None,))
+
+
+@example(plan=[DIES, ENDS, ("cut_source", (25, [5, 6]))], is_small=False)
+@example(plan=[DIES_LATE, ("cut_source", (9, [5]))], is_small=True)
+@example(plan=[ENDS, ("append", ([5, 5],)), DIES_EARLY, ("cut_source", (8, [5]))], is_small=True)
+@example(plan=[DIES, ("delete_source", (0,))], is_small=False)
+@example(plan=[DIES_LATE, ("append", ([5],)), ("delete_source", (19,))], is_small=True)
+@example(plan=[DIES, ("compact_source", (4,))], is_small=False)
+@example(plan=[DIES_LATE, ("compact_source", (3,))], is_small=True)
+@example(plan=[ENDS, ("switch_off", ()), ("cut_target", (9,))], is_small=False)
+@example(plan=[ENDS, ("cut_target", (8,)), ("append", ([4, 6],)), DIES], is_small=False)
+@example(plan=[ENDS, ("elect_source", ()), ("append", ([6, 2, 6],)), DIES_EARLY], is_small=True)
 @settings(max_examples=EXAMPLES)
 @given(plan=plans(WHILE_DOWN), is_small=st.booleans())
 def test_copy_is_exact_when_logs_move_while_the_mirror_is_down(
@@ -174,6 +190,12 @@ def test_copy_is_exact_when_logs_move_while_the_mirror_is_down(
     check(plan, is_small=is_small)
 
 
+CUT_TWICE = {4.0: ("cut_source", (9, [])), 11.0: ("cut_source", (20, [3, 4, 5]))}
+TARGET_EMPTIED = {1.0: ("cut_target", (25,)), 7.0: ("append", ([1, 2, 6],))}
+
+
+@example(plan=[("live_while", (CUT_TWICE,))], is_small=False)
+@example(plan=[("live_while", (TARGET_EMPTIED,))], is_small=False)
 @settings(max_examples=EXAMPLES)
 @given(plan=plans(WHILE_DOWN, WHILE_RUNNING), is_small=st.booleans())
 def test_copy_is_exact_when_logs_move_while_the_mirror_runs(
