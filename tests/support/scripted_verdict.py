@@ -101,7 +101,7 @@ def _false_cuts(mirror: Mirror) -> list[str]:
 def _missing_entries(mirror: Mirror) -> list[str]:
     """Records that one side lacks are named, or a mismatch was recorded before them.
 
-    Where retention passed a cut nobody can tell: the leader's history of epochs is gone with it.
+    Where retention or the cleaner removed what grew behind a cut, nobody can tell.
     """
     source, target = mirror.source_log, mirror.target_log
     on_target = {*target.bodies}
@@ -110,6 +110,7 @@ def _missing_entries(mirror: Mirror) -> list[str]:
     cuts = {at for entry in _entries(mirror, Kind.SOURCE_TRUNCATED) for at in _offsets(entry)}
     mismatches = [entry.first_offset for entry in _entries(mirror, Kind.RESUME_MISMATCH)]
     first_mismatch = min(mismatches, default=source.end + len(source.removed))
+    cleaned = {one.record.offset for one in source.removed if one.how == "compacted"}
     reused = {one.record.offset for one in source.removed if one.how == "cut"}
     lost = [
         one.record.offset
@@ -124,7 +125,7 @@ def _missing_entries(mirror: Mirror) -> list[str]:
         for one in source.removed
         if one.how == "cut"
         and one.record.value in on_target
-        and one.record.offset not in cuts
+        and one.record.offset not in cuts | cleaned
         and source.start <= one.record.offset < first_mismatch
     ]
     found = []
