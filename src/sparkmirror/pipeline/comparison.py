@@ -47,11 +47,10 @@ class Verdict(Enum):
 
 
 class Estimate(NamedTuple):
-    """A pair that was moved back by a guess: both sides agree somewhere between."""
+    """A pair that was moved back by a guess, because the target lost records."""
 
-    until: int  # the source offset after the last record that was written
-    until_sequence: int  # and its sequence: what has a later one was written after the loss
-    lost_from: int  # the first one that the target lost, if source offsets have no holes
+    until_sequence: int  # of the pair before: what has a later one was written after the loss
+    lost_from: int  # what the target still has comes before this source offset
     log_start: int  # of the source
 
 
@@ -266,6 +265,9 @@ class Comparison:
         wanted = self._wanted[self._wanted_at]
         if self._is_cut_at(wanted.offset):
             return self._end_at_new(wanted, Verdict.CUT)
+        if self._estimate is not None and wanted.offset >= self._estimate.lost_from:
+            self._conclude(Verdict.DIFFERENT, self.start)
+            return True
         first = self._written.first()
         if first is None:
             return True  # nothing of its batch lies behind the pair
@@ -299,8 +301,6 @@ class Comparison:
     def _pass_over(self, offer: Outgoing, wanted: _Wanted, first: WrittenRecord) -> bool:
         """A source record that the target does not have; false if it must be read first."""
         if self._estimate is not None:
-            if wanted.offset >= self._estimate.until:
-                self._conclude(Verdict.DIFFERENT, self.start)
             return True
         is_removed = self._unmatched < distance(self._next_sequence, first.sequence)
         is_new = offer.leader_epoch > self._leader_epoch

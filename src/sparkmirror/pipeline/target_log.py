@@ -112,12 +112,8 @@ class TargetLog:
                     next_sequence=(pair.producer.next_sequence - missing - overlap) & SEQUENCE_MASK,
                 ),
             )
-            estimate = Estimate(
-                pair.position,
-                pair.producer.next_sequence,
-                pair.position - missing,
-                earliest,
-            )
+            lost_from = pair.position - missing
+            estimate = Estimate(pair.producer.next_sequence, lost_from, earliest)
             part.moved_back = MovedBack(earlier, estimate)
             self._comparer.compare_again(part, 0.0)
 

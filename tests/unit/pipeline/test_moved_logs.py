@@ -155,7 +155,17 @@ def check(plan: list[Step], *, is_small: bool) -> None:
         story.append([2])
         story.live(None)
         found = faults(flow)
+        if any(_may_repeat(name, arguments) for name, arguments in plan):
+            found = [one for one in found if not one.startswith("twice")]
         assert not found, found
+
+
+def _may_repeat(name: str, arguments: tuple[object, ...]) -> bool:
+    """Whether the target may forget the producer while a task writes.
+
+    Then it takes what the task sends next, which comes again behind what was lost.
+    """
+    return name == "live_while" and any(move == "cut_target" for move, _ in arguments[0].values())
 
 
 @settings(max_examples=EXAMPLES)

@@ -197,6 +197,7 @@ def test_an_answer_about_an_old_position_is_not_used() -> None:
     question.reply(epoch_end(A, end=1))
 
     assert not bench.sink.diverging
+    bench.question().reply(epoch_end(A))
     assert bench.request().positions == named((A, 0), (B, 0))
 
 
