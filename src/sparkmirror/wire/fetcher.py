@@ -358,9 +358,10 @@ class Fetcher:
             part.is_checked = True  # it cannot be known here
         elif end.error:
             self._complain(part, end.error)
-        elif end.leader_epoch < 0 or end.end_offset < 0:
+        elif end.end_offset < 0:
             self._complain(part, error_codes.OFFSET_OUT_OF_RANGE)
-        elif end.leader_epoch < part.last_epoch or end.end_offset < part.position:
+        # Brokers before 2.0 do not name the epoch that the offset ends.
+        elif UNKNOWN_EPOCH < end.leader_epoch < part.last_epoch or end.end_offset < part.position:
             self._diverged(part, end.leader_epoch, end.end_offset)
         else:
             part.is_checked = True

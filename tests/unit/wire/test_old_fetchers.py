@@ -150,6 +150,18 @@ def test_a_log_that_was_cut_is_reported_as_version_12_does(epoch: int, end: int)
     assert bench.request().positions == named((B, 0))
 
 
+@pytest.mark.parametrize(("end", "is_cut"), [(2, False), (1, True)])
+def test_an_end_without_an_epoch_is_compared_alone(end: int, *, is_cut: bool) -> None:
+    """OffsetForLeaderEpoch 0, of brokers before 2.0, has no epoch in its answer."""
+    bench = EpochBench(6)
+    bench.start()
+    bench.question().reply(epoch_end(A, epoch=-1, end=end))
+
+    assert bench.sink.diverging == ([(A, 1)] if is_cut else [])
+    assert not bench.sink.outside
+    assert bench.request().positions == named(*([] if is_cut else [(A, 2)]), (B, 0))
+
+
 def test_an_epoch_that_the_leader_does_not_know_counts_as_out_of_range() -> None:
     """As a broker that speaks version 12 answers."""
     bench = EpochBench()
@@ -188,7 +200,7 @@ def test_reading_goes_on_where_nobody_can_tell(is_known: bool) -> None:
 
 
 def test_an_answer_about_an_old_position_is_not_used() -> None:
-    """The partition was rewound while the question was under way."""
+    """The partition was rewound while the question was under way: it is asked again."""
     bench = EpochBench()
     bench.start()
     question = bench.question()
@@ -197,7 +209,8 @@ def test_an_answer_about_an_old_position_is_not_used() -> None:
     question.reply(epoch_end(A, end=1))
 
     assert not bench.sink.diverging
-    bench.question().reply(epoch_end(A))
+    bench.question().reply(epoch_end(A, end=1))
+    assert not bench.sink.diverging
     assert bench.request().positions == named((A, 0), (B, 0))
 
 
