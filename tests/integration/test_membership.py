@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.clock import steady_clock
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.connect.session import steady_clock
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.connect_protocol import PROTOCOL, PROTOCOL_TYPE, Metadata
 from sparkmirror.kafka.cluster_client import ClusterClient

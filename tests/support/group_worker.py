@@ -21,11 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparkmirror.clock import steady_clock
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connect.assignor import Configured
 from sparkmirror.connect.membership import Membership
-from sparkmirror.connect.session import steady_clock
 from sparkmirror.errors import UnreachableError
 from support.waiting import PATIENCE_SECONDS
 

@@ -96,6 +96,7 @@ class ScriptedCluster:
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.api_versions = dict(_VERSIONS)
         self.requests: Counter[int] = Counter()  # by API key
+        self.refusals: dict[int, int] = {}  # the error code of every partition, by API key
         self.after_request: Callable[[int, Any], None] = lambda _key, _request: None
         self._producer_ids = iter(range(1_000, 10**9))
         self._lines: list[_Line] = []
@@ -267,7 +268,7 @@ class ScriptedCluster:
             partitions = []
             for one in topic.partitions:
                 log = self.logs.get(TopicPartition(name, one.partition))
-                data, holds = _partition_data(one, log)
+                data, holds = _partition_data(one, log, self.refusals.get(FETCH, 0))
                 is_empty = is_empty and not holds
                 partitions.append(data)
             named = {"topic_id": topic.topic_id} if by_id else {"topic": name}
@@ -334,7 +335,8 @@ class ScriptedCluster:
             partitions = []
             for index in topic.partition_indexes:
                 log = self.logs.get(TopicPartition(topic.name, index))
-                partitions.append(_active_producers(index, log))
+                refusal = self.refusals.get(DESCRIBE_PRODUCERS, 0)
+                partitions.append(_active_producers(index, log, refusal))
             topics.append(topic_class(name=topic.name, partitions=partitions))
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
@@ -351,13 +353,13 @@ _SERVERS: dict[int, Callable[[ScriptedCluster, Any, int], Any]] = {
 }
 
 
-def _partition_data(one: Any, log: ScriptedLog | None) -> tuple[Any, bool]:
+def _partition_data(one: Any, log: ScriptedLog | None, refusal: int) -> tuple[Any, bool]:
     """One partition of a fetch response, and whether it is worth an answer at once."""
     data_class = FetchResponse.FetchableTopicResponse.PartitionData
-    if log is None:
+    if log is None or refusal:
         data = data_class(
             partition_index=one.partition,
-            error_code=UNKNOWN_TOPIC,
+            error_code=refusal or UNKNOWN_TOPIC,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
@@ -390,11 +392,11 @@ def _partition_data(one: Any, log: ScriptedLog | None) -> tuple[Any, bool]:
     return data, bool(answer.error or answer.records or answer.diverging)
 
 
-def _active_producers(index: int, log: ScriptedLog | None) -> Any:
+def _active_producers(index: int, log: ScriptedLog | None, refusal: int) -> Any:
     part_class = DescribeProducersResponse.TopicResponse.PartitionResponse
     return part_class(
         partition_index=index,
-        error_code=UNKNOWN_TOPIC if log is None else 0,
+        error_code=UNKNOWN_TOPIC if log is None else refusal,
         error_message=None,
         active_producers=[
             part_class.ProducerState(

@@ -186,10 +186,12 @@ class Mirror:
         code, _base = self.target.log(topic).produce(bytes(raw))
         assert not code
 
-    def ledger(self) -> list[LedgerEntry]:
-        """The latest entry of every key."""
-        latest = {one.key: one.value for one in self.target.log(LEDGER).records}
-        return [entry_from(key, value) for key, value in latest.items() if key and value]
+    def ledger(self, *, is_whole: bool = False) -> list[LedgerEntry]:
+        """The latest entry of every key, or all that were ever written."""
+        records = self.target.log(LEDGER).records
+        if not is_whole:
+            records = [*{one.key: one for one in records}.values()]
+        return [entry_from(one.key, one.value) for one in records if one.key and one.value]
 
     def translate(self, offset: int) -> Translation | None:
         """Where a source offset lies on the target, as a reader of the offset map finds it."""

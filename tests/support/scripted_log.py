@@ -114,6 +114,7 @@ class ScriptedLog:
     def cut(self, offset: int, new_epoch: int | None = None) -> None:
         """Remove records from an offset on (from their batch's first one); elect a new leader."""
         before = self.records
+        lost = {one.base_offset for one in self.batches if one.last_offset >= offset}
         self.batches = [one for one in self.batches if one.last_offset < offset]
         self._note_removed("cut", before)
         end = max((one.last_offset + 1 for one in self.batches), default=self.start)
@@ -121,7 +122,7 @@ class ScriptedLog:
         self.epochs = [one for one in self.epochs if one[1] < self.end]
         self.leader_epoch = self.leader_epoch + 1 if new_epoch is None else new_epoch
         self.epochs.append((self.leader_epoch, self.end))
-        self._load_producers()
+        self._load_producers(lost)
 
     def elect(self) -> None:
         """Another leader, nothing lost."""
@@ -230,12 +231,16 @@ class ScriptedLog:
         entry.batches.append((first, batch.last_sequence, batch.base_offset))
         del entry.batches[:-_REMEMBERED]
 
-    def _load_producers(self) -> None:
-        """Producer states after a restart: read from what the log holds."""
-        self.producers.clear()
+    def _load_producers(self, lost: set[int]) -> None:
+        """Producer states after a restart: from the log, and from snapshots of what was deleted."""
+        before, self.producers = self.producers, {}
         for batch in self.batches:
             if batch.last_offset >= self._forgotten_until:
                 self._remember(batch)
+        for producer_id, entry in before.items():
+            kept = [one for one in entry.batches if one[2] < self.end and one[2] not in lost]
+            if kept and producer_id not in self.producers:
+                self.producers[producer_id] = ProducerEntry(entry.epoch, kept)
 
     def read(
         self, offset: int, max_bytes: int, leader_epoch: int = -1, last_epoch: int = -1

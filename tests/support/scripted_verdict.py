@@ -17,8 +17,9 @@ def faults(mirror: Mirror) -> list[str]:
 
 
 def copy_faults(mirror: Mirror) -> list[str]:
-    """Each record that the source holds is on the target once, in order."""
-    wanted = mirror.source_log.bodies
+    """Each record that the source holds is on the target once, in order, or was deleted there."""
+    deleted = _deleted(mirror)
+    wanted = [body for body in mirror.source_log.bodies if body not in deleted]
     known = set(wanted)
     found = [body for body in mirror.target_log.bodies if body in known]
     if found == wanted:
@@ -30,14 +31,22 @@ def copy_faults(mirror: Mirror) -> list[str]:
     return [f"lost {_some(lost)}"] * bool(lost) + [f"twice {_some(twice)}"] * bool(twice)
 
 
+def _deleted(mirror: Mirror) -> set[bytes | None]:
+    """The values of records that retention on the target removed."""
+    return {one.record.value for one in mirror.target_log.removed if one.how == "deleted"}
+
+
 def translation_faults(mirror: Mirror) -> list[str]:
-    """No translated offset lies behind the true record."""
-    places: dict[bytes | None, int] = {}
-    for one in mirror.target_log.records:
-        places.setdefault(one.value, one.offset)
-    found = []
+    """No translated offset lies behind the true record, the last copy of it."""
+    places = {one.value: one.offset for one in mirror.target_log.records}
+    deleted = _deleted(mirror)
     end = mirror.target_log.end
-    truth = {one.offset: places.get(one.value, end) for one in mirror.source_log.records}
+    truth = {
+        one.offset: places.get(one.value, end)
+        for one in mirror.source_log.records
+        if one.value in places or one.value not in deleted
+    }
+    found = []
     following = end
     for offset in range(mirror.source_log.end, mirror.source_log.start - 1, -1):
         following = truth.get(offset, following)
@@ -90,29 +99,34 @@ def _false_cuts(mirror: Mirror) -> list[str]:
 
 
 def _missing_entries(mirror: Mirror) -> list[str]:
-    """Records that one side lacks are named, or a mismatch was recorded before them."""
+    """Records that one side lacks are named, or a mismatch was recorded before them.
+
+    Where retention or the cleaner removed what grew behind a cut, nobody can tell.
+    """
     source, target = mirror.source_log, mirror.target_log
     on_target = {*target.bodies}
     copied = on_target | {one.record.value for one in target.removed}
     gaps = {at for entry in _entries(mirror, Kind.GAP) for at in _offsets(entry)}
     cuts = {at for entry in _entries(mirror, Kind.SOURCE_TRUNCATED) for at in _offsets(entry)}
     mismatches = [entry.first_offset for entry in _entries(mirror, Kind.RESUME_MISMATCH)]
-    first_mismatch = min(mismatches, default=source.end)
+    first_mismatch = min(mismatches, default=source.end + len(source.removed))
+    cleaned = {one.record.offset for one in source.removed if one.how == "compacted"}
+    reused = {one.record.offset for one in source.removed if one.how == "cut"}
     lost = [
         one.record.offset
         for one in source.removed
         if one.how == "deleted"
         and one.record.offset >= mirror.first_offset
         and one.record.value not in copied
-        and one.record.offset not in gaps
+        and one.record.offset not in gaps | reused
     ]
     kept = [
         one.record.offset
         for one in source.removed
         if one.how == "cut"
         and one.record.value in on_target
-        and one.record.offset not in cuts
-        and one.record.offset < first_mismatch
+        and one.record.offset not in cuts | cleaned
+        and source.start <= one.record.offset < first_mismatch
     ]
     found = []
     if lost:
@@ -123,7 +137,8 @@ def _missing_entries(mirror: Mirror) -> list[str]:
 
 
 def _entries(mirror: Mirror, kind: Kind) -> list[LedgerEntry]:
-    return [entry for entry in mirror.ledger() if entry.kind == kind]
+    """All that were ever written; a newer one with the same first offset replaces an older one."""
+    return [entry for entry in mirror.ledger(is_whole=True) if entry.kind == kind]
 
 
 def _offsets(entry: LedgerEntry) -> range:

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkmirror.connect.session import Clock, Session
+from sparkmirror.clock import Clock
+from sparkmirror.connect.session import Session
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.clients import Connection
 from sparkmirror.kafka.group_line import REBALANCE_IN_PROGRESS, GroupLine

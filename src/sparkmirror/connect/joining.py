@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from sparkmirror.clock import Clock
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connect.assignor import Circumstances, Configured, Decision, Memory, decide
-from sparkmirror.connect.session import Clock
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_protocol import (
     NO_ERROR,

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from sparkmirror.clock import Clock, steady_clock
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connect.assignor import Memory
@@ -38,7 +39,7 @@ from sparkmirror.connect.joining import (
     Placed,
     Try,
 )
-from sparkmirror.connect.session import Clock, Session, steady_clock
+from sparkmirror.connect.session import Session
 from sparkmirror.connect.trouble import Trouble
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.formats.connect_protocol import Assignment

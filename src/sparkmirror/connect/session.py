@@ -11,17 +11,8 @@ May be used by any thread.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
-Clock = Callable[[], float]
-
-
-def steady_clock() -> float:
-    """Seconds that go on while the machine sleeps, where the system has such a clock."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+from sparkmirror.clock import Clock, steady_clock
 
 
 class Session:

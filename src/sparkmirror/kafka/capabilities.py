@@ -34,7 +34,7 @@ class Capability:
         return versions.get(self.api_key, (0, -1))[1] >= self.version
 
 
-_PRODUCE, _FETCH, _METADATA = 0, 1, 3
+_PRODUCE, _FETCH, _METADATA, _JOIN_GROUP = 0, 1, 3, 11
 _CREATE_TOPICS, _DELETE_TOPICS, _INIT_PRODUCER_ID, _OFFSET_FOR_LEADER_EPOCH = 19, 20, 22, 23
 _ADD_PARTITIONS_TO_TXN, _DESCRIBE_ACLS, _DESCRIBE_CONFIGS, _DESCRIBE_LOG_DIRS = 24, 29, 32, 35
 _CREATE_PARTITIONS, _INCREMENTAL_ALTER_CONFIGS, _DESCRIBE_PRODUCERS = 37, 44, 61
@@ -54,6 +54,11 @@ CAPABILITIES = (
     Capability(
         _INIT_PRODUCER_ID, 0, Role.TARGET,
         "no InitProducerId: nothing can be written, because tasks write as idempotent producers",
+        is_needed=True,
+    ),
+    Capability(
+        _JOIN_GROUP, 4, Role.TARGET,
+        "no JoinGroup 4: processes cannot agree on who runs a pair with brokers before Kafka 2.2",
         is_needed=True,
     ),
     Capability(

@@ -21,6 +21,7 @@ from sparkmirror.errors import AuthenticationError, ClusterError
 from sparkmirror.kafka.connecting import TellingManager, check_refusals
 from sparkmirror.kafka.failures import Connection, cluster_error, login_failure, mute, no_answer
 from sparkmirror.kafka.logins import Login
+from sparkmirror.kafka.resolving import wait_for_hosts
 from sparkmirror.security.tls import client_context
 
 T = TypeVar("T")
@@ -109,12 +110,25 @@ def _try_addresses(connection: Connection) -> None:
     for address in connection.bootstrap_servers:
         try:
             port = int(address.rpartition(":")[2])
-            socket.create_connection((_host(address), port), timeout_seconds).close()
+            hosts = wait_for_hosts(_host(address), port, timeout_seconds)
+            _try_hosts(hosts, port, timeout_seconds)
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {error}")
         else:
             return
     raise no_answer(connection, "connecting", "; ".join(reasons))
+
+
+def _try_hosts(hosts: list[str], port: int, timeout_seconds: float) -> None:
+    """OSError if none of them takes a connection."""
+    for host in hosts:
+        try:
+            socket.create_connection((host, port), timeout_seconds).close()
+        except OSError:
+            if host == hosts[-1]:
+                raise
+        else:
+            return
 
 
 def _host(address: str) -> str:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """kafka-python's way to connect, with TLS that has a time limit and failures that are told.
 
-kafka-python waits for a TLS handshake without limit, forgets its socket when it fails, drops what a
-broker says in the moment in which it hangs up, and tries again until the time is up whatever the
-reason; a wrong password would be sent dozens of times. Here a refusal ends the attempt at once. A
-client that nobody uses looks at its cluster, too, others are opened anew all the time, and servers
-lock users out who are refused often: so no client of the process tries the same login at the same
-broker for a while, which grows, and whoever asks meanwhile hears why.
+kafka-python lets everything wait while it resolves a name, waits for a TLS handshake without limit,
+forgets its socket when it fails, drops what a broker says in the moment in which it hangs up, and
+tries again until the time is up whatever the reason; a wrong password would be sent dozens of
+times. Here a refusal ends the attempt at once. A client that nobody uses looks at its cluster, too,
+others are opened anew all the time, and servers lock users out who are refused often: so no client
+of the process tries the same login at the same broker for a while, which grows, and whoever asks
+meanwhile hears why.
 
 It also makes room for whatever length a peer announces, before the peer has proved anything, and
 stops reading without a word where an answer is none. Here such a connection is lost at once.
@@ -32,6 +33,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from sparkmirror.kafka.failures import Connection, cluster_error, refusal
+from sparkmirror.kafka.resolving import resolve
 from sparkmirror.security.refusals import LONGEST_SECONDS, Refusals
 from sparkmirror.security.settings import Security
 from sparkmirror.security.words import clean_words
@@ -121,14 +123,7 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
         refused = _refusals.try_again(self._key(node), time.monotonic())
         if refused is not None:
             raise refused.with_traceback(None)
-        sock = await create_connection(
-            self._net,
-            node.host,
-            node.port,
-            self.config["socket_options"],
-            proxy_url=self.config["proxy_url"],
-            timeout_at=timeout_at,
-        )
+        sock = await self._connect_socket(node, timeout_at)
         if not self.ssl_enabled:
             return _Transport(self._net, sock, host=node.host)
         try:
@@ -146,6 +141,24 @@ class TellingManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-pyth
                 raise KafkaConnectionError(f"TLS with {node.host}:{node.port}: {error}") from error
             raise
         return transport
+
+    async def _connect_socket(self, node: Any, timeout_at: float | None) -> Any:
+        """A connection to the first of the node's addresses that takes one."""
+        hosts = await resolve(self._net, node.host, node.port, timeout_at)
+        for host in hosts:
+            try:
+                return await create_connection(
+                    self._net,
+                    host,
+                    node.port,
+                    self.config["socket_options"],
+                    proxy_url=self.config["proxy_url"],
+                    timeout_at=timeout_at,
+                )
+            except KafkaConnectionError:
+                if host == hosts[-1]:
+                    raise
+        raise KafkaConnectionError(f"{node.host} does not resolve")
 
     async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
         # Later logins on the same connection (KIP-368) go the same way.

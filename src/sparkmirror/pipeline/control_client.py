@@ -13,10 +13,10 @@ import queue
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from sparkmirror.clock import steady_clock
 from sparkmirror.errors import WireError
 from sparkmirror.pipeline.contract import (
     Progress,
@@ -47,7 +47,7 @@ class ControlClient:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         context = client_context(invitation.certificate)
         self._socket = context.wrap_socket(raw, server_hostname=SERVER_NAME)
-        self._heard = time.monotonic()
+        self._heard = steady_clock()
         self._end_requested = False
         self._is_lost = False
         self._wake: Callable[[], None] = lambda: None
@@ -82,7 +82,7 @@ class ControlClient:
     @property
     def silence_seconds(self) -> float:
         """For how long nothing has been heard from the driver; for ever, if it hung up."""
-        return math.inf if self._is_lost else time.monotonic() - self._heard
+        return math.inf if self._is_lost else steady_clock() - self._heard
 
     def report(self, progress: Progress) -> None:
         """Send progress; a lost line shows as silence, not as an error here."""
@@ -125,7 +125,7 @@ class ControlClient:
             self._socket.sendall(message)
         if self._socket.pending() or select.select([self._socket], [], [], 0)[0]:
             message_type = self._receive()["type"]
-            self._heard = time.monotonic()
+            self._heard = steady_clock()
             if message_type == "end":
                 self._end_requested = True
                 self._wake()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from sparkmirror.clock import steady_clock
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.pipeline.contract import (
@@ -86,7 +87,7 @@ class EpochLine:
             previous.write(encode({"type": "end"}))
             split = self.resumed(index)
         self._writers[index] = writer
-        self.heard[index] = time.monotonic()
+        self.heard[index] = steady_clock()
         return split
 
     def settings_now(self) -> TaskSettings:
@@ -125,7 +126,7 @@ class EpochLine:
 
     def progressed(self, index: int, progress: Progress) -> None:
         """Note what a task reported."""
-        self.heard[index] = time.monotonic()
+        self.heard[index] = steady_clock()
         latest = self._latest.setdefault(index, {})
         for one in progress.partitions:
             latest[one.topic, one.partition] = one
@@ -154,7 +155,7 @@ class EpochLine:
 
     def silent_splits(self, lease_seconds: float) -> list[int]:
         """Splits whose task is connected and has said nothing for longer than the lease."""
-        now = time.monotonic()
+        now = steady_clock()
         return [index for index, when in [*self.heard.items()] if now - when > lease_seconds]
 
     @property

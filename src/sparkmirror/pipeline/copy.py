@@ -14,6 +14,7 @@ import time
 from enum import Enum
 from typing import Protocol
 
+from sparkmirror.clock import steady_clock
 from sparkmirror.errors import FencedError, LeaseLostError
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.relay import Relay
@@ -67,15 +68,17 @@ class CopyTask:
         relay.start()
         self._report()  # the driver knows that the task runs
         next_tick = time.monotonic() + TICK_SECONDS
+        alive_at = steady_clock()
         try:
             while self._phase is not _Phase.DONE:
-                before = time.monotonic()
-                wait = max(0.0, min(next_tick, self._phase_deadline) - before)
+                wait = max(0.0, min(next_tick, self._phase_deadline) - time.monotonic())
                 self._loop.turn(wait)
-                now = time.monotonic()
-                if now - before > wait + self._settings.lease_seconds:
+                stood_still = steady_clock() - alive_at - wait
+                if stood_still > self._settings.lease_seconds:
                     self._lose_lease()
                     break
+                alive_at += stood_still + wait
+                now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + TICK_SECONDS
                     relay.tick(now)

@@ -32,6 +32,7 @@ from sparkmirror.wire.answers import decode_answer
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.resolver import PATIENCE_SECONDS, Answer, numeric_places
 from sparkmirror.wire.sasl_login import Login
 from sparkmirror.wire.tls_socket import TlsSocket
 
@@ -79,19 +80,41 @@ class Connection:
         self._reader = FrameReader()
         self._login: Login | None = None
         self._watched_events = 0
-        self._addresses = self._resolve()
-        self._socket: socket.socket | TlsSocket = self._dial()
+        self._addresses = numeric_places(*address)
+        self._is_resolving = not self._addresses
+        self._socket: socket.socket | TlsSocket = (
+            socket.socket() if self._is_resolving else self._dial()  # one that is never connected
+        )
         self._deadline_timer = loop.call_later(dialer.connect_timeout_seconds, self._check_open)
+        if self._is_resolving:
+            self._resolve()
         self._ask_versions()
 
     # --- opening
 
-    def _resolve(self) -> list[Any]:
-        """Every address of the broker's name; asks the resolver on the loop's thread."""
-        try:
-            return socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise self._unreachable(f"its name does not resolve ({error})") from error
+    def _resolve(self) -> None:
+        """Look the broker's name up; the loop goes on meanwhile."""
+        loop, resolver = self._loop, self._dialer.resolver
+        resolver.look_up(*self.address, lambda answer: loop.call(lambda: self._resolved(answer)))
+        if resolver.known(*self.address):
+            loop.call_later(PATIENCE_SECONDS, self._use_known_addresses)
+
+    def _use_known_addresses(self) -> None:
+        self._resolved(Answer(self._dialer.resolver.known(*self.address)))
+
+    def _resolved(self, answer: Answer) -> None:
+        if self.closed or not self._is_resolving:
+            return
+        if not answer.places:
+            self.close(answer.trouble)
+            return
+        self._is_resolving = False
+        self._addresses = answer.places
+        self._deadline_timer.cancel()
+        self._deadline_timer = self._loop.call_later(
+            self._dialer.connect_timeout_seconds, self._check_open
+        )
+        self._next_address("")
 
     def _next_address(self, reason: str) -> None:
         if not self._addresses:
@@ -143,7 +166,9 @@ class Connection:
         if self.closed or self.api_versions:
             return
         longest = self._dialer.connect_timeout_seconds
-        if not self._is_open and self._addresses:
+        if self._is_resolving:
+            self.close(f"its name was not resolved within {longest:g} s")
+        elif not self._is_open and self._addresses:
             self._deadline_timer = self._loop.call_later(longest, self._check_open)
             self._next_address("no answer")
         elif self._login is not None and self._login.is_thinking:  # not the broker's fault

@@ -8,6 +8,7 @@ import socket
 from typing import Any, NamedTuple
 
 from sparkmirror.security.settings import PLAINTEXT, Security
+from sparkmirror.wire.resolver import RESOLVER, Resolver
 
 
 class Address(NamedTuple):
@@ -31,6 +32,7 @@ class Dialer(NamedTuple):
     receive_buffer_bytes: int
     max_idle_seconds: float | None = None  # None: an unused connection stays
     security: Security = PLAINTEXT
+    resolver: Resolver = RESOLVER
 
     def dial(self, places: list[Any]) -> socket.socket:
         """Begin to connect to the first place where that is possible; takes it off the list.

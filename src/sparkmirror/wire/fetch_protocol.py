@@ -74,7 +74,7 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...]
     records: memoryview
-    diverging_end: int = -1  # where the log parts from what was read before; -1: it does not
+    diverging: tuple[int, int] | None = None  # the last epoch in common, and where it ends
 
 
 class FetchResponse(NamedTuple):
@@ -186,22 +186,22 @@ def _partition(
     if size > 1:
         records = frame[position : position + size - 1]
         position += size - 1
-    diverging_end, position = _diverging_end(frame, position)
+    diverging, position = _diverging(frame, position)
     data = PartitionData(
-        topic, index, error, high, stable, log_start, tuple(aborted), records, diverging_end
+        topic, index, error, high, stable, log_start, tuple(aborted), records, diverging
     )
     return data, position
 
 
-def _diverging_end(frame: memoryview, position: int) -> tuple[int, int]:
-    """The end offset in the tagged field 0 (epoch i32, end offset i64), if it is there."""
-    diverging = -1
+def _diverging(frame: memoryview, position: int) -> tuple[tuple[int, int] | None, int]:
+    """The tagged field 0 (epoch i32, end offset i64), if it is there."""
+    diverging = None
     count, position = _uvarint(frame, position)
     for _ in range(count):
         tag, position = _uvarint(frame, position)
         size, position = _uvarint(frame, position)
         if tag == _DIVERGING_TAG:
-            _epoch, diverging = _DIVERGING.unpack_from(frame, position)
+            diverging = _DIVERGING.unpack_from(frame, position)
         position += size
     return diverging, position
 

@@ -51,8 +51,8 @@ class SourcePartition:
         self.position = position
         self.stop_at = stop_at
         self.topic_id = topic_id  # as planned: another id means a recreated topic
-        # The leader epoch of the last record batch that was read: the broker compares it with its
-        # own history, so that a log that was truncated and grew again is noticed.
+        # The newest leader epoch that was read, at the position or after it: the broker compares it
+        # with its own history, so that a log that was truncated and grew again is noticed.
         self.last_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
         self.high_watermark = -1  # of the log as everybody may read it

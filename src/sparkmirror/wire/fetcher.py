@@ -157,7 +157,7 @@ class Fetcher:
 
     @staticmethod
     def _turn(part: SourcePartition, position: int) -> None:
-        if position != part.position:
+        if position > part.position:  # an older epoch would seem to end before it
             part.last_epoch = UNKNOWN_EPOCH
         part.position = position
         part.is_at_end = False
@@ -361,7 +361,7 @@ class Fetcher:
         elif end.leader_epoch < 0 or end.end_offset < 0:
             self._complain(part, error_codes.OFFSET_OUT_OF_RANGE)
         elif end.leader_epoch < part.last_epoch or end.end_offset < part.position:
-            self._diverged(part, end.end_offset)
+            self._diverged(part, end.leader_epoch, end.end_offset)
         else:
             part.is_checked = True
 
@@ -432,8 +432,8 @@ class Fetcher:
         if data.error:
             self._complain(part, data.error)
             return
-        if data.diverging_end >= 0:
-            self._diverged(part, data.diverging_end)
+        if data.diverging is not None:
+            self._diverged(part, *data.diverging)
             return
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
@@ -462,9 +462,11 @@ class Fetcher:
         if part.is_finished:
             self._evict(part)
 
-    def _diverged(self, part: SourcePartition, end_offset: int) -> None:
+    def _diverged(self, part: SourcePartition, leader_epoch: int, end_offset: int) -> None:
+        """The log has this epoch in common with what was read, and goes on differently."""
         self._evict(part)
         part.trouble = error_codes.SOURCE_TRUNCATED
+        part.last_epoch = leader_epoch
         self._sink.diverged(part, end_offset)
 
     def _complain(self, part: SourcePartition, code: int, text: str = "") -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.connect.session import Session, steady_clock
+from sparkmirror.clock import steady_clock
+from sparkmirror.connect.session import Session
 
 TIMEOUT = 10.0
 REBALANCE = 60.0

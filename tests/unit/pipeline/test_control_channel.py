@@ -91,10 +91,8 @@ def server() -> Iterator[ControlServer]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    """The clock of the driver and of its tasks."""
-    return HandClock(
-        monkeypatch, "sparkmirror.pipeline.control_server", "sparkmirror.pipeline.control_client"
-    )
+    """The clocks of the driver and of its tasks, the one that counts a suspended machine too."""
+    return HandClock(monkeypatch, "sparkmirror.pipeline.control_server", "sparkmirror.clock")
 
 
 @pytest.fixture

@@ -15,11 +15,13 @@ from sparkmirror.config.settings import (
     Policies,
     ProduceSettings,
 )
+from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline import copy, relay
 from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
 from support.fake_brokers import FakeCluster, FakeLoop, Request, partition_data
+from support.hand_clock import HandClock
 from support.record_batches import Record, decode, encode, marker, numbered, seal
 
 TARGET = TopicPartition("a.t", 0)
@@ -162,6 +164,35 @@ def test_a_task_that_lost_its_lease_writes_nothing_more(bench: Bench) -> None:
     bench.control.silence_seconds = 5.5
     bench.task._advance(time.monotonic())
     assert bench.task._phase is copy._Phase.DONE
+    assert not bench.unanswered_writes()
+
+
+@pytest.mark.parametrize("where", ["waiting", "reporting"])
+def test_a_task_on_a_machine_that_was_suspended_ends(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Also if the driver's last message is found only then: it is older than it seems."""
+    clock = HandClock(monkeypatch, "sparkmirror.clock")
+    bench = Bench(monkeypatch)
+    turns: list[float] = []
+
+    def turn(wait: float) -> None:
+        turns.append(wait)
+        clock.advance(wait)
+        if where == "waiting" and len(turns) == 3:
+            clock.advance(5.5)
+
+    def report(_progress: Progress) -> None:
+        if where == "reporting" and turns:
+            clock.advance(5.5)
+
+    monkeypatch.setattr(bench.loop, "turn", turn, raising=False)
+    monkeypatch.setattr(bench.control, "report", report)
+    monkeypatch.setattr(bench.task._relay, "tick", lambda _now: None)
+    monkeypatch.setattr(copy, "TICK_SECONDS", 0.0)
+    with pytest.raises(LeaseLostError):
+        bench.task.run()
+    assert len(turns) == 3 if where == "waiting" else 2
     assert not bench.unanswered_writes()
 
 
@@ -491,7 +522,7 @@ def test_a_partition_that_is_refused_while_its_damage_is_recorded_comes_back(
         bench.task._relay.safeguards.tick()
         while bench.unanswered_writes():
             request = bench.written()
-            request.produced(dict.fromkeys(request.batches, (0, 0)))
+            request.produced(dict.fromkeys(request.batches, (0, bench.part.downstream + 1)))
         serve()
 
     assert bench.part.position == 310

@@ -10,8 +10,8 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetForLeader
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.cluster import Leader
 from sparkmirror.wire.leader_epochs import ask_epoch_end
+from sparkmirror.wire.topic_metadata import Leader
 from support.fake_brokers import FakeCluster
 
 A = TopicPartition("t", 3)
