@@ -71,7 +71,7 @@ upstream: prepare ## the scenarios of MM2's own integration tests, on every axis
 	@$(PYTEST) $(VERSION) tests/upstream
 
 brokers: prepare ## Kafka 2.4.1, 2.8.2, 3.0.0 and 3.9.2, each from and to 4.3.1 and itself
-	@$(PYTEST) -n 2 --dist=loadgroup --thorough tests/brokers
+	@$(PYTEST) --thorough tests/brokers
 
 integration-older: prepare ## make integration on Kafka 3.9.2
 	@$(PYTEST) $(BESIDE) --kafka=3.9.2 tests/integration

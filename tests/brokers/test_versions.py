@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from _pytest.mark import ParameterSet
 from confluent_kafka.admin import ResourceType
 
 from sparkmirror.formats.heartbeat import Heartbeat
@@ -45,20 +44,14 @@ SHORT = Case(OTHERS[-1], (THERE, BACK))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 200
 CHANGED = {"retention.ms": "123456789", "max.message.bytes": "2000000"}
-
-
-def marked(case: Case, *marks: pytest.MarkDecorator) -> list[ParameterSet]:
-    """The directions of a case, run by one process."""
-    together = pytest.mark.xdist_group(case.version)
-    return [
-        pytest.param(case, one, id=case.title(one).replace(" ", ""), marks=[together, *marks])
-        for one in case.directions
+ALL = [
+    pytest.param(case, direction, id=case.title(direction).replace(" ", ""), marks=marks)
+    for case, marks in [
+        (SHORT, ()),
+        *((Case(version, (THERE, BACK, SAME)), pytest.mark.thorough) for version in OTHERS),
     ]
-
-
-ALL = marked(SHORT)
-for version in OTHERS:
-    ALL += marked(Case(version, (THERE, BACK, SAME)), pytest.mark.thorough)
+    for direction in case.directions
+]
 every_direction = pytest.mark.parametrize(
     ("mirrored", "direction"), ALL, indirect=["mirrored"], scope="module"
 )
