@@ -12,13 +12,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos \
-	chaos fuzz thorough brokers bench bench-quick bench-micro bench-profile docs test-times soak clean
+	chaos fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile docs test-times soak clean
 
 help:
 	@echo "Three loops:"
 	@grep -hE '^(unit|test|test-all):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^/  /' | expand -t 14
 	@echo "First time here:  make demo"
-	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, kerberos"
+	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
 	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, soak, test-times"
 	@echo "Other:            make setup, docs, clean; make help-all explains every verb"
 
@@ -45,7 +45,7 @@ test: prepare ## what CI runs: lint, unit, and on real brokers every promise of 
 
 test-all: prepare ## everything: also long versions, Java MM2, other brokers, chaos, fuzzing; about two hours
 	@$(BIN)/python tools/run_tests.py lint unit integration \
-		thorough interop upstream brokers kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
+		thorough interop upstream brokers integration-older kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
 
 # --- parts of them
 
@@ -56,7 +56,7 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/lint-imports
 
 integration: prepare ## real brokers, Spark, and a few damaged inputs for every parser (KAFKA=3.9.2 for another version)
-	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/spark tests/chaos tests/fuzz
+	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/brokers tests/spark tests/chaos tests/fuzz
 
 spark: setup ## tests that start Spark without brokers
 	@$(PYTEST) tests/spark
@@ -70,7 +70,10 @@ interop: prepare ## against Java MirrorMaker 2 and Java's Connect workers
 upstream: prepare ## the scenarios of MM2's own integration tests, on every axis
 	@$(PYTEST) $(VERSION) tests/upstream
 
-brokers: prepare ## make integration on the other Kafka versions
+brokers: prepare ## Kafka 2.4.1, 2.8.2, 3.0.0 and 3.9.2, each from and to 4.3.1 and itself
+	@$(PYTEST) -n 2 --dist=loadgroup --thorough tests/brokers
+
+integration-older: prepare ## make integration on Kafka 3.9.2
 	@$(PYTEST) $(BESIDE) --kafka=3.9.2 tests/integration
 
 kerberos: setup ## flows between clusters that want Kerberos, with a KDC of their own (needs packages of the system, and says which)

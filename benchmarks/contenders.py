@@ -144,6 +144,11 @@ def in_plain_text(contender: Contender) -> Contender:
     return replace(contender, name=f"{contender.name}, plain text")
 
 
+def from_version(contender: Contender, version: str) -> Contender:
+    """The same with a source of another Kafka version."""
+    return replace(contender, name=f"{contender.name}, from Kafka {version}")
+
+
 def ours_with_tasks(tasks: int) -> Contender:
     """Sparkmirror with a larger `tasks.max`."""
     return Contender(

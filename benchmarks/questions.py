@@ -23,6 +23,7 @@ from benchmarks.contenders import (
     TUNED,
     TUNED_FOR_DISTANCE,
     Contender,
+    from_version,
     in_plain_text,
     ours_with_tasks,
 )
@@ -31,6 +32,7 @@ from benchmarks.data_sets import (
     DATA_SETS,
     FAR_AWAY,
     KILOBYTE_LZ4,
+    OLDER_SOURCE,
     OVER_TLS,
     SEVERAL_TASKS,
     SMALL_LZ4,
@@ -45,6 +47,7 @@ from benchmarks.spark_reference import spark_reference
 from benchmarks.wire_alone import megabytes_per_cpu_second
 from sparkmirror.errors import SetupError
 from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.local.jars import DEFAULT_KAFKA
 from support.memory_disk import keep_in_memory
 from support.tcp_proxy import Line
 
@@ -54,6 +57,7 @@ _BROKER = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.
 _HEAP = "1g"
 _MEBIBYTE = 1 << 20
 _WIRE_BYTES = 2_000 * _MEBIBYTE
+_OLDER_KAFKA = "2.8.2"
 _LONG_ROUNDS = 2  # of turns that each measure for a minute
 
 
@@ -105,12 +109,29 @@ def brokers(
         yield source, target
 
 
+@contextmanager
+def _older_source(stage: Stage) -> Iterator[LocalCluster]:
+    """One more source, of an older Kafka version."""
+    source = _cluster("older", stage.directory, None, None, version=_OLDER_KAFKA)
+    folders = keep_in_memory(source)
+    try:
+        yield source.start()
+    finally:
+        source.stop()
+        _remove(folders)
+
+
 def _cluster(
-    name: str, directory: Path, detours: list[int] | None, tls: Tls | None
+    name: str,
+    directory: Path,
+    detours: list[int] | None,
+    tls: Tls | None,
+    version: str = DEFAULT_KAFKA,
 ) -> LocalCluster:
     return LocalCluster(
         name,
         directory / name,
+        version=version,
         jvm_options=(),
         heap=_HEAP,
         config={**_BROKER, **tls.broker} if tls else _BROKER,
@@ -193,6 +214,24 @@ def _over_tls(stage: Stage, results: Results) -> None:
             f"records/s {rate:.2f}, CPU per record {cpu:.2f}"
         )
         stage.say(results.notes[-1])
+
+
+def _from_an_older_source(stage: Stage, results: Results) -> None:
+    """The same records from a source of the default version and from one of an older one."""
+    data = OLDER_SOURCE.scaled(stage.scale)
+    older = from_version(OURS, _OLDER_KAFKA)
+    with brokers(stage) as (source, target), _older_source(stage) as older_source:
+        sources = {OURS.name: source, older.name: older_source}
+        for one in sources.values():
+            size = _write(stage, data, one)
+            catch_up(CEILING, data, (one, target), stage.directory)
+        for contender in stage.turns((OURS, older)):
+            clusters = (sources[contender.name], target)
+            found = catch_up(contender, data, clusters, stage.directory)
+            _note(stage, results, data, contender, found, size)
+    rate = results.ratio(data.name, older.name, OURS.name, Figure.RECORDS)
+    results.notes.append(f"Kafka {_OLDER_KAFKA} as source, in units of {DEFAULT_KAFKA}: {rate:.2f}")
+    stage.say(results.notes[-1])
 
 
 def _write(stage: Stage, data: DataSet, source: LocalCluster) -> int:
@@ -336,6 +375,7 @@ QUESTIONS = (
     Question("far-away", _far_away(FAR_AWAY, (OURS, TUNED, CEILING), has_windows=False)),
     Question("windows", _far_away(WINDOWS, (OURS, TUNED, TUNED_FOR_DISTANCE), has_windows=True)),
     Question("tls", _over_tls),
+    Question("older-source", _from_an_older_source),
     Question("wire", _wire, is_quick=True),
     Question("latency-200", _latency(200), is_quick=True),
     Question("latency-5000", _latency(5_000)),

@@ -24,7 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "test"
 SCORE = KEPT / "cpu-score"
-OPTIONS = {"thorough": ("--thorough",), "brokers": ("--kafka=3.9.2",)}  # of a part, to repeat it
+OPTIONS = {  # of a part, to repeat it
+    "thorough": ("--thorough",),
+    "brokers": ("--thorough",),
+    "integration-older": ("--kafka=3.9.2",),
+}
 _MOST_LISTED = 20
 _LOOPS = 200_000
 _TRIES = 10

@@ -29,7 +29,12 @@ from sparkmirror.wire.answers import decode_answer
 from sparkmirror.wire.connection import Connection
 from sparkmirror.wire.damage import after_damage
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.fetch_protocol import IDS_VERSION, NAMES_VERSION, parse_response
+from sparkmirror.wire.fetch_protocol import (
+    IDS_VERSION,
+    NAMES_VERSION,
+    OLDEST_VERSION,
+    parse_response,
+)
 from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.merge import MERGED_BYTES, Joint
@@ -160,7 +165,7 @@ ANSWERS = [
             (fetch_answer(version),),
             (b"", b"\x00\x00\x00\x01" + b"\xff" * 100_000, b"\x00\x00\x00\x01\x00"),
         )
-        for version in (NAMES_VERSION, IDS_VERSION)
+        for version in (OLDEST_VERSION, 7, 11, NAMES_VERSION, IDS_VERSION)
     ),
     answer(0, VERSIONS),
     answer(12, metadata()),

@@ -29,6 +29,8 @@ from sparkmirror.local.tools import KafkaTools
 from support.tcp_proxy import Line
 from support.waiting import PATIENCE_SECONDS, eventually
 
+WITH_ZOOKEEPER = "2.4.1"
+
 
 @pytest.fixture
 def cluster(tmp_path: Path, kafka_version: str) -> Iterator[LocalCluster]:
@@ -123,15 +125,52 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
 
 
 @pytest.mark.thorough
-def test_other_listed_version_works(tmp_path: Path, kafka_version: str) -> None:
-    """Start, produce and consume on the version that this run is not about."""
-    version = next(version for version in TRIED_KAFKA if version != kafka_version)
+@pytest.mark.parametrize("version", TRIED_KAFKA)
+def test_every_listed_version_works(tmp_path: Path, version: str) -> None:
+    """Start, produce and consume."""
     with LocalCluster("versions", tmp_path, version=version) as cluster:
         tools = KafkaTools(cluster.bootstrap_servers)
         tools.create_topic("orders", partitions=2, config={"retention.ms": "1234567"})
         tools.produce("orders", ["a\t1", "b\t2"])
         assert sorted(tools.consume("orders", records=2, keys=True)) == ["a\t1", "b\t2"]
         assert "retention.ms=1234567" in tools.describe("orders")
+
+
+@pytest.mark.thorough
+def test_a_cluster_with_zookeeper_survives_kills_and_leaves_no_process(tmp_path: Path) -> None:
+    """A killed broker is let in again, and so are all after the death of everything."""
+    with LocalCluster("old", tmp_path, brokers=2, version=WITH_ZOOKEEPER) as cluster:
+        tools = KafkaTools(cluster.bootstrap_servers)
+        tools.create_topic("kept", replication_factor=2)
+        tools.produce("kept", ["one", "two"])
+        cluster.brokers[0].kill()
+        cluster.brokers[0].start()
+        assert tools.consume("kept", records=2) == ["one", "two"]
+        before = (cluster.cluster_id, cluster.bootstrap_servers)
+        cluster.kill()
+        cluster.start()
+        assert before == (cluster.cluster_id, cluster.bootstrap_servers)
+        assert tools.consume("kept", records=2) == ["one", "two"]
+        assert cluster.zookeeper is not None
+        pids = [one.pid for one in (*cluster.brokers, cluster.zookeeper)]
+        assert all(alive(pid or 0) for pid in pids)
+        for broker in cluster.brokers:
+            broker.kill()  # two that leave together wait for each other
+    assert not any(alive(pid or 0) for pid in pids)
+
+
+@pytest.mark.thorough
+def test_a_detached_zookeeper_lives_until_down(tmp_path: Path) -> None:
+    """`up --detach` and `down` of a version that needs it."""
+    data = str(tmp_path)
+    options = ("--clusters", "a", "--kafka", WITH_ZOOKEEPER, "--data", data)
+    up = cli("up", *options, "--detach")
+    assert up.returncode == 0, up.stderr
+    [known] = told(tmp_path)
+    pids = [known["zookeeper"]["pid"], known["brokers"][0]["pid"]]
+    assert all(map(alive, pids))
+    assert cli("down", "--data", data).returncode == 0
+    assert not any(map(alive, pids))
 
 
 @pytest.mark.thorough

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from sparkmirror.errors import UnreachableError, WireError
@@ -24,6 +24,7 @@ from sparkmirror.wire.loop import Timer
 from sparkmirror.wire.topic_metadata import Leader
 
 _PRODUCE_VERSION = 9
+_FIRST_FLEXIBLE_FETCH = 12
 _CLIENT_ID_AT = 12
 
 
@@ -80,7 +81,7 @@ class Request:
         """Of a fetch request: topic (name or id) and partition -> offset asked for."""
         return {
             (
-                topic.topic_id if self.version > _PRODUCE_VERSION + 3 else topic.topic,
+                topic.topic_id if self.version > _FIRST_FLEXIBLE_FETCH else topic.topic,
                 one.partition,
             ): (one.fetch_offset)
             for topic in self.content.topics
@@ -98,7 +99,7 @@ class Request:
     def forgotten(self) -> set[tuple[Any, int]]:
         """Of a fetch request: what leaves the session."""
         return {
-            (topic.topic_id if self.version > _PRODUCE_VERSION + 3 else topic.topic, index)
+            (topic.topic_id if self.version > _FIRST_FLEXIBLE_FETCH else topic.topic, index)
             for topic in self.content.forgotten_topics_data
             for index in topic.partitions
         }
@@ -140,7 +141,7 @@ class Request:
     ) -> None:
         """Answer a fetch request: pairs of topic (name or id) and partition data."""
         topic_class = FetchResponse.FetchableTopicResponse
-        field = "topic_id" if self.version > _PRODUCE_VERSION + 3 else "topic"
+        field = "topic_id" if self.version > _FIRST_FLEXIBLE_FETCH else "topic"
         message = FetchResponse(
             throttle_time_ms=0,
             error_code=error,
@@ -149,7 +150,8 @@ class Request:
                 topic_class(partitions=[data], **{field: topic}) for topic, data in partitions
             ],
         )
-        raw = b"\0\0\0\0\0" + bytes(message.encode(version=self.version))
+        header = b"\0\0\0\0" if self.version < _FIRST_FLEXIBLE_FETCH else b"\0\0\0\0\0"
+        raw = header + bytes(message.encode(version=self.version))
         self._reply(memoryview(bytearray(raw)))
 
 
@@ -176,6 +178,7 @@ class FakeConnection:
         self.api_versions = {0: (3, 9), 1: (4, fetch_version)}
         self.closed = False
         self.is_far = False
+        self.refused_keys: set[int] = set()  # of APIs that this broker does not know
         self.waiting: deque[Request] = deque()
 
     def when_ready(self, send: Callable[[], None], _failure: Callable[..., None]) -> None:
@@ -184,8 +187,8 @@ class FakeConnection:
 
     def version(self, api_key: int, newest: int) -> int:
         """As a broker that knows one range of versions."""
-        low, high = self.api_versions[api_key]
-        if newest < low:
+        low, high = self.api_versions.get(api_key, (0, -1))
+        if high < low or newest < low:
             raise WireError("too old")
         return min(high, newest)
 
@@ -212,6 +215,8 @@ class FakeConnection:
         newest: int,
     ) -> None:
         """Any other request with a decoded answer."""
+        if message.API_KEY in self.refused_keys:
+            raise WireError("not spoken here")
         self._keep(Request(message, reply, failure, newest))
 
     def exchange(
@@ -222,8 +227,12 @@ class FakeConnection:
         *,
         newest: int,
     ) -> None:
-        """A fetch request."""
-        self._keep(Request(message, reply, failure, newest))
+        """A fetch request, as a broker of this version reads it; others as they are."""
+        version = newest
+        if isinstance(message, FetchRequest):
+            version = self.version(message.API_KEY, newest)
+            message = FetchRequest.decode(message.encode(version=version), version=version)
+        self._keep(Request(message, reply, failure, version))
 
     def _keep(self, request: Request) -> None:
         if self.closed:

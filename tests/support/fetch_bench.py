@@ -116,6 +116,11 @@ class Bench:
         self.broker(node, lane).waiting.clear()
         return found
 
+    def request_after(self, *answer: tuple[str, object], session_id: int = 0) -> Request:
+        """Answer the request that waits; the next one."""
+        self.request().fetched(*answer, session_id=session_id)
+        return self.request()
+
     def offsets(self, tp: TopicPartition) -> list[int]:
         """The source offsets that were read."""
         return [

@@ -57,7 +57,8 @@ def test_results_are_read_from_pytests_file(tool: ModuleType, tmp_path: Path) ->
         ("unit", "'tests/integration/test_a.py::test_b[1]'"),
         ("integration", "tests/integration/test_a.py"),
         ("thorough", "--thorough tests/integration/test_a.py"),
-        ("brokers", "--kafka=3.9.2 tests/integration/test_a.py"),
+        ("brokers", "--thorough tests/integration/test_a.py"),
+        ("integration-older", "--kafka=3.9.2 tests/integration/test_a.py"),
     ],
 )
 def test_a_failed_test_is_repeated_as_its_part_runs_it(

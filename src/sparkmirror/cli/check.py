@@ -27,6 +27,7 @@ from sparkmirror.config.spark_lines import spark_texts
 from sparkmirror.config.worker_file import WorkerFile, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
+from sparkmirror.kafka.capabilities import Role
 from sparkmirror.kafka.probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
@@ -97,7 +98,9 @@ def _reach_worker(settings: WorkerSettings) -> ClusterReport:
     topics = settings.internal_topics
     names = (topics.configs, topics.offsets, topics.status)
     return ClusterReport(
-        probe, _lacking(settings.connection, names, names) if probe.reachable else ()
+        probe,
+        _lacking(settings.connection, names, names) if probe.reachable else (),
+        frozenset({Role.TARGET}),
     )
 
 
@@ -131,8 +134,19 @@ def _reach(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
         connections.setdefault(settings.flow.target, settings.target_admin)
     probes = {alias: probe_cluster(connection) for alias, connection in connections.items()}
     return tuple(
-        ClusterReport(probes[alias], _missing(connection, flows, probes))
+        ClusterReport(probes[alias], _missing(connection, flows, probes), _roles(alias, flows))
         for alias, connection in connections.items()
+    )
+
+
+def _roles(alias: str, flows: list[FlowSettings]) -> frozenset[Role]:
+    """What the cluster is to pairs that copy; of the others it gets heartbeats at most."""
+    copied = [settings.flow for settings in flows if settings.enabled]
+    return frozenset(
+        role
+        for flow in copied
+        for role, name in ((Role.SOURCE, flow.source), (Role.TARGET, flow.target))
+        if name == alias
     )
 
 

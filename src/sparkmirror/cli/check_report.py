@@ -15,7 +15,13 @@ from rich.table import Table
 from sparkmirror.config.layering import Origin
 from sparkmirror.config.notices import Level, Notice
 from sparkmirror.config.reading import Effective
-from sparkmirror.kafka.probe import ClusterProbe
+from sparkmirror.kafka.capabilities import (
+    CAPABILITIES,
+    Capability,
+    Role,
+    missing_capabilities,
+)
+from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe
 from sparkmirror.model import Flow
 
 if TYPE_CHECKING:
@@ -55,15 +61,27 @@ class FlowReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """One cluster that was reached for, and what a run would be refused there."""
+    """One cluster that was reached for, what a run would be refused there, and cannot do there."""
 
     probe: ClusterProbe
     missing: tuple[str, ...] = ()
+    roles: frozenset[Role] = frozenset()
 
     @property
     def ok(self) -> bool:
         """Whether a run would find all it needs."""
-        return self.probe.reachable and not self.missing
+        needed = any(one.is_needed for _brokers, one in self.limits)
+        return self.probe.reachable and not self.missing and not needed
+
+    @property
+    def limits(self) -> list[tuple[list[BrokerProbe], Capability]]:
+        """What some brokers cannot do, and which; the worst first."""
+        found: dict[Capability, list[BrokerProbe]] = {}
+        for broker in self.probe.brokers:
+            if broker.version:
+                for one in missing_capabilities(broker.api_versions, self.roles):
+                    found.setdefault(one, []).append(broker)
+        return [(found[one], one) for one in CAPABILITIES if one in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +145,19 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
     for broker in probe.brokers:
         state = f"Kafka {broker.version}" if broker.version else f"error: {broker.error}."
         yield f"    broker {broker.node_id} at {broker.address}: {state}"
+    for brokers, one in cluster.limits:
+        kind = "error" if one.is_needed else f"limit as {one.role.value}"
+        yield f"    {kind}: {_whose(cluster, brokers)}{one.sentence}."
     yield from (f"    missing permission: {sentence}" for sentence in cluster.missing)
     if cluster.ok:
         yield "    permissions: nothing is missing"
+
+
+def _whose(cluster: ClusterReport, brokers: list[BrokerProbe]) -> str:
+    """Which brokers, if not all of the cluster."""
+    if len(brokers) == len(cluster.probe.brokers):
+        return ""
+    return f"broker {', '.join(str(broker.node_id) for broker in brokers)}: "
 
 
 def print_tables(report: CheckReport, console: Console) -> None:
@@ -248,6 +276,17 @@ def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
         "brokers": [
             {"id": b.node_id, "address": b.address, "version": b.version, "error": b.error}
             for b in probe.brokers
+        ],
+        "limits": [
+            {
+                "api": one.api_key,
+                "version": one.version,
+                "role": one.role.value,
+                "needed": one.is_needed,
+                "brokers": [broker.node_id for broker in brokers],
+                "message": one.sentence,
+            }
+            for brokers, one in cluster.limits
         ],
         "missing_permissions": list(cluster.missing),
     }

@@ -90,7 +90,8 @@ def fetch(
 
 @app.command(
     epilog="Examples:  sparkmirror local up  |  sparkmirror local up --port 19092  |  "
-    "sparkmirror local up --clusters a,b,c --brokers 3 --detach"
+    "sparkmirror local up --clusters a,b,c --brokers 3 --detach  |  "
+    "sparkmirror local up --kafka 2.4.1"
 )
 def up(
     *,

@@ -3,6 +3,7 @@
 
 Both sides are read and compared, and only differences are sent. What the target refuses is told
 once per topic and config, stays in the status, and is not sent again before the source changes it.
+What the target's version does not know is named once in the log, and never sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sparkmirror.kafka.descriptions import ConfigSource, TopicConfigs
 from sparkmirror.model import Flow
 from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.topology.apply_configs import Altered, apply_configs
-from sparkmirror.topology.configs import AlterTopic, alteration
+from sparkmirror.topology.configs import AlterTopic, alteration, unknown_configs
 from sparkmirror.topology.topics import TopicRules
 
 _MISSING = frozenset({3, 100})  # deleted between two questions
@@ -69,6 +70,7 @@ class ConfigSync:
         self._equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
         self._refused: dict[str, dict[str, _Refusal]] = {}  # by remote topic and config
         self._sent: dict[str, dict[str, _Sent]] = {}  # what has not been seen to be kept yet
+        self._unknown: set[str] = set()  # configs
         self._unread: set[str] = set()
         self._failure = ""
         self._was_fickle = False
@@ -146,6 +148,7 @@ class ConfigSync:
     def _action(
         self, name: str, remote: str, here: TopicConfigs, there: TopicConfigs
     ) -> AlterTopic | None:
+        self._name_unknown(unknown_configs(here, there, self._rules))
         planned = alteration(name, remote, here, there, self._rules)
         if planned is None:
             self._sent.pop(remote, None)
@@ -169,6 +172,15 @@ class ConfigSync:
         return replace(planned, changes=changes) if changes else None
 
     # --- telling
+
+    def _name_unknown(self, configs: set[str]) -> None:
+        news = configs - self._unknown
+        if news:
+            self._unknown |= news
+            _log.info(
+                f"{self._flow}: {self._flow.target} does not know {', '.join(sorted(news))}; "
+                "its version of Kafka has no such topic configs, and they are not synced."
+            )
 
     def _take(self, results: Sequence[Altered]) -> None:
         failures: list[ClusterError] = []

@@ -31,7 +31,7 @@ from sparkmirror.policy.own_topics import offset_map_topic
 from sparkmirror.sentences import joined
 from sparkmirror.state.offsets import OffsetStore
 from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
-from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.apply import apply_plan, refusals, unknown_to_target
 from sparkmirror.topology.apply_configs import Altered, apply_configs
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.deletions import DeleteTopic, deleted_topics
@@ -115,7 +115,14 @@ class FlowApplier(Closable):
         made = [one.action.remote for one in outcomes if one.error is None]
         if made:
             self._target.await_topics(made, _SHOWN_SECONDS)
-        return [Done(one.action, str(one.error or ""), joined(refusals([one]))) for one in outcomes]
+        return [
+            Done(
+                one.action,
+                str(one.error or ""),
+                joined([*refusals([one]), *unknown_to_target([one])]),
+            )
+            for one in outcomes
+        ]
 
     def _grow(self, actions: Sequence[GrowTopic]) -> list[Done]:
         outcomes = apply_plan(actions, self._target)

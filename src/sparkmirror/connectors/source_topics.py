@@ -20,7 +20,7 @@ from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.topology.apply import apply_plan, refusals
+from sparkmirror.topology.apply import apply_plan, refusals, unknown_to_target
 from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.topics import (
     Action,
@@ -181,6 +181,8 @@ class SourceTopics:
         outcomes = apply_plan(actions, target)
         for sentence in refusals(outcomes):
             self._say(logging.WARNING, sentence)
+        for sentence in unknown_to_target(outcomes):
+            self._say(logging.INFO, sentence)
         made: set[str] = set()
         for outcome in outcomes:
             topic = outcome.action.remote

@@ -178,9 +178,18 @@ class ClusterAdmin(Closable):
         return results
 
     def delete_topics(self, topics: Sequence[TopicDescription]) -> dict[str, BrokerError | None]:
-        """Deletes exactly these topics; None for each that is gone now."""
-        results: dict[str, BrokerError | None] = {}
-        for some in chunks(topics, _NEW_TOPICS_A_REQUEST):
+        """Deletes exactly these topics; None for each that is gone now.
+
+        One without an id is kept: its name may belong to another topic by now.
+        """
+        unsupported = error_codes.UNSUPPORTED_VERSION
+        results: dict[str, BrokerError | None] = {
+            one.name: self._client.error("deleting a topic by its id", unsupported, one.name)
+            for one in topics
+            if one.topic_id is None
+        }
+        identified = [one for one in topics if one.topic_id is not None]
+        for some in chunks(identified, _NEW_TOPICS_A_REQUEST):
             names = {one.topic_id: one.name for one in some}
             make_request = partial(delete_request, some, self._order_timeout_ms())
             step = partial(self._client.order, make_request)

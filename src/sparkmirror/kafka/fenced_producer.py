@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from sparkmirror.errors import BrokerError, ClusterError, LeadershipLostError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import KeyValue, sealed
-from sparkmirror.kafka.transactions import TransactionalIds
+from sparkmirror.kafka.transactions import RENEW_VERSION, TransactionalIds
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 from sparkmirror.wire.transaction import Identity
@@ -65,6 +65,7 @@ class FencedProducer:
             [self.transactional_id],
             transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
             patience_seconds=_PATIENCE_SECONDS,
+            oldest_version=RENEW_VERSION,
         )
         self._hold(fenced[self.transactional_id])
 

@@ -145,6 +145,6 @@ def leave_request(group: str, member_id: str) -> object:
     member = LeaveGroupRequest.MemberIdentity
     return LeaveGroupRequest(
         group_id=group,
+        member_id=member_id,  # up to version 2
         members=[member(member_id=member_id, group_instance_id=None)],
-        min_version=3,  # the first that takes several members
     )

@@ -8,8 +8,8 @@ set-ups break (an address that resolves inside a container only), so each is tri
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -32,6 +32,7 @@ class BrokerProbe:
     address: str
     version: str = ""  # the newest Kafka release whose protocol it speaks; empty: no answer
     error: str = ""
+    api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has n
 
     def speaks(self) -> str:
         return str(self._manager.broker_version_data.broker_version_str)
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        return dict(self._manager.broker_version_data.api_versions)
 
     def operations(self, topics: Sequence[str]) -> dict[str, frozenset[str] | None]:
         """What we may do with each topic; None where the topic does not exist (or is hidden)."""
@@ -176,7 +180,8 @@ def _probe_broker(reach: _Reach, node_id: int, address: str) -> BrokerProbe:
         with open_client(
             _ProbeClient, _reach(reach, (address,), reach.connect_timeout_seconds)
         ) as client:
-            return BrokerProbe(node_id, address, version=client.speaks())
+            version, api_versions = client.speaks(), client.versions()
+            return BrokerProbe(node_id, address, version, api_versions=api_versions)
     except ClusterError as error:
         return BrokerProbe(node_id, address, error=_why(error))
 

@@ -28,7 +28,7 @@ from sparkmirror.wire.transaction import Identity
 
 _TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
 _INIT_VERSION = 5  # the one after it is about two-phase commits
-_RENEW_VERSION = 3  # the first one that tells who holds the id
+RENEW_VERSION = 3  # the first one that tells who holds the id
 _NOBODY = Identity(-1, -1)
 _RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_ELSEWHERE
 _BUSY_SECONDS = 0.01
@@ -64,11 +64,19 @@ class TransactionalIds(Closable):
         return {one: name for name, one in self._producers().items()}
 
     def fence(
-        self, ids: Iterable[str], *, transaction_timeout_ms: int, patience_seconds: float = 60.0
+        self,
+        ids: Iterable[str],
+        *,
+        transaction_timeout_ms: int,
+        patience_seconds: float = 60.0,
+        oldest_version: int = 0,
     ) -> dict[str, Identity]:
-        """Take over every id; raises if one cannot be had, and then none may be used."""
+        """Take over every id; raises if one cannot be had, and then none may be used.
+
+        With RENEW_VERSION: only where `renew` will work, too.
+        """
         holders = dict.fromkeys(ids, _NOBODY)
-        return self._take(holders, transaction_timeout_ms, patience_seconds)
+        return self._take(holders, transaction_timeout_ms, patience_seconds, oldest_version)
 
     def renew(
         self,
@@ -82,17 +90,23 @@ class TransactionalIds(Closable):
 
         UNSUPPORTED_VERSION from brokers before Kafka 2.5.
         """
-        return self._take({name: holder}, transaction_timeout_ms, patience_seconds)[name]
+        holders = {name: holder}
+        taken = self._take(holders, transaction_timeout_ms, patience_seconds, RENEW_VERSION)
+        return taken[name]
 
     def _take(
-        self, holders: Mapping[str, Identity], transaction_timeout_ms: int, patience_seconds: float
+        self,
+        holders: Mapping[str, Identity],
+        transaction_timeout_ms: int,
+        patience_seconds: float,
+        oldest_version: int,
     ) -> dict[str, Identity]:
         wanted = set(holders)
         fenced: dict[str, Identity] = {}
         deadline = time.monotonic() + patience_seconds
         while wanted:
             some = {name: holders[name] for name in sorted(wanted)}
-            step = partial(self._fence, some, transaction_timeout_ms)
+            step = partial(self._fence, some, transaction_timeout_ms, oldest_version)
             found, codes = self._client.persist("fencing transactional ids", step)
             fenced |= found
             wanted -= found.keys()
@@ -126,7 +140,7 @@ class TransactionalIds(Closable):
         return producers
 
     def _fence(
-        self, holders: Mapping[str, Identity], transaction_timeout_ms: int
+        self, holders: Mapping[str, Identity], transaction_timeout_ms: int, oldest_version: int
     ) -> tuple[dict[str, Identity], dict[str, int]]:
         """One try: the ids that were fenced, and error codes for the others."""
         found: dict[str, Identity] = {}
@@ -138,7 +152,7 @@ class TransactionalIds(Closable):
             answer = where
             if not where.error_code:
                 answer = self._client.ask(
-                    _init(name, holder, transaction_timeout_ms), where.node_id
+                    _init(name, holder, transaction_timeout_ms, oldest_version), where.node_id
                 )
             if answer.error_code:
                 codes[name] = answer.error_code
@@ -151,12 +165,12 @@ class TransactionalIds(Closable):
         return code_error(self._client.connection, doing, code, error_codes.advice(code))
 
 
-def _init(name: str, holder: Identity, transaction_timeout_ms: int) -> Any:
+def _init(name: str, holder: Identity, transaction_timeout_ms: int, oldest_version: int) -> Any:
     return InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=transaction_timeout_ms,
         producer_id=holder.producer_id,
         producer_epoch=holder.producer_epoch,
-        min_version=0 if holder == _NOBODY else _RENEW_VERSION,
+        min_version=oldest_version,
         max_version=_INIT_VERSION,
     )

@@ -1,15 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One real broker as a child process: started, stopped, killed, suspended and started again.
-
-A broker that is not detached ends with this process, however that ends: a tiny shell waits on a
-pipe which only this process holds open, and kills the broker when the pipe closes.
-"""
+"""One real broker as a child process, with its ports and files."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,19 +10,13 @@ from sparkmirror.errors import SetupError
 from sparkmirror.local.jvm import KafkaJvm
 from sparkmirror.local.ports import HOST, HeldPort
 from sparkmirror.local.probe import Membership, membership
-from sparkmirror.local.readiness import await_ready
+from sparkmirror.local.readiness import await_ready, await_topics
+from sparkmirror.local.server_process import ServerProcess
 from sparkmirror.local.server_properties import Listener
-
-_STOP_SECONDS = 20.0
-_KILL_SECONDS = 10.0
-_TAIL_LINES = 12
-_TAIL_BYTES = 16_384
-_WATCH = 'read -r _; kill -9 "$1" 2>/dev/null'
-# A JVM that ends on SIGTERM reports 128 + 15.
-_CLEAN_ENDS = (0, 128 + signal.SIGTERM)
+from sparkmirror.local.zookeeper import LocalZooKeeper
 
 
-class LocalBroker:
+class LocalBroker(ServerProcess):
     """One broker of a local cluster; made by LocalCluster, used by tests to hurt it."""
 
     def __init__(
@@ -41,17 +28,22 @@ class LocalBroker:
         port: int = 0,
         detour_port: int = 0,
         listeners: Mapping[str, str] | None = None,
+        zookeeper: LocalZooKeeper | None = None,
         detached: bool = False,
     ) -> None:
-        self.cluster = cluster
+        super().__init__(
+            cluster=cluster,
+            title=f"Broker {node_id}",
+            log_file=directory / "logs" / f"broker-{node_id}.log",
+            detached=detached,
+        )
         self.node_id = node_id
         self.directory = directory / f"broker-{node_id}"
         self.data = self.directory / "data"
         self.properties_file = self.directory / "server.properties"
         self.logging_file = self.directory / "logging.properties"
-        self.log_file = directory / "logs" / f"broker-{node_id}.log"
         self._recording = self.directory / "classes.jsa"
-        self._detached = detached
+        self._zookeeper = zookeeper
         self._port = HeldPort(port)
         self._controller_port = HeldPort()
         self._detour_port = HeldPort()
@@ -59,9 +51,6 @@ class LocalBroker:
         self._protocols = dict(listeners or {})
         self._further_ports = {name: HeldPort() for name in self._protocols}
         self._jvm: KafkaJvm | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watch: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
 
     @property
     def port(self) -> int:
@@ -104,27 +93,6 @@ class LocalBroker:
         """host:port for clients."""
         return f"{HOST}:{self.port}"
 
-    @property
-    def pid(self) -> int | None:
-        """The process id, or None when the broker does not run."""
-        return self._process.pid if self._process and self.running else None
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there (suspended counts)."""
-        if self._process is None:
-            return False
-        if self._process.poll() is None:
-            return True
-        # From now on the pid may mean another program, which the shell must not kill.
-        self._end_watch()
-        return False
-
-    @property
-    def stopped_on_request(self) -> bool:
-        """Whether it has ended, and cleanly, because somebody asked it to."""
-        return self._process is not None and self._process.returncode in _CLEAN_ENDS
-
     def hold_ports(self, *, others: bool = False) -> None:
         """Take all ports; `others` gives up free-choice ports for different ones."""
         for port in self._ports:
@@ -151,25 +119,12 @@ class LocalBroker:
             logging=self.logging_file,
             recording=self._recording if records else None,
         )
-        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        if self._zookeeper is not None:
+            # ZooKeeper refuses a killed broker that starts again before its old session has ended.
+            self._zookeeper.await_end_of_session(self.node_id)
         for port in self._ports:
             port.make_way()
-        with self.log_file.open("ab") as log:
-            self._log_start = log.seek(0, 2)
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C in a terminal must reach only us: brokers are stopped in order.
-                start_new_session=True,
-            )
-        if not self._detached:
-            self._watch = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, "sh", str(self._process.pid)],
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-            )
+        self._spawn(command)
 
     def start(self) -> None:
         """Start again on the same data and port after `stop()` or `kill()`, until it serves."""
@@ -177,85 +132,25 @@ class LocalBroker:
             raise SetupError(f"The local cluster {self.cluster} has not been started yet.")
         if not self.running:
             self._forget_process()
+            if self._zookeeper is not None:
+                self._zookeeper.start(self._jvm)
             self.hold_ports()
             self.launch(self._jvm)
         await_ready([self], expected=frozenset({self.node_id}))
+        if self._zookeeper is not None:
+            await_topics([self])
 
-    def stop(self) -> None:
-        """Ask the broker to end, and make it end when it does not within seconds."""
-        if self._process is None:
-            return
-        self.ask_to_stop()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._forget_process()
+    def membership(self, topic: str | None = None) -> Membership | None:
+        """The brokers this one sees and the topic's error, or None while it does not answer."""
+        return membership(HOST, self.port, topic=topic)
 
-    def ask_to_stop(self) -> None:
-        """Send SIGTERM without waiting, so that several brokers can end at the same time."""
-        # A suspended process would not see it.
-        self.resume()
-        self._signal(signal.SIGTERM)
+    def topics_on_disk(self) -> list[str]:
+        """The topics that this broker holds partitions of."""
+        names = [entry.name for entry in self.data.iterdir() if entry.is_dir()]
+        partitions = [name.rpartition("-") for name in names]
+        return sorted({topic for topic, _, number in partitions if number.isdecimal()})
 
-    def kill(self) -> None:
-        """SIGKILL: no goodbye to the cluster, nothing flushed."""
-        self._signal(signal.SIGKILL)
-        self._forget_process()
-
-    def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers; returns when all threads stand."""
-        if self._process is not None and self.running:
-            self._process.send_signal(signal.SIGSTOP)
-            # On a busy machine a thread may run on for a moment. The status stays for `running`.
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        """SIGCONT after `suspend()`."""
-        self._signal(signal.SIGCONT)
-
-    def membership(self) -> Membership | None:
-        """The brokers this one sees, or None while it does not answer."""
-        return membership(HOST, self.port)
-
-    def log_tail(self) -> str:
-        """The last lines of what the broker has logged since its latest start."""
-        if not self.log_file.exists():
-            return ""
-        with self.log_file.open("rb") as log:
-            end = log.seek(0, 2)
-            log.seek(max(self._log_start, end - _TAIL_BYTES))
-            text = log.read().decode(errors="replace")
-        return "\n".join(text.splitlines()[-_TAIL_LINES:])
-
-    def failure(self, what: str) -> SetupError:
-        """The error that says what became of this broker, with the end of its log."""
-        tail = self.log_tail() or "(the log is empty)"
-        return SetupError(
-            f"Broker {self.node_id} of the local cluster {self.cluster} {what}; "
-            f"the end of {self.log_file} says:\n{tail}"
-        )
-
-    def lost_its_port(self) -> bool:
-        """Whether the broker ended because somebody else had one of its ports."""
-        return not self.running and "Address already in use" in self.log_tail()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self.running:
-            self._process.send_signal(number)
-
-    def _forget_process(self) -> None:
-        """Reap what has ended or was killed; the pid may mean another program from then on."""
-        self._end_watch()
-        if self._process is not None:
-            ended = self._process.wait(_KILL_SECONDS)
-            if self._jvm is not None and ended in _CLEAN_ENDS:
-                self._jvm.archive.publish(self._recording)
-            self._recording.unlink(missing_ok=True)
-            self._process = None
-
-    def _end_watch(self) -> None:
-        if self._watch is not None:
-            self._watch.kill()
-            self._watch.communicate(timeout=_KILL_SECONDS)
-            self._watch = None
+    def _ended(self, *, cleanly: bool) -> None:
+        if self._jvm is not None and cleanly:
+            self._jvm.archive.publish(self._recording)
+        self._recording.unlink(missing_ok=True)

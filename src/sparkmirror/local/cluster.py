@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kafka (KRaft) cluster of one to three brokers on 127.0.0.1, with its own directory.
+"""A real Kafka cluster of one to three brokers on 127.0.0.1, with its own directory.
 
     directory/cluster.json          what the data is, made at the first start
     directory/broker-1/             server.properties, logging.properties, data/
     directory/logs/broker-1.log     what the broker says, kept over restarts
+    directory/zookeeper/            only for versions that are run without KRaft
 
 A cluster belongs to one thread at a time; different clusters may start in different threads.
 With `detour_ports` every broker has a second listener that tells clients to come by those ports: a
@@ -26,14 +27,17 @@ from sparkmirror.local.cache import writable
 from sparkmirror.local.cluster_record import ClusterRecord
 from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.local.jvm import QUICK_START, KafkaJvm, reason_in
+from sparkmirror.local.kafka_version import needs_zookeeper
 from sparkmirror.local.ports import HOST, in_use
-from sparkmirror.local.readiness import await_ready
+from sparkmirror.local.readiness import await_ready, await_topics
 from sparkmirror.local.server_properties import server_properties
+from sparkmirror.local.zookeeper import LocalZooKeeper
 
 MOST_BROKERS = 3
 
 _PORT_TRIES = 3
 _FORMAT_SECONDS = 60.0
+_META = "meta.properties"
 _DATA_REMEDY = "Choose another data directory, or make it writable."
 
 
@@ -74,6 +78,11 @@ class LocalCluster:
         self._jvm_options = tuple(jvm_options)
         self._plugins = tuple(plugins)
         self._record: ClusterRecord | None = None
+        self.zookeeper = (
+            LocalZooKeeper(cluster=name, directory=self.directory, detached=detached)
+            if needs_zookeeper(version)
+            else None
+        )
         self.brokers = [
             LocalBroker(
                 cluster=name,
@@ -82,6 +91,7 @@ class LocalCluster:
                 port=ports[index] if ports is not None else 0,
                 detour_port=detour_ports[index] if detour_ports is not None else 0,
                 listeners=listeners,
+                zookeeper=self.zookeeper,
                 detached=detached,
             )
             for index in range(brokers)
@@ -109,7 +119,12 @@ class LocalCluster:
     @property
     def cluster_id(self) -> str:
         """The id that Kafka knows the cluster by; known once the cluster has been started."""
-        return self._started().cluster_id
+        record = self._started()
+        if self.zookeeper is None:
+            return record.cluster_id
+        # With ZooKeeper the first broker draws it.
+        lines = (self.brokers[0].data / _META).read_text(encoding="utf-8").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
 
     def start(self) -> Self:
         """Start every broker that does not run, and wait until all of them serve."""
@@ -139,11 +154,16 @@ class LocalCluster:
         for broker in self.brokers:
             broker.stop()
             broker.release_ports()
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
+            self.zookeeper.release_port()
 
     def kill(self) -> None:
-        """End every broker at once, without care for the data; `stop()` is still to follow."""
+        """End every process at once, without care for the data; `stop()` is still to follow."""
         for broker in self.brokers:
             broker.kill()
+        if self.zookeeper is not None:
+            self.zookeeper.kill()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -162,28 +182,37 @@ class LocalCluster:
         return self._record
 
     def _start_brokers(self, jvm: KafkaJvm) -> None:
-        everyone = frozenset(broker.node_id for broker in self.brokers)
         for attempt in range(1, _PORT_TRIES + 1):
-            for broker in self.brokers:
-                broker.hold_ports(others=attempt > 1)
-            self._write_files(jvm)
-            self._format(jvm)
-            for broker in self.brokers:
-                broker.launch(jvm)
             try:
-                await_ready(self.brokers, expected=everyone)
+                self._try_to_start(jvm, other_ports=attempt > 1)
             except SetupError:
                 # Held ports are safe from everybody who asks for a free one, not from a
                 # program that insists on this very number.
-                losers = [broker for broker in self.brokers if broker.lost_its_port()]
-                if not losers or attempt == _PORT_TRIES:
+                servers = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
+                if attempt == _PORT_TRIES or not any(one.lost_its_port() for one in servers):
                     raise
-                for broker in losers:
-                    if broker.port_chosen:
+                for broker in self.brokers:
+                    if broker.lost_its_port() and broker.port_chosen:
                         raise in_use(broker.port) from None
                 self.kill()
             else:
                 return
+
+    def _try_to_start(self, jvm: KafkaJvm, *, other_ports: bool) -> None:
+        for broker in self.brokers:
+            broker.hold_ports(others=other_ports)
+        if self.zookeeper is not None:
+            if other_ports:
+                self.zookeeper.change_port()
+            self.zookeeper.start(jvm)
+        self._write_files(jvm)
+        if self.zookeeper is None:
+            self._format(jvm)
+        for broker in self.brokers:
+            broker.launch(jvm)
+        await_ready(self.brokers, expected=frozenset(broker.node_id for broker in self.brokers))
+        if self.zookeeper is not None:
+            await_topics(self.brokers)
 
     def _write_files(self, jvm: KafkaJvm) -> None:
         controllers = {broker.node_id: broker.controller_port for broker in self.brokers}
@@ -197,6 +226,7 @@ class LocalCluster:
                     data=broker.data,
                     extra=self._config,
                     listeners=broker.listeners,
+                    zookeeper_port=self.zookeeper.port if self.zookeeper else None,
                 ),
                 encoding="utf-8",
             )
@@ -204,7 +234,7 @@ class LocalCluster:
 
     def _format(self, jvm: KafkaJvm) -> None:
         for broker in self.brokers:
-            if (broker.data / "meta.properties").exists():
+            if (broker.data / _META).exists():
                 continue
             command = jvm.command(
                 "kafka.tools.StorageTool",

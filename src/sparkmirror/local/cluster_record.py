@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from sparkmirror.errors import SetupError
+from sparkmirror.local.kafka_version import needs_zookeeper, version_parts
 
 _FILE = "cluster.json"
 
@@ -37,10 +38,16 @@ class ClusterRecord:
                 f"{directory} holds a cluster of {known.brokers} broker(s), not of {brokers}.",
                 remedy=remedy,
             )
-        if known is not None and _parts(known.version) > _parts(version):
+        if known is not None and version_parts(known.version) > version_parts(version):
             raise SetupError(
                 f"{directory} was written by Kafka {known.version}; "
                 f"Kafka {version} cannot read what a newer version wrote.",
+                remedy=remedy,
+            )
+        if known is not None and needs_zookeeper(known.version) != needs_zookeeper(version):
+            raise SetupError(
+                f"{directory} holds a cluster with ZooKeeper, written by Kafka {known.version}; "
+                f"local clusters of Kafka {version} have none.",
                 remedy=remedy,
             )
         cluster_id = known.cluster_id if known else _random_id()
@@ -60,10 +67,6 @@ class ClusterRecord:
                 f"{file} cannot be read ({error}).",
                 remedy=f"Delete {file.parent} to begin anew.",
             ) from error
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _random_id() -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from sparkmirror.errors import SetupError
 from sparkmirror.local.cache import writable
@@ -21,16 +22,16 @@ from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.local.ports import HOST
 from sparkmirror.local.probe import membership
 from sparkmirror.local.process import ProcessIdentity, stop_processes
+from sparkmirror.local.server_process import ServerProcess
 
 _STOP_SECONDS = 20.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerEntry:
-    """One broker as the state file knows it."""
+class ServerEntry:
+    """One process of a cluster as the state file knows it."""
 
-    node_id: int
     port: int
     pid: int
     started: str
@@ -43,8 +44,15 @@ class BrokerEntry:
 
     @property
     def process(self) -> ProcessIdentity:
-        """The broker's process, alive or not."""
+        """The process, alive or not."""
         return ProcessIdentity(self.pid, self.started)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry(ServerEntry):
+    """One broker as the state file knows it."""
+
+    node_id: int
 
     def condition(self) -> str:
         """`running`, `not answering` or `stopped`, found out now."""
@@ -61,6 +69,7 @@ class ClusterEntry:
     version: str
     directory: str
     brokers: tuple[BrokerEntry, ...]
+    zookeeper: ServerEntry | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -69,8 +78,9 @@ class ClusterEntry:
 
     @property
     def alive(self) -> bool:
-        """Whether any of its brokers still runs."""
-        return any(broker.process.alive for broker in self.brokers)
+        """Whether any of its processes still runs."""
+        servers = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
+        return any(server.process.alive for server in servers)
 
 
 class Fleet:
@@ -123,6 +133,11 @@ class Fleet:
             (broker.process for entry in wanted for broker in entry.brokers),
             timeout_seconds=_STOP_SECONDS,
         )
+        # Brokers that end say so to ZooKeeper, and would wait for it.
+        stop_processes(
+            (entry.zookeeper.process for entry in wanted if entry.zookeeper),
+            timeout_seconds=_STOP_SECONDS,
+        )
         self.forget(wanted)
         return [entry.name for entry in wanted]
 
@@ -138,12 +153,7 @@ class Fleet:
             return []
         try:
             known = json.loads(self._state.read_text(encoding="utf-8"))
-            entries = [
-                ClusterEntry(
-                    **{**cluster, "brokers": tuple(BrokerEntry(**b) for b in cluster["brokers"])}
-                )
-                for cluster in known
-            ]
+            entries = [_read_entry(cluster) for cluster in known]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise SetupError(
                 f"{self._state} cannot be read ({error}).",
@@ -177,22 +187,37 @@ class Fleet:
         scratch.replace(self._state)
 
 
+def _read_entry(known: dict[str, Any]) -> ClusterEntry:
+    zookeeper = known.get("zookeeper")
+    return ClusterEntry(
+        **{
+            **known,
+            "brokers": tuple(BrokerEntry(**broker) for broker in known["brokers"]),
+            "zookeeper": ServerEntry(**zookeeper) if zookeeper else None,
+        }
+    )
+
+
 def _entry(cluster: LocalCluster) -> ClusterEntry:
-    brokers = []
-    for broker in cluster.brokers:
-        process = ProcessIdentity.of(broker.pid) if broker.pid else None
-        if process is None:
-            raise broker.failure("ended right after its start")
-        brokers.append(
-            BrokerEntry(
-                node_id=broker.node_id,
-                port=broker.port,
-                pid=process.pid,
-                started=process.started,
-                log=str(broker.log_file),
-            )
-        )
-    return ClusterEntry(cluster.name, cluster.version, str(cluster.directory), tuple(brokers))
+    brokers = [
+        BrokerEntry(node_id=broker.node_id, **_process_of(broker, broker.port))
+        for broker in cluster.brokers
+    ]
+    zookeeper = cluster.zookeeper
+    return ClusterEntry(
+        cluster.name,
+        cluster.version,
+        str(cluster.directory),
+        tuple(brokers),
+        ServerEntry(**_process_of(zookeeper, zookeeper.port)) if zookeeper else None,
+    )
+
+
+def _process_of(server: ServerProcess, port: int) -> dict[str, Any]:
+    process = ProcessIdentity.of(server.pid) if server.pid else None
+    if process is None:
+        raise server.failure("ended right after its start")
+    return {**asdict(process), "port": port, "log": str(server.log_file)}
 
 
 def _ports(first: int | None, brokers: int, index: int) -> list[int] | None:

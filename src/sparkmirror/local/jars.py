@@ -27,19 +27,19 @@ from rich.console import Console
 from sparkmirror.errors import SetupError
 from sparkmirror.local.cache import cache_directory, writable
 from sparkmirror.local.java import java_binary
+from sparkmirror.local.kafka_version import logs_with_log4j2
 from sparkmirror.local.registry import maven_registry
 
 log = logging.getLogger(__name__)
 
 DEFAULT_KAFKA = "4.3.1"
-TRIED_KAFKA = ("4.3.1", "3.9.2")
+TRIED_KAFKA = ("4.3.1", "3.9.2", "3.0.0", "2.8.2", "2.4.1")
 
 _TRIES = 3
 _PAUSE_SECONDS = 2.0
 _FETCH_SECONDS = 600.0
 _LISTING = "jars.txt"
 _SCALA = "2.13"
-_FIRST_KAFKA_WITH_LOG4J2 = 4
 
 
 class JarSet(StrEnum):
@@ -202,12 +202,17 @@ def _ivy_settings(cache: Path, root: str | None) -> str:
 def _ivy_module(version: str, jar_set: JarSet) -> str:
     wanted = [("org.apache.kafka", name, version) for name in _kafka_modules(jar_set)]
     # Kafka's own modules name only the logging facade; the backend is the distribution's choice.
-    if int(version.partition(".")[0]) >= _FIRST_KAFKA_WITH_LOG4J2:
+    if logs_with_log4j2(version):
         wanted.append(("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"))
     else:
         wanted.append(("org.slf4j", "slf4j-reload4j", "1.7.36"))
     lines = [
         f'    <dependency org="{org}" name="{name}" rev="{rev}"/>' for org, name, rev in wanted
+    ]
+    # Kafka before 3.1.1 brings log4j 1, which reload4j replaces: one backend, not two.
+    lines += [
+        f'    <exclude org="{org}" module="{name}"/>'
+        for org, name in (("org.slf4j", "slf4j-log4j12"), ("log4j", "log4j"))
     ]
     if jar_set is JarSet.BROKER:
         # kafka-tools needs it for one Connect tool only, and it would bring 36 more jars.

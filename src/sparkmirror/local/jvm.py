@@ -13,11 +13,10 @@ from typing import Self
 from sparkmirror.local.class_archive import ClassArchive
 from sparkmirror.local.jars import JarSet, kafka_classpath
 from sparkmirror.local.java import java_binary
+from sparkmirror.local.kafka_version import logs_with_log4j2
 
 # These JVMs live for seconds or minutes: quick to start counts for more than quick code.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
-_FIRST_KAFKA_WITH_LOG4J2 = 4
 
 # Logging must outlive the JVM's other shutdown hooks: the console producer sends, fails and reports
 # its last records in one.
@@ -96,7 +95,7 @@ class KafkaJvm:
 
     @property
     def _has_log4j2(self) -> bool:
-        return int(self.version.partition(".")[0]) >= _FIRST_KAFKA_WITH_LOG4J2
+        return logs_with_log4j2(self.version)
 
     @property
     def _logging_property(self) -> str:

@@ -11,7 +11,9 @@ from sparkmirror.errors import SetupError
 from sparkmirror.local.probe import Membership
 
 _START_SECONDS = 180.0
+_TOPICS_SECONDS = 30.0
 _POLL_SECONDS = 0.05
+_NO_ERROR = 0
 
 
 class Starting(Protocol):
@@ -24,8 +26,11 @@ class Starting(Protocol):
     def running(self) -> bool:
         """Whether its process is there."""
 
-    def membership(self) -> Membership | None:
-        """The brokers it sees, or None while it does not answer."""
+    def membership(self, topic: str | None = None) -> Membership | None:
+        """The brokers it sees and the topic's error, or None while it does not answer."""
+
+    def topics_on_disk(self) -> list[str]:
+        """The topics that it holds partitions of."""
 
     def failure(self, what: str) -> SetupError:
         """The error that says what became of it."""
@@ -49,3 +54,19 @@ def await_ready(
             if time.monotonic() > deadline:
                 raise broker.failure(f"was not ready after {timeout_seconds:.0f} s")
             time.sleep(_POLL_SECONDS)
+
+
+def await_topics(brokers: Sequence[Starting]) -> None:
+    """Return once all of them know the topics on their disks.
+
+    With ZooKeeper a broker lists its peers before the controller has named any topic. A topic that
+    was deleted while its broker was down is never named again, so waiting has an end.
+    """
+    deadline = time.monotonic() + _TOPICS_SECONDS
+    for broker in brokers:
+        for topic in broker.topics_on_disk():
+            while time.monotonic() < deadline:
+                seen = broker.membership(topic)
+                if seen is not None and seen.topic_error == _NO_ERROR:
+                    break
+                time.sleep(_POLL_SECONDS)

@@ -1,234 +1,409 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a copy stands, found by looking: both sides read forward from a stored pair.
+"""Find where a copy stands: read both sides forward from a stored pair and align their records.
 
-What this flow wrote after the pair is recognised on the target by the flow's producer id; it must
-be the source's next records, in order, perhaps cut into other record batches. The copy goes on
-after the last match. Pure: fed with what was read on either side, in any interleaving.
+What this flow wrote after the pair (`written_records.py`) was the source's next records when it
+was written. Since then the source may have deleted records (retention, compaction), or lost its
+tail and grown again, and the target may have been compacted. Records are aligned in order:
+
+    A  a written record without a counterpart needs an offset that is missing on the source
+    B  a source record without a counterpart was removed by the target's compaction (its sequence
+       is missing there), or was refused by the target, or is new
+    C  a log is cut only where a newer leader epoch begins: a source record of a newer epoch
+       without a counterpart is new, and so is everything after it
+
+The search runs over the written records, which are bounded; of the source no more is read than
+they can explain. Pure: fed with what was read on either side, in any interleaving.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from sparkmirror.formats.map_chunk import MappedRun
 from sparkmirror.model import ProducerState
-from sparkmirror.wire.outgoing import Outgoing
-from sparkmirror.wire.record_batch import (
-    CODEC_MASK,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    SEQUENCE_MASK,
-    RecordBatch,
+from sparkmirror.pipeline.written_records import (
+    HALF,
+    WrittenBatch,
+    WrittenRecord,
+    WrittenRecords,
+    distance,
 )
-from sparkmirror.wire.records import Frame, frames
+from sparkmirror.wire.outgoing import Outgoing
+from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, SEQUENCE_MASK, RecordBatch
+from sparkmirror.wire.records import frames
 
-_PRODUCER = struct.Struct(">qhi")
-_PRODUCER_AT = 43
-_HALF = 1 << 30  # sequences wrap: what seems further ahead than this lies behind
+MOST_REFUSED = 10_000  # source records in a row that the target may have refused
+UNKNOWN_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A record batch on the target that carries the flow's producer id."""
+class Verdict(Enum):
+    """What a comparison found."""
 
-    view: memoryview
-    base_offset: int
-    sequence: int
-    count: int
-    keeps_timestamps: bool
-    is_emptied: bool  # by the cleaner, which leaves the last one of a producer to tell its sequence
+    AGREED = "agreed"  # all that was written is accounted for
+    CUT = "cut"  # the source lost its tail: the rest of what was written is on the target only
+    DIFFERENT = "different"  # nothing explains the difference
+
+
+class Estimate(NamedTuple):
+    """A pair that was moved back by a guess: both sides agree somewhere between."""
+
+    until: int  # the source offset after the last record that was written
+    until_sequence: int  # and its sequence: what has a later one was written after the loss
+    lost_from: int  # the first one that the target lost, if source offsets have no holes
+    log_start: int  # of the source
+
+
+class Hole(NamedTuple):
+    """Source offsets whose records are on the target, at offsets that are not known."""
+
+    first: int
+    end: int
+
+
+class _Wanted(NamedTuple):
+    """One source record."""
+
+    offset: int
+    body: int
+    timestamp: int
 
 
 class Comparison:
     """One topic partition, from a stored pair to the last record of ours on the target."""
 
     def __init__(
-        self, producer: ProducerState, position: int, downstream: int, goal: int | None
+        self,
+        producer: ProducerState,
+        position: int,
+        downstream: int,
+        goal: int | None,
+        *,
+        leader_epoch: int = UNKNOWN_EPOCH,
+        estimate: Estimate | None = None,
     ) -> None:
-        self._producer = producer
-        self._goal = goal  # the sequence after our last record; None: read to the target's end
-        self.position = position  # the source offset after the last match
-        self.downstream = downstream  # the target offset of the last match
-        self.next_sequence = producer.next_sequence
-        # What the target ends with, whether or not the source has it.
-        self.end_sequence = producer.next_sequence if goal is None else goal
-        self.end_downstream = downstream
-        self.other_writers: set[int] = set()
-        self.matched: list[MappedRun] = []  # what both sides have, since the pair
-        self.passed_over = 0  # source records before the last match that the target lacks
-        self._written: deque[_Written] = deque()
-        self._wanted: deque[Outgoing] = deque()
-        self._written_frames: list[Frame] = []
-        self._wanted_frames: list[Frame] = []
-        self._written_at = 0  # how many records of each head have been compared
+        """`goal`: the sequence after our last record; None: the target's end decides.
+
+        `leader_epoch`: the newest one that is known to be before the pair.
+        """
+        self.start = position
+        self.position = position  # where the copy goes on
+        self.has_no_goal = goal is None
+        self.verdict: Verdict | None = None
+        self.matched: list[MappedRun | Hole] = []  # where records since the pair are
+        self.refused = 0  # source records before the last match that the target lacks
+        self.cut_offset: int | None = None  # where the source was cut, if its leader said so
+        self.log_start: int | None = None  # the source's first offset, if the pair lies before it
+        self.gap: tuple[int, int] | None = None  # offsets that were deleted before they were copied
+        self.lost: tuple[int, int] | None = None  # offsets whose records are on the target only
+        until_sequence = estimate.until_sequence if estimate else None
+        self._written = WrittenRecords(producer, downstream, goal, until_sequence)
+        self._leader_epoch = leader_epoch
+        self._estimate = estimate  # until the first match
+        self._is_searching = False  # the next step needs all that was written
+        self._next_sequence = producer.next_sequence  # after the last match
+        self._matched_end = position  # the source offset after the last match; since then:
+        self._unmatched = 0  # source records
+        self._first_unmatched = -1
+        self._without_records = 0  # offsets of markers and aborted records
+        self._offers: deque[Outgoing] = deque()
+        self._wanted: list[_Wanted] = []  # the records of the first offer
         self._wanted_at = 0
-        self._passing = 0
+        self._trailing = 0  # offsets of markers and aborted records after the last offer
+
+    # --- what is known
 
     @property
-    def is_complete(self) -> bool:
-        """All that was written is accounted for."""
-        return self._goal is not None and distance(self._goal, self.next_sequence) < _HALF
+    def end_sequence(self) -> int:
+        """The sequence after the last one that the target has."""
+        return self._written.end_sequence
+
+    @property
+    def end_downstream(self) -> int:
+        """The target offset of the last record of ours."""
+        return self._written.end_downstream
+
+    @property
+    def other_writers(self) -> set[int]:
+        """Whose record batches lie between ours."""
+        return self._written.other_writers
 
     @property
     def held_bytes(self) -> int:
-        """How much of the target's log waits for its counterpart."""
-        return sum(len(one.view) for one in self._written)
-
-    @property
-    def has_no_goal(self) -> bool:
-        """The broker did not say which sequence came last: the target's end decides."""
-        return self._goal is None
+        """How much of the target's log waits for its counterpart; 0 while all of it is needed."""
+        is_all_needed = self._is_searching or self.cut_offset is not None
+        return 0 if is_all_needed else self._written.held_bytes
 
     @property
     def waits_for_source(self) -> bool:
         """Something is on the target that has not been found on the source yet."""
-        return bool(self._written) and not self._wanted
-
-    @property
-    def first_unmatched(self) -> int:
-        """The target offset of the first record batch without a counterpart; -1: there is none."""
-        return self._written[0].base_offset if self._written else -1
+        return not self._written.is_empty and not self._offers and not self._is_cut_before_start
 
     @property
     def waits_for_target(self) -> bool:
-        """Everything seen on the target has been found on the source."""
-        return not self._written
+        """Nothing can be decided before more of the target has been read."""
+        is_needed = self._is_searching or self._is_cut_before_start or self._written.is_empty
+        return is_needed and not self._written.is_whole
+
+    @property
+    def first_unmatched(self) -> int:
+        """The target offset of the first record without a counterpart; -1: there is none."""
+        return self._written.first_offset
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing has been read of the source yet."""
+        return self._matched_end == self.start and not self._offers and not self._unmatched
+
+    @property
+    def _is_cut_before_start(self) -> bool:
+        return self.cut_offset is not None and self.cut_offset < self.start
+
+    def _missing(self, offset: int) -> int:
+        """How many offsets before this one the source has lost since the last match."""
+        return offset - self._matched_end - self._unmatched - self._without_records
+
+    # --- what was read
 
     def see_target(self, batch: RecordBatch) -> None:
-        """The next record batch of the target's log; its bytes are kept only if it is ours."""
-        producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch.view, _PRODUCER_AT)
-        ours = self._producer
-        if producer_id != ours.producer_id or producer_epoch != ours.producer_epoch:
-            if not batch.is_control:
-                self.other_writers.add(producer_id)
-            return
-        if distance(self.next_sequence, sequence) >= _HALF:
-            return  # from before the pair
-        self.end_downstream = batch.next_offset - 1
-        if self._goal is None:
-            self.end_sequence = (sequence + batch.last_offset_delta + 1) & SEQUENCE_MASK
-        self._written.append(
-            _Written(
-                memoryview(bytes(batch.view)),
-                batch.base_offset,
-                sequence,
-                batch.last_offset_delta + 1,
-                keeps_timestamps=not batch.attributes & LOG_APPEND_TIME,
-                is_emptied=not batch.count,
-            )
-        )
+        """The next record batch of the target's log."""
+        self._written.see(batch)
+
+    def target_ended(self) -> None:
+        """The target has been read to its end."""
+        self._written.is_whole = True
 
     def see_source(self, out: Outgoing) -> None:
         """The next record batch that the source has for the target."""
-        self._wanted.append(out)
+        if self._leader_epoch == UNKNOWN_EPOCH:
+            self._leader_epoch = out.leader_epoch
+        out.skipped += self._trailing
+        self._trailing = 0
+        self._offers.append(out)
+
+    def see_markers(self, offsets: int) -> None:
+        """So many offsets of the source hold nothing for the target."""
+        self._trailing += offsets
+
+    def source_ended(self, end: int) -> None:
+        """The source has nothing more, and ends at this offset."""
+        if not self._needs_whole():
+            return
+        if self._estimate is not None:
+            self._conclude(Verdict.DIFFERENT, self.start)
+        elif self._written.count() <= self._missing(end) - self._trailing:
+            self._agree_at(end)
+        elif self._unmatched:
+            self._conclude(Verdict.DIFFERENT, self._first_unmatched)
+        else:
+            self._conclude(Verdict.CUT, end)
+
+    def give_up(self) -> None:
+        """What the target says it has cannot be read."""
+        self._conclude(
+            Verdict.DIFFERENT, self._first_unmatched if self._unmatched else self._matched_end
+        )
+
+    def _needs_whole(self) -> bool:
+        """Whether all that was written has been read; it is needed now."""
+        self._is_searching = not self._written.is_whole
+        return self._written.is_whole
+
+    # --- comparing
 
     def step(self) -> list[Outgoing]:
         """Compare as far as both sides have been read; returns what is done with."""
         done: list[Outgoing] = []
-        self._pass_emptied()
-        while self._written and self._wanted:
-            written, wanted = self._written[0], self._wanted[0]
-            if not self._written_at and not self._wanted_at and _same_payload(written, wanted):
-                self._match(written, written.count, _source_offset(wanted, wanted.count - 1) + 1)
-                target = written.base_offset
-                for run in wanted.runs:
-                    self._note(run.first, target, run.length)
-                    target += run.length
-                self._written.popleft()
-                done.append(self._wanted.popleft())
-            else:
-                done += self._step_by_record(written, wanted)
-            self._pass_emptied()
+        while self.verdict is None:
+            if self._is_cut_before_start:
+                if self._written.is_whole:
+                    self._conclude(Verdict.CUT, self.cut_offset or 0)
+                break
+            if self._written.is_empty:
+                if self._written.is_whole:
+                    self._all_matched()
+                break
+            if not self._offers or not (self._step_by_batch(done) or self._step_by_record(done)):
+                break
         return done
-
-    def _pass_emptied(self) -> None:
-        """Nothing to compare: its records are copied again if the source still has them."""
-        while self._written and self._written[0].is_emptied:
-            written = self._written.popleft()
-            self.downstream = written.base_offset + written.count - 1
-            self.next_sequence = (written.sequence + written.count) & SEQUENCE_MASK
 
     def leave(self) -> list[Outgoing]:
         """End here; returns what is left of the source's side."""
-        left = [*self._wanted]
-        self._wanted.clear()
-        self._written.clear()
+        left = [*self._offers]
+        self._offers.clear()
         return left
 
-    def _step_by_record(self, written: _Written, wanted: Outgoing) -> list[Outgoing]:
-        self._written_frames = self._written_frames or [*frames(written.view)]
-        self._wanted_frames = self._wanted_frames or [*frames(wanted.view)]
-        there = self._written_frames[self._written_at]
-        for index in range(self._wanted_at, len(self._wanted_frames)):
-            here = self._wanted_frames[index]
-            if there.body == here.body and (
-                there.timestamp == here.timestamp or not written.keeps_timestamps
-            ):
-                self._passing += index - self._wanted_at
-                self._wanted_at = index + 1
-                self._written_at += 1
-                # Offsets count from the batch's beginning; a compacted one has fewer records
-                # left than it had sequences.
-                source = _source_offset(wanted, index)
-                self._match(written, there.offset + 1, source + 1)
-                self._note(source, written.base_offset + there.offset, 1)
-                break
+    def _begin(self, offer: Outgoing) -> None:
+        self._without_records += offer.skipped
+        offer.skipped = 0
+
+    def _step_by_batch(self, done: list[Outgoing]) -> bool:
+        """The usual case: the same bytes on both sides, and no offset missing."""
+        offer, written = self._offers[0], self._written.first_batch()
+        if written is None or written.skipped or self._wanted_at or self._estimate is not None:
+            return False
+        self._begin(offer)
+        first = offer.runs[0].first
+        if self._missing(first) or self._is_cut_at(first) or not _same_payload(written, offer):
+            return False
+        target = written.base_offset
+        for run in offer.runs:
+            self._note(run.first, target, run.length)
+            target += run.length
+        last = offer.runs[-1]
+        self._match(last.first + last.length, written.sequence, written.count)
+        self._written.remove_batch()
+        done.append(self._offers.popleft())
+        self._wanted = []
+        return True
+
+    def _step_by_record(self, done: list[Outgoing]) -> bool:
+        """The next source record; false if more of the target must be read first."""
+        offer = self._offers[0]
+        self._begin(offer)
+        self._wanted = self._wanted or _records_of(offer)
+        wanted = self._wanted[self._wanted_at]
+        if self._is_cut_at(wanted.offset):
+            return self._end_at_new(wanted, Verdict.CUT)
+        first = self._written.first()
+        if first is None:
+            return True  # nothing of its batch lies behind the pair
+        missing = self._missing(wanted.offset)
+        if self._estimate is None and missing <= 0:
+            found = 0 if first.is_copy_of(wanted.body, wanted.timestamp) else None
+        elif not self._needs_whole():
+            return False
         else:
-            self._passing += len(self._wanted_frames) - self._wanted_at
-            self._wanted_at = len(self._wanted_frames)
-        if self._written_at == len(self._written_frames):
-            self._match(written, written.count, self.position)
-            self._written.popleft()
-            self._written_frames, self._written_at = [], 0
-        if self._wanted_at == len(self._wanted_frames):
-            self._wanted_frames, self._wanted_at = [], 0
-            return [self._wanted.popleft()]
-        return []
+            found = self._search(wanted, missing)
+        if found is not None:
+            self._match_record(wanted, missing, found)
+        elif not self._pass_over(offer, wanted, first):
+            return False
+        if self.verdict is None:
+            self._wanted_at += 1
+            if self._wanted_at == len(self._wanted):
+                self._wanted, self._wanted_at = [], 0
+                done.append(self._offers.popleft())
+        return True
+
+    def _search(self, wanted: _Wanted, missing: int) -> int | None:
+        if self._estimate is None:
+            return self._written.find(wanted.body, wanted.timestamp, missing)
+        without_holes = wanted.offset - self.start
+        found = self._written.find(wanted.body, wanted.timestamp, without_holes)
+        if found == without_holes:
+            return found
+        return self._written.find(wanted.body, wanted.timestamp, self._written.count())
+
+    def _pass_over(self, offer: Outgoing, wanted: _Wanted, first: WrittenRecord) -> bool:
+        """A source record that the target does not have; false if it must be read first."""
+        if self._estimate is not None:
+            if wanted.offset >= self._estimate.until:
+                self._conclude(Verdict.DIFFERENT, self.start)
+            return True
+        is_removed = self._unmatched < distance(self._next_sequence, first.sequence)
+        is_new = offer.leader_epoch > self._leader_epoch
+        if not is_removed and (is_new or self._unmatched >= MOST_REFUSED):
+            return self._end_at_new(wanted, Verdict.CUT if is_new else Verdict.DIFFERENT)
+        if not self._unmatched:
+            self._first_unmatched = wanted.offset
+        self._unmatched += 1
+        return True
+
+    def _end_at_new(self, wanted: _Wanted, verdict: Verdict) -> bool:
+        """This source record is not on the target; false if the target must be read first."""
+        if not self._needs_whole():
+            return False
+        position = self._first_unmatched if self._unmatched else wanted.offset
+        if self._written.count() <= self._missing(wanted.offset):
+            self._agree_at(position)
+        else:
+            self._conclude(verdict, position)
+        return True
+
+    def _is_cut_at(self, offset: int) -> bool:
+        return self.cut_offset is not None and offset >= self.cut_offset
+
+    # --- results
+
+    def _match(self, source_end: int, sequence: int, count: int) -> None:
+        removed = distance(self._next_sequence, sequence)
+        if self._estimate is None:
+            self.refused += max(0, self._unmatched - removed)
+        self._estimate = None
+        self.position = self._matched_end = source_end
+        self._next_sequence = (sequence + count) & SEQUENCE_MASK
+        self._unmatched = self._without_records = 0
+
+    def _match_record(self, wanted: _Wanted, missing: int, number: int) -> None:
+        """The records before it are without a counterpart: the source has deleted its own."""
+        *before, record = self._written.remove(number + 1)
+        if self._estimate is None and before:
+            is_each_known = wanted.offset - self._matched_end == missing == len(before)
+            if is_each_known:
+                for index, one in enumerate(before):
+                    self._note(self._matched_end + index, one.offset, 1)
+            else:
+                self.matched.append(Hole(self._matched_end, wanted.offset))
+        self._note(wanted.offset, record.offset, 1)
+        self._match(wanted.offset + 1, record.sequence, 1)
 
     def _note(self, source: int, target: int, length: int) -> None:
         last = self.matched[-1] if self.matched else None
-        if last is not None and (last.source_end, last.target_end) == (source, target):
+        if isinstance(last, MappedRun) and (last.source_end, last.target_end) == (source, target):
             self.matched[-1] = last._replace(length=last.length + length)
         else:
             self.matched.append(MappedRun(source, target, length))
 
-    def _match(self, written: _Written, records: int, position: int) -> None:
+    def _all_matched(self) -> None:
+        is_vague = self._estimate is not None and self.end_downstream >= 0
+        if self._written.is_broken or is_vague:
+            self._conclude(Verdict.DIFFERENT, self._matched_end)
+        else:
+            self._conclude(Verdict.AGREED, self._matched_end)
+
+    def _agree_at(self, offset: int) -> None:
+        """The source deleted all that is left: the copy goes on at the next one it has."""
+        if self._unmatched:
+            offset = self._first_unmatched
+        if self._written.count():
+            self.matched.append(Hole(self._matched_end, offset))
+        if self.log_start is not None:
+            first = self._matched_end + self._left
+            self.gap = (first, self.log_start - 1) if first < self.log_start else None
+        self._conclude(Verdict.AGREED, offset)
+
+    @property
+    def _left(self) -> int:
+        """How many sequences on the target are without a counterpart."""
+        left = distance(self._next_sequence, self.end_sequence)
+        return left if left < HALF else 0
+
+    def _conclude(self, verdict: Verdict, position: int) -> None:
+        self.verdict = verdict
         self.position = position
-        self.downstream = written.base_offset + records - 1
-        self.next_sequence = (written.sequence + records) & SEQUENCE_MASK
-        self.passed_over += self._passing
-        self._passing = 0
+        if self._estimate is not None and self._estimate.lost_from < self._estimate.log_start:
+            self.gap = (self._estimate.lost_from, self._estimate.log_start - 1)
+        if verdict is Verdict.CUT:
+            self.lost = (position, self._matched_end + self._left - 1)
 
 
-def distance(earlier: int, later: int) -> int:
-    """How many sequences lie between; close to 2^31 if `later` is in fact the earlier one."""
-    return (later - earlier) & SEQUENCE_MASK
+def _records_of(offer: Outgoing) -> list[_Wanted]:
+    offsets = (run.first + index for run in offer.runs for index in range(run.length))
+    return [
+        _Wanted(offset, hash(frame.body), frame.timestamp)
+        for offset, frame in zip(offsets, frames(offer.view), strict=True)
+    ]
 
 
-def is_behind(sequence: int, other: int) -> bool:
-    """Whether a sequence lies before another one, across the wrap."""
-    return distance(sequence, other) < _HALF and sequence != other
-
-
-def _same_payload(written: _Written, wanted: Outgoing) -> bool:
+def _same_payload(written: WrittenBatch, offer: Outgoing) -> bool:
     """The same bytes: records, codec, and the times they are relative to."""
-    here, there = wanted.view, written.view
+    here, there = offer.view, written.view
     return (
         len(here) == len(there)
-        and wanted.count == written.count
+        and offer.count == written.count
         and here[22] & CODEC_MASK == there[22] & CODEC_MASK
         and (not written.keeps_timestamps or here[27:35] == there[27:35])
         and here[HEADER_SIZE:] == there[HEADER_SIZE:]
     )
-
-
-def _source_offset(out: Outgoing, index: int) -> int:
-    """The source offset of a record, counted within its record batch."""
-    for run in out.runs:
-        if index < run.length:
-            return run.first + index
-        index -= run.length
-    message = f"a record batch of {out.count} records has no record {index}"
-    raise IndexError(message)

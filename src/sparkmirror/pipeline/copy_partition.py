@@ -11,7 +11,7 @@ from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapMark
-from sparkmirror.pipeline.comparison import Comparison
+from sparkmirror.pipeline.comparison import Comparison, Estimate, Hole, Verdict
 from sparkmirror.pipeline.contract import (
     END,
     RUN,
@@ -33,6 +33,13 @@ class Pair(NamedTuple):
     position: int  # the next source offset
     downstream: int  # our records before the position are on the target up to this offset
     producer: ProducerState
+
+
+class MovedBack(NamedTuple):
+    """An earlier pair, by a guess, to compare from because the target lost records."""
+
+    pair: Pair
+    estimate: Estimate
 
 
 class Savepoint(NamedTuple):
@@ -58,6 +65,7 @@ class CopyPartition:
         "is_held_back",
         "is_taken_over",
         "is_unproven",
+        "leader_epoch",
         "map",
         "moved_back",
         "next_sequence",
@@ -77,6 +85,7 @@ class CopyPartition:
 
     def __init__(self, start: PartitionStart) -> None:
         topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
+        target_topic_id = uuid.UUID(start.target_topic_id) if start.target_topic_id else None
         self.start = start
         self.source = SourcePartition(
             start.source,
@@ -87,13 +96,20 @@ class CopyPartition:
         )
         state = start.producer
         self.target = TargetPartition(
-            start.target, state.producer_id, state.producer_epoch, state.next_sequence
+            start.target,
+            state.producer_id,
+            state.producer_epoch,
+            state.next_sequence,
+            target_topic_id,
         )
+        # The newest one of the source's log up to what was offered to the target; what is only read
+        # to be compared does not count.
+        self.leader_epoch = start.leader_epoch
         self.position = start.position  # everything before it is acknowledged or was skipped
         self.downstream = start.downstream
         self.next_sequence = state.next_sequence  # of the first record that is not acknowledged
         self.comparison: Comparison | None = None
-        self.moved_back: Pair | None = None  # where to compare from, if the target lost records
+        self.moved_back: MovedBack | None = None
         self.is_taken_over = start.is_handed_over
         self.is_held_back = False  # it cannot be written, so it is not read
         self.is_unproven = False  # our first record batch since a take-over is to be read back
@@ -138,7 +154,9 @@ class CopyPartition:
     @property
     def pair(self) -> Pair:
         """Where both sides agree: what is acknowledged."""
-        return self.moved_back or Pair(self.position, self.downstream, self._producer)
+        if self.moved_back is not None:
+            return self.moved_back.pair
+        return Pair(self.position, self.downstream, self._producer)
 
     @property
     def _producer(self) -> ProducerState:
@@ -150,12 +168,13 @@ class CopyPartition:
         """The pair to go on at has been found."""
         moved, self.moved_back = self.moved_back, None
         if moved is not None:
-            self.move_to(moved.position)
-            self.downstream = moved.downstream
-            self.next_sequence = moved.producer.next_sequence
+            pair = moved.pair
+            self.move_to(pair.position)
+            self.downstream = pair.downstream
+            self.next_sequence = pair.producer.next_sequence
             self.target.next_sequence = self.next_sequence
             self.account()
-            self.map.begin(moved.position, moved.downstream + 1)
+            self.map.begin(pair.position, pair.downstream + 1)
 
     def introduce(self, *, is_known: bool) -> None:
         """Write on as the flow's producer; `is_known`: the broker remembers it."""
@@ -170,26 +189,38 @@ class CopyPartition:
         self.is_dirty = True
 
     def adopt(self, comparison: Comparison) -> None:
-        """Go on after the last record that both sides have."""
+        """Go on where a comparison ended, behind the last record of ours on the target."""
         self.account()  # what is fresh came before what was compared
+        position, behind = comparison.position, comparison.end_downstream + 1
         if self.moved_back is not None:
-            self.map.begin(self.moved_back.position, self.moved_back.downstream + 1)
+            # The earlier pair is a guess. What lies before the first match is in older chunks.
+            first = next((one for one in comparison.matched if isinstance(one, MappedRun)), None)
+            if first is not None:
+                self.map.begin(first.source, first.target)
+            else:
+                self.map.begin(position, behind)
         self.moved_back = None
-        for run in comparison.matched:
-            self.map.add(*run)
-        self.unsynced += comparison.matched
-        self.move_to(comparison.position)
-        self.downstream = comparison.downstream
-        self.next_sequence = comparison.next_sequence
-        self.introduce(is_known=not comparison.has_no_goal)
-
-    def give_up(self, comparison: Comparison) -> None:
-        """Both sides do not agree: write on behind what is there, from the same position."""
-        self.settle()
+        for one in comparison.matched:
+            if isinstance(one, Hole):
+                self.map.interrupt(one.first, one.end)
+            else:
+                self.map.add(*one)
+                self.unsynced.append(one)
+        if comparison.verdict is Verdict.CUT:
+            self.map.begin(position, behind)
+        self.move_to(position)
         self.downstream = comparison.end_downstream
         self.next_sequence = comparison.end_sequence
+        self.leader_epoch = self.source.last_epoch
         self.introduce(is_known=not comparison.has_no_goal)
         self.is_dirty = True
+
+    def cut_off(self, position: int) -> None:
+        """The source lost its tail: what comes from this position on is new."""
+        self.account()
+        self.map.begin(position, self.downstream + 1)
+        self.leader_epoch = self.source.last_epoch
+        self.move_to(position)
 
     def save(self) -> None:
         """All that is acknowledged is committed."""
@@ -198,7 +229,7 @@ class CopyPartition:
             self.downstream,
             self.records,
             self.bytes,
-            self.source.last_epoch,
+            self.leader_epoch,
             self.runs.mark(),
             self.map.mark(),
         )
@@ -212,7 +243,7 @@ class CopyPartition:
         saved = self.saved
         self.position, self.downstream = saved.position, saved.downstream
         self.records, self.bytes = saved.records, saved.bytes
-        self.source.last_epoch = saved.leader_epoch
+        self.source.last_epoch = self.leader_epoch = saved.leader_epoch
         self.runs.return_to(saved.runs)
         self.map.return_to(saved.map)
         self.unsynced.clear()
@@ -244,7 +275,7 @@ class CopyPartition:
             self.position - 1,
             self.downstream,
             self._producer,
-            self.source.last_epoch,
+            self.leader_epoch,
             self.start.topic_id,
             self.start.target_topic_id,
         )
@@ -273,14 +304,14 @@ class CopyPartition:
         )
 
     @property
-    def _is_stored(self) -> bool:
+    def is_stored(self) -> bool:
         """What was copied is in the offset map and in the stored position."""
         return not self.is_dirty and self.stored.offset + 1 == self.position
 
     def _end(self) -> Pair:
         """Where a successor begins: it finds again what is on the target but in no map yet."""
         stored = self.stored
-        if self._is_stored or stored.producer is None or stored.downstream is None:
+        if self.is_stored or stored.producer is None or stored.downstream is None:
             return Pair(self.position, self.downstream, self._producer)
         return Pair(stored.offset + 1, stored.downstream, stored.producer)
 
@@ -318,8 +349,8 @@ class CopyPartition:
             producer_id=end.producer.producer_id,
             producer_epoch=end.producer.producer_epoch,
             next_sequence=end.producer.next_sequence,
-            leader_epoch=self.source.last_epoch,
-            is_clean=target.is_idle and self.is_taken_over and self._is_stored,
+            leader_epoch=self.leader_epoch,
+            is_clean=target.is_idle and self.is_taken_over and self.is_stored,
             error_code=self.trouble_code,
             error=self.trouble,
             map_chunk=chunk_to_text(self.map.open_chunk(self.position, self.downstream + 1)),

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline import latency
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.map_writer import MapWriter
@@ -58,6 +59,9 @@ class Delivery(Protocol):
     def sequence_lost(self, part: TargetPartition) -> bool:
         """The broker expects another sequence; whether nobody else needs to see to it."""
 
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Call `then` when no successor can begin before the partition's present position."""
+
     def tick(self, now: float) -> None:
         """Called about once a second."""
 
@@ -88,6 +92,7 @@ class PeriodicDelivery:
         self._syncs = syncs
         self._mapped: list[_Stored] = []  # their part of the map is being written
         self._storing: list[_Stored] = []  # their positions are being written
+        self._awaited: dict[TopicPartition, Callable[[], None]] = {}  # until they are stored
         self._parts = parts
         self._flush_seconds = flush_seconds
         self._next_flush = time.monotonic() + flush_seconds
@@ -95,6 +100,7 @@ class PeriodicDelivery:
         self._has_acked = False
         self._map_waits = 0  # ticks in which records got through, and the map did not
         self._wants_to_finish = False
+        self._is_flush_due = False
         self.latency: Counter[int] = Counter()
         self.trouble = ""
         self.is_over = False
@@ -125,20 +131,28 @@ class PeriodicDelivery:
             self._storing, self._mapped = self._mapped, []
             self._positions.write((part.source.tp, stored) for part, stored in self._storing)
         if self._storing and self._positions.is_idle:
-            for part, stored in self._storing:
+            storing, self._storing = self._storing, []
+            for part, stored in storing:
                 part.stored = stored
                 part.notable = True
-            self._storing = []
+                if part.source.tp in self._awaited and part.is_stored:
+                    self._awaited.pop(part.source.tp)()
             self._say()
             if self._syncs is not None:
                 self._syncs.promote()
-        if self._wants_to_finish and self._is_idle:
+        if self._is_idle and (self._wants_to_finish or self._is_flush_due):
             self._wants_to_finish = False
             self._flush()
 
     def sequence_lost(self, part: TargetPartition) -> bool:  # noqa: ARG002 - see below
         """Both sides are to be compared."""
         return False
+
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """With the next flush, which is due now."""
+        self._awaited[part.source.tp] = then
+        self._is_flush_due = part.is_dirty = True
+        self.answered()
 
     def tick(self, now: float) -> None:
         """Say what was copied; store positions when it is time."""
@@ -177,6 +191,7 @@ class PeriodicDelivery:
     def _flush(self) -> None:
         dirty = [part for part in self._parts if part.is_dirty]
         self._unflushed_bytes = 0
+        self._is_flush_due = False
         for part in dirty:
             part.is_dirty = False
         self._mapped = [(part, part.stored_position()) for part in dirty]

@@ -242,7 +242,8 @@ class Relay:
         if is_waiting or self.safeguards.is_busy_with(mine):
             self.fetcher.pause(part)  # nobody knows yet from where on it is wanted
             return part.position
-        most = mine.target.most_joined
+        # A comparison wants them as they are: each has a leader epoch of its own.
+        most = mine.target.most_joined if mine.comparison is None else 0
         try:
             batches = admit(records, part.position, aborted, codec=self._codec, merged_bytes=most)
         except CorruptRecordBatchError as error:
@@ -259,7 +260,7 @@ class Relay:
             out.is_fresh = part.is_at_end
             self.producer.offer(mine.target, out)
         if batches.leader_epoch >= 0:  # a response without a whole batch says nothing of it
-            part.last_epoch = batches.leader_epoch
+            part.last_epoch = mine.leader_epoch = batches.leader_epoch
         if mine.target.is_idle:
             mine.move_to(batches.position)  # nothing but markers and aborted records
         return batches.position
@@ -272,6 +273,9 @@ class Relay:
             part.queued_bytes += out.source_size
             out.detach(self.budget)
             comparison.see_source(out)
+        comparison.see_markers(batches.skipped)
+        if batches.leader_epoch >= 0:
+            part.last_epoch = batches.leader_epoch
         self.take_over.step(mine)
         return part.position  # the end of a comparison turns to another one
 
@@ -311,6 +315,13 @@ class Relay:
             self.safeguards.acked(part.tp, out)  # if it is not a position record
             return
         source = mine.source
+        if not mine.is_taken_over:
+            return  # the comparison finds it
+        if self._is_target_shorter(mine, out):
+            self._stand_still(mine)
+            self.producer.drop_unsent(part)
+            self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
+            return
         source.queued_bytes -= out.source_size
         if mine.is_held_back:
             mine.is_held_back = False
@@ -333,6 +344,16 @@ class Relay:
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)
+
+    def _is_target_shorter(self, mine: CopyPartition, out: Outgoing) -> bool:
+        """Whether the target put our records where others of ours were: it has lost those."""
+        return 0 <= out.base_offset <= mine.downstream and self._split.transaction is None
+
+    def _stand_still(self, mine: CopyPartition) -> None:
+        """Neither read nor write a partition until both sides have been compared."""
+        mine.source.queued_bytes = 0
+        mine.is_taken_over = False
+        self.fetcher.pause(mine.source, mine.position)
 
     def answered(self) -> None:
         """Room has been made: read on."""
@@ -405,14 +426,12 @@ class Relay:
         if self.delivery.sequence_lost(part):
             return
         mine = self._by_target[part.tp]
-        mine.source.queued_bytes = 0
-        mine.is_taken_over = False
-        self.fetcher.pause(mine.source, mine.position)
+        self._stand_still(mine)
         self._notices.append(
             f"resume: {self.target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"
         )
-        self.take_over.again(mine, pause)
+        self.take_over.sequence_lost(mine, pause)
 
     # --- from the take-over
 
@@ -426,6 +445,15 @@ class Relay:
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
         self.take_over.again(part, pause)
+
+    def cut_while_comparing(self, part: CopyPartition, end: int) -> None:
+        """The source goes on differently from there."""
+        self.fetcher.pause(part.source)
+        self.take_over.source_cut(part, end)
+
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Wait until the position is on the target."""
+        self.delivery.store(part, then)
 
     def ask_source_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
         """Ask the source's leader, by the flow's isolation level."""

@@ -7,10 +7,11 @@ module of its own that decides by the policies. Owned by the task's thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.comparison import Comparison
 from sparkmirror.pipeline.contract import TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.dead_letter_writer import DeadLetterWriter
@@ -51,6 +52,12 @@ class Guarded(Protocol):
 
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
+
+    def cut_while_comparing(self, part: CopyPartition, end: int) -> None:
+        """The source of a partition that is being compared ends there, or goes on differently."""
+
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Call `then` when no successor can begin before the partition's present position."""
 
 
 class Safeguards:
@@ -100,6 +107,7 @@ class Safeguards:
         """Let those go on who wait for the ledger or for a dead letter to arrive."""
         self._letters.look()
         self._desk.look()
+        self.source_log.look()
 
     @property
     def is_idle(self) -> bool:
@@ -177,17 +185,20 @@ class Safeguards:
         """Both sides did not agree: whether they are compared again, from an earlier pair."""
         return self._target_log.is_further_back(part)
 
+    def compared(
+        self, part: CopyPartition, comparison: Comparison, then: Callable[[], None]
+    ) -> None:
+        """Go on where a comparison ended, once what it found is recorded; or wait."""
+        self.source_log.compared(part, comparison, then)
+
     def mismatch(self, part: CopyPartition, text: str) -> None:
-        """Both sides do not agree: nothing is lost, but some may come twice."""
-        self._happened(Kind.RESUME_MISMATCH, part, f"{text}; some records may come twice")
+        """What is on the target is not what should be there."""
+        self._happened(Kind.RESUME_MISMATCH, part, text)
 
     def blind(self, part: CopyPartition) -> None:
         """The target may not be read, or not in a way that we speak."""
         topic = part.target.tp.topic
-        cause = (
-            f"{self._target.alias}: {topic}; grant READ on the remote topics, if the target speaks "
-            "fetch requests of version 12 at all"
-        )
+        cause = f"{self._target.alias}: {topic} cannot be read; grant READ on the remote topics"
         self._happened(Kind.NO_READ, part, cause)
 
     def taken_over(self, part: CopyPartition) -> None:

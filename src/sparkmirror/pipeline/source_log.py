@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A source's log that is not what it was: records gone at its beginning, at its end, or damaged.
 
-Each case has a policy. Under `stop` the partition waits, is looked at again now and then, and says
-so; otherwise it goes on, once the ledger says what was left out. Owned by the task's thread.
+Each case has a policy. Under `stop` the partition waits, is tried again now and then, and says so;
+otherwise it goes on, once the ledger says what was left out. A partition whose log was cut first
+lets the target acknowledge what was read of the lost tail, and stores the cut as its position
+before it sends a record from there: so a successor never finds both in what was written after a
+stored pair. While both sides are compared, the comparison decides. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.pipeline.comparison import Comparison, Verdict
 from sparkmirror.pipeline.contract import TaskSettings
 from sparkmirror.pipeline.copy_partition import CopyPartition
 from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
@@ -20,6 +24,7 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.damage import after_damage
 from sparkmirror.wire.fetch_session import UNKNOWN_EPOCH, SourcePartition
 from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.leader_epochs import ask_epoch_end
 from sparkmirror.wire.log_bounds import ask_log_bounds
 from sparkmirror.wire.loop import Loop
 
@@ -35,6 +40,15 @@ class Reader(Protocol):
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
+
+    def compare_again(self, part: CopyPartition, pause: float) -> None:
+        """Compare both sides, from the partition's pair."""
+
+    def cut_while_comparing(self, part: CopyPartition, end: int) -> None:
+        """The source of a partition that is being compared ends there, or goes on differently."""
+
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Call `then` when no successor can begin before the partition's present position."""
 
 
 class SourceLog:
@@ -59,7 +73,18 @@ class SourceLog:
         self._parts = parts
         self._read_committed = settings.fetch.isolation_level == "read_committed"
         self._suspects: dict[TopicPartition, int] = {}  # positions that seemed beyond the end once
+        self._uncertain: dict[TopicPartition, int] = {}  # where logs begin that were cut somewhere
+        self._draining: dict[TopicPartition, int] = {}  # where their logs were cut
         self._damaged: dict[TopicPartition, tuple[int, int]] = {}  # position, tries
+
+    def look(self) -> None:
+        """Go on with partitions whose lost tail has been acknowledged by the target."""
+        for tp in [*self._draining]:
+            mine = self._parts[tp]
+            if not mine.is_taken_over:
+                del self._draining[tp]  # both sides are compared instead
+            elif mine.target.is_idle:
+                self._drained(mine, self._draining.pop(tp))
 
     # --- gone at the beginning or at the end
 
@@ -68,16 +93,15 @@ class SourceLog:
 
         def bounds(earliest: int, latest: int) -> None:
             if part.position < earliest:
-                self._gap(part, earliest)
-            elif part.position > latest and self._suspects.get(part.tp) == part.position:
-                self._truncated(part, latest, lambda: self.out_of_range(part))
-            else:  # is it, or was it a leader that did not know its own end yet?
+                self._begins_later(part, earliest)
+            elif self._suspects.get(part.tp) != part.position:
+                # Is it, or was it a leader that did not know its own end yet?
                 self._suspects[part.tp] = part.position
-                part.last_epoch = UNKNOWN_EPOCH
                 self._fetcher.rewind(part, part.position, part.backoff.next_pause())
-
-        def failed(code: int) -> None:
-            self._wait(part, code, "", lambda: self.out_of_range(part))
+            elif part.position > latest:
+                self._ends_earlier(part, earliest, latest)
+            else:
+                self._is_replaced(part, earliest)
 
         if self._reader.is_copying:
             ask_log_bounds(
@@ -85,53 +109,157 @@ class SourceLog:
                 part.tp,
                 read_committed=self._read_committed,
                 done=bounds,
-                failed=failed,
+                failed=lambda code: self._wait(part, code, lambda: self.out_of_range(part)),
             )
 
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
-        """The source lost what had been read, and has been written anew from there."""
-        position = part.position
-        if end_offset >= position:  # what is lost had been read ahead, and never arrived
-            part.last_epoch = UNKNOWN_EPOCH
-            self._fetcher.rewind(part, position, 0.0)
-            return
-        self._truncated(part, end_offset, lambda: self._fetcher.rewind(part, position, 0.0))
+        """The source lost records after this offset, and has been written anew from there."""
+        self._cut(part, end_offset)
 
-    def _gap(self, part: SourcePartition, earliest: int) -> None:
-        policy = self._policies.gap
-        found = incident(
-            Kind.GAP,
-            part.tp,
-            (part.position, earliest - 1),
-            earliest - part.position,
-            f"its log begins at offset {earliest}",
-            policy,
-        )
-        if policy == STOP:
+    def _begins_later(self, part: SourcePartition, earliest: int) -> None:
+        comparison = self._parts[part.tp].comparison
+        if comparison is not None:
+            comparison.log_start = earliest
+            self._fetcher.resume(part, earliest)
+            return
+        found = self._gap(part.tp, (part.position, earliest - 1), earliest)
+        if found.policy == STOP:
             self._desk.report(found)
-            self._wait(part, error_codes.GAP, "", lambda: self.out_of_range(part))
+            self._wait(part, error_codes.GAP, lambda: self.out_of_range(part))
         else:
             self._go_on(part, earliest, found)
 
-    def _truncated(self, part: SourcePartition, end: int, again: Callable[[], None]) -> None:
-        policy = self._policies.source_truncated
-        found = incident(
-            Kind.SOURCE_TRUNCATED,
-            part.tp,
-            (end, part.position - 1),
-            part.position - end,
-            f"its log was cut off at offset {end}, as by an unclean leader election; what was "
-            "copied of it stays on the target",
-            policy,
-        )
-        if policy == STOP:
-            self._desk.report(found)
-            self._wait(part, error_codes.SOURCE_TRUNCATED, "", again)
+    def _ends_earlier(self, part: SourcePartition, earliest: int, latest: int) -> None:
+        """The position is beyond the end: the leader epoch tells where the log was cut."""
+
+        def epoch_ended(leader_epoch: int, end_offset: int) -> None:
+            if end_offset < 0:
+                self._cut_somewhere(part, earliest, latest)
+            else:
+                part.last_epoch = leader_epoch
+                self._cut(part, min(end_offset, latest))
+
+        def failed(code: int) -> None:
+            if code == error_codes.UNSUPPORTED_VERSION:
+                self._cut_somewhere(part, earliest, latest)
+            else:
+                self._wait(part, code, lambda: self.out_of_range(part))
+
+        if part.last_epoch == UNKNOWN_EPOCH:
+            self._cut_somewhere(part, earliest, latest)
         else:
-            self._go_on(part, end, found)
+            ask_epoch_end(self._source, part.tp, part.last_epoch, done=epoch_ended, failed=failed)
+
+    def _cut_somewhere(self, part: SourcePartition, earliest: int, latest: int) -> None:
+        """Nobody knows where the log was cut; it was not after its present end."""
+        if latest > earliest:
+            self._uncertain[part.tp] = earliest
+        self._cut(part, latest)
+
+    def _is_replaced(self, part: SourcePartition, earliest: int) -> None:
+        """The log holds the position, but its leader never saw an epoch that was read before."""
+        epoch, part.last_epoch = part.last_epoch, UNKNOWN_EPOCH
+        if epoch != UNKNOWN_EPOCH and part.position > earliest:
+            cause = (
+                f"its leader does not know leader epoch {epoch}, as if an older copy had been "
+                "restored; records at these offsets that were written since then are not copied"
+            )
+            policy = self._policies.source_truncated
+            hit = (earliest, part.position - 1)
+            found = incident(Kind.SOURCE_TRUNCATED, part.tp, hit, -1, cause, policy)
+            if policy == STOP:
+                part.last_epoch = epoch
+                self._desk.report(found)
+                self._wait(part, error_codes.SOURCE_TRUNCATED, lambda: self.out_of_range(part))
+                return
+            self._desk.record([found], lambda: None)
+        self._fetcher.rewind(part, part.position, part.backoff.next_pause())
+
+    def _cut(self, part: SourcePartition, end: int) -> None:
+        mine = self._parts[part.tp]
+        if mine.comparison is not None:
+            self._reader.cut_while_comparing(mine, end)
+        elif mine.is_taken_over:
+            self._fetcher.pause(part)
+            self._draining[part.tp] = end
+            self.look()
+
+    def _drained(self, mine: CopyPartition, end: int) -> None:
+        """All that was read of the lost tail is on the target."""
+        part = mine.source
+        if mine.position <= end:  # what is lost was read, and never arrived
+            self._fetcher.read_from(part, mine.position)
+            self._fetcher.pump()
+            return
+        found = self._truncated(part.tp, (end, mine.position - 1))
+        if found.policy == STOP:
+            self._desk.report(found)
+            self._wait(part, error_codes.SOURCE_TRUNCATED, lambda: self.out_of_range(part))
+            return
+
+        def recorded() -> None:
+            if mine.is_taken_over:
+                mine.cut_off(end)
+                self._reader.store(mine, stored)
+
+        def stored() -> None:
+            if mine.is_taken_over and mine.position == end:
+                self._fetcher.resume(part, end)
+
+        self._desk.record([found], recorded)
+
+    # --- what a comparison found
+
+    def compared(
+        self, mine: CopyPartition, comparison: Comparison, then: Callable[[], None]
+    ) -> None:
+        """Go on where a comparison ended, once the ledger names what it found; or wait."""
+        tp = mine.source.tp
+        found: list[Incident] = []
+        if comparison.lost is not None:
+            found.append(self._truncated(tp, comparison.lost))
+        if comparison.gap is not None:
+            found.append(self._gap(tp, comparison.gap, comparison.gap[1] + 1))
+        stopping = next((one for one in found if one.policy == STOP), None)
+        if stopping is not None:
+            self._desk.report(stopping)
+            is_gap = stopping.kind is Kind.GAP
+            code = error_codes.GAP if is_gap else error_codes.SOURCE_TRUNCATED
+            self._reader.fetch_trouble(mine.source, code, "")
+            self._reader.compare_again(mine, mine.source.backoff.next_pause(slow=True))
+            return
+
+        def recorded() -> None:
+            mine.adopt(comparison)
+            if comparison.verdict is Verdict.AGREED:
+                then()
+            else:  # what was written before and what comes now must not follow one stored pair
+                self._reader.store(mine, then)
+
+        self._desk.record(found, recorded)
+
+    def _gap(self, tp: TopicPartition, offsets: tuple[int, int], log_start: int) -> Incident:
+        first, last = offsets
+        cause = f"its log begins at offset {log_start}"
+        return incident(Kind.GAP, tp, offsets, last - first + 1, cause, self._policies.gap)
+
+    def _truncated(self, tp: TopicPartition, offsets: tuple[int, int]) -> Incident:
+        first, last = offsets
+        records = last - first + 1
+        cause = f"its log was cut off at offset {first}, as by an unclean leader election"
+        begin = self._uncertain.pop(tp, None)
+        if begin is None:
+            cause += "; what was copied of it stays on the target"
+        else:
+            cause += (
+                f", or before it: no leader epoch tells where. Records at offsets {begin} to "
+                f"{first - 1} that were written after the cut are not copied"
+            )
+            first, records = begin, -1
+        policy = self._policies.source_truncated
+        return incident(Kind.SOURCE_TRUNCATED, tp, (first, last), records, cause, policy)
 
     # --- damaged
-
     def is_skipped(self, part: SourcePartition, records: memoryview, text: str) -> bool:
         """The first record batch does not match its checksum; whether it is being skipped."""
         before, tries = self._damaged.get(part.tp, (-1, 0))
@@ -174,7 +302,7 @@ class SourceLog:
 
         self._desk.record([found], recorded)
 
-    def _wait(self, part: SourcePartition, code: int, text: str, again: Callable[[], None]) -> None:
-        self._reader.fetch_trouble(part, code, text)
+    def _wait(self, part: SourcePartition, code: int, again: Callable[[], None]) -> None:
+        self._reader.fetch_trouble(part, code, "")
         pause = part.backoff.next_pause(slow=not error_codes.is_retriable(code))
         self._loop.call_later(pause, lambda: again() if self._reader.is_copying else None)

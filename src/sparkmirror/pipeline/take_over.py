@@ -18,9 +18,10 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.comparison import Comparison, is_behind
+from sparkmirror.pipeline.comparison import Comparison, Verdict
 from sparkmirror.pipeline.contract import OtherWriter
-from sparkmirror.pipeline.copy_partition import CopyPartition
+from sparkmirror.pipeline.copy_partition import CopyPartition, Pair
+from sparkmirror.pipeline.written_records import is_behind
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.budget import Budget, Buffer
@@ -36,10 +37,12 @@ from sparkmirror.wire.producer_states import ActiveProducer, ProducerStates, ask
 from sparkmirror.wire.record_batch import HEADER_SIZE, SEQUENCE_MASK, split
 from sparkmirror.wire.records import frames
 
-_AT_ONCE = 8  # comparisons; each holds up to two fetches' worth of either side
+_AT_ONCE = 64  # comparisons; what they hold is bounded by the fetchers' budgets
 _READ_BYTES = 1 << 20
+_ANSWER_BYTES = 8 << 20
 _PATIENCE_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
 _NOT_READABLE = 78  # OFFSET_NOT_AVAILABLE
+_SHOWN_AFTER_SECONDS = 3.0  # a comparison that takes longer is shown in the status
 _LOOK_AGAIN_SECONDS = 60.0  # how often one partition is searched for other writers
 
 
@@ -86,8 +89,13 @@ class Witness(Protocol):
     def is_further_back(self, part: CopyPartition) -> bool:
         """Both sides did not agree: whether they are compared again, from an earlier pair."""
 
+    def compared(
+        self, part: CopyPartition, comparison: Comparison, then: Callable[[], None]
+    ) -> None:
+        """Adopt the result once what it found is recorded, then call `then`; or wait, by policy."""
+
     def mismatch(self, part: CopyPartition, text: str) -> None:
-        """What is on the target is not what the source has: copying goes on at the pair."""
+        """What is on the target is not what should be there."""
 
     def blind(self, part: CopyPartition) -> None:
         """The target may not be read: copying goes on at the pair, at least once."""
@@ -113,7 +121,7 @@ class TakeOver:
             target,
             FetchLimits(
                 read_committed=False,
-                max_bytes=_AT_ONCE * _READ_BYTES,
+                max_bytes=_ANSWER_BYTES,
                 max_partition_bytes=_READ_BYTES,
                 max_wait_ms=100,
                 min_bytes=1,
@@ -124,10 +132,13 @@ class TakeOver:
         self._waiting: deque[tuple[CopyPartition, int | None]] = deque()
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, SourcePartition] = {}
-        self._since: dict[TopicPartition, float] = {}
+        self._since: dict[TopicPartition, float] = {}  # when the target last had more
+        self._began: dict[TopicPartition, float] = {}
         self._asking_end: set[TopicPartition] = set()
         self._sure: dict[TopicPartition, int] = {}  # what the source certainly does not have
         self._in_vain: dict[TopicPartition, int] = {}  # the goal that was waited for before
+        self._unasked: set[TopicPartition] = set()  # leaders without DescribeProducers
+        self._refused_at: dict[TopicPartition, Pair] = {}  # with an unexpected sequence
         self._looks: dict[TopicPartition, _Look] = {}
         self._looked: dict[TopicPartition, float] = {}
         self._backoff = Backoff()
@@ -141,11 +152,13 @@ class TakeOver:
 
     def begin(self, parts: Sequence[CopyPartition]) -> None:
         """Find out where these partitions stand; `taken_over` follows for each."""
-        unheard = [part for part in parts if not self._target.knows(part.target.tp)]
+        heard: list[CopyPartition] = []
+        unheard: list[CopyPartition] = []
+        for part in parts:
+            (heard if self._target.knows(part.target.tp) else unheard).append(part)
         if unheard:
             self._unheard += unheard
             self._target.want({part.target.tp.topic for part in unheard})
-        heard = [part for part in parts if part not in unheard]
         if heard:
             self._ask(heard)
 
@@ -168,6 +181,19 @@ class TakeOver:
         """Compare anew, from the last acknowledged pair."""
         self._loop.call_later(pause, lambda: None if self._closing else self.begin([part]))
 
+    def sequence_lost(self, part: CopyPartition, pause: float) -> None:
+        """The broker expects another sequence: compare, or write as a new producer.
+
+        Where the sequence cannot be asked for, and the same pair is refused again, comparing
+        would find the same once more.
+        """
+        tp, pair = part.target.tp, part.pair
+        if tp in self._unasked and self._refused_at.get(tp) == pair:
+            self._become_new([part])
+            return
+        self._refused_at[tp] = pair
+        self.again(part, pause)
+
     def _decide(self, parts: dict[TopicPartition, CopyPartition], states: ProducerStates) -> None:
         ready: list[CopyPartition] = []
         later: list[CopyPartition] = []
@@ -177,6 +203,7 @@ class TakeOver:
             if code in error_codes.NOT_AUTHORIZED:
                 blind.append(part)
             elif code == error_codes.UNSUPPORTED_VERSION:
+                self._unasked.add(tp)
                 self._compare(part, None)
             elif code:
                 self._successor.take_over_trouble(part, code, "")
@@ -209,12 +236,14 @@ class TakeOver:
         goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
         if mine[0].producer_epoch != state.producer_epoch:
             self._witness.mismatch(
-                part, f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}"
+                part,
+                f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}; "
+                "some records may come twice",
             )
-            self._go_blind([part])
+            self._become_new([part])
             return False
         part.introduce(is_known=True)
-        if goal == state.next_sequence:
+        if goal == state.next_sequence and part.moved_back is None:
             return True
         if is_behind(goal, state.next_sequence):
             missing = (state.next_sequence - goal) & SEQUENCE_MASK
@@ -250,7 +279,14 @@ class TakeOver:
         )
 
     def _go_blind(self, parts: list[CopyPartition]) -> None:
-        """Nobody may look: go on at the stored position as a new producer, at least once."""
+        """The target may not be read: go on at the stored position, at least once."""
+        if not self._blind:
+            self._witness.blind(parts[0])
+        self._blind.update(part.target.tp for part in parts)
+        self._become_new(parts)
+
+    def _become_new(self, parts: list[CopyPartition]) -> None:
+        """Go on at the stored position as a new producer."""
 
         def got(producer_id: int, producer_epoch: int) -> None:
             for part in parts:
@@ -261,11 +297,8 @@ class TakeOver:
             for part in parts:
                 self._successor.take_over_trouble(part, code, "no producer id")
             pause = self._backoff.next_pause()
-            self._loop.call_later(pause, lambda: None if self._closing else self._go_blind(parts))
+            self._loop.call_later(pause, lambda: None if self._closing else self._become_new(parts))
 
-        if not self._blind:
-            self._witness.blind(parts[0])
-        self._blind.update(part.target.tp for part in parts)
         ask_producer_id(self._target, got, failed)
 
     # --- comparisons
@@ -279,9 +312,17 @@ class TakeOver:
             part, goal = self._waiting.popleft()
             tp, pair = part.target.tp, part.pair
             self._drop_look(tp)
-            part.comparison = Comparison(pair.producer, pair.position, pair.downstream, goal)
+            moved_back = part.moved_back
+            part.comparison = Comparison(
+                pair.producer,
+                pair.position,
+                pair.downstream,
+                goal,
+                leader_epoch=part.leader_epoch,
+                estimate=moved_back.estimate if moved_back is not None else None,
+            )
             self._comparing[tp] = part
-            self._since[tp] = time.monotonic()
+            self._since[tp] = self._began[tp] = time.monotonic()
             self._readers[tp] = SourcePartition(tp, pair.downstream + 1)
             started.append(part)
         if started:
@@ -301,27 +342,59 @@ class TakeOver:
         self.other_writers.update(
             OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
         )
-        is_at_end = comparison.is_complete or (
-            comparison.has_no_goal and reader.is_at_end and comparison.waits_for_target
-        )
-        if is_at_end:
-            self._end(part)
-            part.adopt(comparison)
-            if comparison.passed_over:
-                self._successor.note(
-                    f"resume: {part.source.tp}: {comparison.passed_over} records before offset "
-                    f"{comparison.position} are not on {self._target.alias}"
-                )
-            self._successor.taken_over([part])
+        if comparison.verdict is None and comparison.waits_for_target:
+            if comparison.has_no_goal and reader.is_at_end:
+                comparison.target_ended()
+                self._successor.compared(part, comparison.step())
+        elif (
+            comparison.verdict is None
+            and comparison.waits_for_source
+            and part.source.is_at_end
+            and self._is_sure(part, comparison)
+        ):
+            comparison.source_ended(part.source.position)
+        if comparison.verdict is not None:
+            self._conclude(part, comparison, comparison.verdict)
+
+    def _conclude(self, part: CopyPartition, comparison: Comparison, verdict: Verdict) -> None:
+        self._end(part)
+        is_different = verdict is Verdict.DIFFERENT
+        if is_different and self._witness.is_further_back(part):
             self._start_waiting()
-        elif comparison.waits_for_source and part.source.is_at_end:
-            if not self._is_sure(part, comparison):
-                return
+            return
+        if is_different:
+            self._witness.mismatch(
+                part,
+                f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
+                f"source's next ones after offset {part.pair.position - 1}; some records may come "
+                "twice",
+            )
+        elif comparison.refused:
+            self._successor.note(
+                f"resume: {part.source.tp}: {comparison.refused} records before offset "
+                f"{comparison.position} are not on {self._target.alias}"
+            )
+        self._witness.compared(part, comparison, lambda: self._adopted(part))
+        self._start_waiting()
+
+    def _adopted(self, part: CopyPartition) -> None:
+        if not self._closing:
+            self._successor.taken_over([part])
+
+    def source_cut(self, part: CopyPartition, end: int) -> None:
+        """The source of a partition that is being compared goes on differently from there."""
+        comparison = part.comparison
+        if comparison is None:
+            return
+        if end < comparison.start or comparison.is_untouched:
+            comparison.cut_offset = end
+            if end >= comparison.start:
+                self._successor.read_source([part])
+            self.step(part)
+        else:  # it was cut just now
             self._end(part)
-            if self._witness.is_further_back(part):
-                self._start_waiting()
-                return
-            self._give_up(part, comparison)
+            self.again(part)
+            self._start_waiting()
 
     def _is_sure(self, part: CopyPartition, comparison: Comparison) -> bool:
         """Whether the source was asked for its end after the target had been read this far.
@@ -366,34 +439,40 @@ class TakeOver:
                 self._since[tp] = now
             elif now - self._since[tp] > _PATIENCE_SECONDS:
                 self._wait_no_longer(part, comparison, reader)
+                continue
+            is_free = part.trouble_code in (error_codes.NONE, error_codes.COMPARING)
+            if is_free and now - self._began[tp] > _SHOWN_AFTER_SECONDS:
+                self._show(part, reader)
+
+    def _show(self, part: CopyPartition, reader: SourcePartition) -> None:
+        """A comparison takes long: say how far it is."""
+        self._successor.take_over_trouble(
+            part,
+            error_codes.COMPARING,
+            f"comparing both sides after offset {part.pair.position - 1} of the source: read up "
+            f"to offset {part.source.position} of {part.source.end_offset} on the source, "
+            f"{reader.position} of {reader.end_offset} on the target",
+        )
 
     def _wait_no_longer(
         self, part: CopyPartition, comparison: Comparison, reader: SourcePartition
     ) -> None:
         """What the leader accepted cannot be read: deleted meanwhile, or not yet replicated."""
         is_gone = reader.log_start > part.pair.downstream + 1
+        tp = part.target.tp
+        if is_gone and self._in_vain.get(tp) == comparison.end_sequence:
+            comparison.give_up()
+            self._conclude(part, comparison, Verdict.DIFFERENT)
+            return
         self._end(part)
+        self._start_waiting()
         if self._witness.is_further_back(part):
             return
-        if is_gone and self._in_vain.get(part.target.tp) == comparison.end_sequence:
-            self._give_up(part, comparison)
-            return
-        self._in_vain[part.target.tp] = comparison.end_sequence
+        self._in_vain[tp] = comparison.end_sequence
         self._successor.take_over_trouble(
             part, _NOT_READABLE, "the leader has records of ours that cannot be read yet"
         )
         self.again(part)
-
-    def _give_up(self, part: CopyPartition, comparison: Comparison) -> None:
-        """Nothing is lost by going on at the pair; some records may come twice, and it is said."""
-        text = (
-            f"records after offset {part.pair.downstream} on {self._target.alias} are not the "
-            f"source's next ones after offset {part.pair.position - 1}"
-        )
-        part.give_up(comparison)
-        self._witness.mismatch(part, text)
-        self._successor.taken_over([part])
-        self._start_waiting()
 
     def _end(self, part: CopyPartition) -> None:
         tp = part.target.tp
@@ -402,6 +481,7 @@ class TakeOver:
             self._successor.compared(part, comparison.leave())
         self._comparing.pop(tp, None)
         self._since.pop(tp, None)
+        self._began.pop(tp, None)
         self._sure.pop(tp, None)
         self._fetcher.forget(self._readers.pop(tp))
 
@@ -440,11 +520,17 @@ class TakeOver:
             if batch.view[HEADER_SIZE:] != out.view[HEADER_SIZE:] and [
                 frame.body for frame in frames(batch.view)
             ] != [frame.body for frame in frames(out.view)]:
-                self._witness.mismatch(
-                    look.part,
-                    f"the record batch at offset {out.base_offset} of {self._target.alias} is not "
-                    "the one that was sent",
-                )
+                self._missing(look, out, "is not the one that was sent")
+
+    def _missing(self, look: _Look, out: Outgoing, text: str) -> None:
+        """The first record batch after a take-over is not where the target said."""
+        runs = out.runs
+        self._witness.mismatch(
+            look.part,
+            f"the record batch at offset {out.base_offset} of {self._target.alias} {text}: source "
+            f"offsets {runs[0].first} to {runs[-1].first + runs[-1].length - 1} "
+            f"({out.count} records) are missing there",
+        )
 
     # --- from the fetcher, which reads the target here
 
@@ -482,6 +568,8 @@ class TakeOver:
         self._successor.read_on()
         for tp, look in [*self._looks.items()]:
             if look.reader.is_finished:
+                if look.expected is not None:
+                    self._missing(look, look.expected, "is not there")
                 self._drop_look(tp)
 
     def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
@@ -515,7 +603,8 @@ class TakeOver:
                 return
             if part.position > latest:
                 self._end(comparing)
-                self.again(comparing, self._backoff.next_pause())
+                self._ended_earlier(comparing, latest)
+                self._start_waiting()
             else:
                 self._fetcher.resume(part, max(earliest, part.position))
 
@@ -526,6 +615,17 @@ class TakeOver:
                 self.again(comparing, self._backoff.next_pause())
 
         ask_log_bounds(self._target, part.tp, read_committed=False, done=bounds, failed=failed)
+
+    def _ended_earlier(self, part: CopyPartition, latest: int) -> None:
+        """The target's log ends before the pair."""
+        missing = part.pair.downstream + 1 - latest
+        if missing <= 0:  # it was cut while it was being read
+            self.again(part, self._backoff.next_pause())
+        elif part.pair.producer.next_sequence:
+            self._witness.target_truncated(part, missing)
+        else:  # nothing there was ours
+            part.downstream = latest - 1
+            self._successor.taken_over([part])
 
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
         """Never asked for: reading the target names no epochs."""

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.copy_partition import CopyPartition, Pair
+from sparkmirror.pipeline.comparison import Estimate
+from sparkmirror.pipeline.copy_partition import CopyPartition, MovedBack, Pair
 from sparkmirror.pipeline.incident_desk import IncidentDesk, incident
 from sparkmirror.state.incidents import STOP, Kind
 from sparkmirror.wire import error_codes
@@ -77,6 +78,9 @@ class TargetLog:
             self._comparer.take_over_trouble(part, error_codes.TARGET_TRUNCATED, "")
             self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
             return
+        self._comparer.take_over_trouble(
+            part, error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
+        )
         self._retreats[part.source.tp] = _Retreat(pair, missing, 1)
         self._desk.record([found], lambda: self._move_back(part))
 
@@ -100,7 +104,7 @@ class TargetLog:
             overlap = min(_OVERLAP, max(0, pair.downstream + 1 - missing))
             back = (missing + overlap) * reach
             is_empty = pair.downstream < missing  # nothing to compare with: all that there is
-            part.moved_back = Pair(
+            earlier = Pair(
                 earliest if is_empty else max(earliest, pair.position - back),
                 max(-1, pair.downstream - back),
                 replace(
@@ -108,6 +112,13 @@ class TargetLog:
                     next_sequence=(pair.producer.next_sequence - missing - overlap) & SEQUENCE_MASK,
                 ),
             )
+            estimate = Estimate(
+                pair.position,
+                pair.producer.next_sequence,
+                pair.position - missing,
+                earliest,
+            )
+            part.moved_back = MovedBack(earlier, estimate)
             self._comparer.compare_again(part, 0.0)
 
         def failed(code: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
@@ -168,6 +168,10 @@ class TransactionalDelivery:
         """Throw the transaction away: the next one has sequences of its own."""
         self._abort(f"{part.tp}: the broker expects another sequence")
         return True
+
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:  # noqa: ARG002
+        """The position commits with the next records: there is nothing to wait for."""
+        then()
 
     def tick(self, now: float) -> None:
         """Give up doubts that do not go away; store positions that moved without a record."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TOPIC_ALREADY_EXISTS = 36
 _INVALID_PARTITIONS = 37
+_UNKNOWN = "Unknown topic config name:"
 # A target that refuses more configs than this gets the topic without any.
 _TRIES = 6
 
@@ -47,6 +48,11 @@ class RefusedConfig:
     value: str
     reason: str
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the target's version of Kafka has no such config, in the words of any broker."""
+        return f"{_UNKNOWN} {self.name}" in self.reason
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -66,15 +72,26 @@ def apply_plan(actions: Sequence[Action], admin: TopicAdmin) -> list[Outcome]:
 
 def refusals(outcomes: Iterable[Outcome]) -> list[str]:
     """One sentence per refused config, however many topics it was left out of."""
+    return _left_out(outcomes, "The target refuses the topic config", are_unknown=False)
+
+
+def unknown_to_target(outcomes: Iterable[Outcome]) -> list[str]:
+    """The same for configs that the target's version does not know: nobody can change that."""
+    return _left_out(outcomes, "The target does not know the topic config", are_unknown=True)
+
+
+def _left_out(outcomes: Iterable[Outcome], beginning: str, *, are_unknown: bool) -> list[str]:
     reasons: dict[tuple[str, str], str] = {}
     topics: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
         for refused in outcome.refused:
+            if refused.is_unknown is not are_unknown:
+                continue
             config = (refused.name, refused.value)
             reasons.setdefault(config, refused.reason)
             topics.setdefault(config, []).append(outcome.action.remote)
     return [
-        f"The target refuses the topic config {name}={value}; it was left out of '{remotes[0]}'"
+        f"{beginning} {name}={value}; it was left out of '{remotes[0]}'"
         f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}: {reasons[name, value]}"
         for (name, value), remotes in topics.items()
     ]

@@ -3,7 +3,8 @@
 
 What MM2 sends again at every run is compared first here, so that only differences are sent. The
 net effect is MM2's: what was changed on the target goes back to what the source has, an override
-that is gone on the source goes on the target, and an excluded config is never touched.
+that is gone on the source goes on the target, and an excluded config is never touched. A config
+that the target does not list is one that its version does not know; it is passed over.
 """
 
 from __future__ import annotations
@@ -59,10 +60,22 @@ def alteration(
     """What differs on one topic; None: nothing."""
     own = {e.name: e.value for e in target if e.source is ConfigSource.DYNAMIC_TOPIC}
     wanted = wanted_configs(source, rules)
-    changes = {key: value for key, value in wanted.items() if own.get(key) != value}
+    known = {e.name for e in target}
+    changes = {
+        key: value for key, value in wanted.items() if key in known and own.get(key) != value
+    }
     if not changes:
         return None
     return AlterTopic(name, remote, changes, {key: own.get(key) for key in changes})
+
+
+def unknown_configs(
+    source: Sequence[ConfigEntry], target: Sequence[ConfigEntry], rules: TopicRules
+) -> set[str]:
+    """What is set on the source topic and does not exist in the target's version of Kafka."""
+    known = {e.name for e in target}
+    wanted = wanted_configs(source, rules)
+    return {key for key, value in wanted.items() if value is not None and key not in known}
 
 
 def wanted_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[str, str | None]:

@@ -35,8 +35,8 @@ SOURCE_TRUNCATED = -1003  # ours: our position is beyond the end of the source's
 UNKNOWN_LEADER = -1004  # ours: no broker leads the partition at the moment
 GAP = -1006  # ours: retention deleted records before they were copied, and the policy is to stop
 TARGET_TRUNCATED = -1007  # ours: the target has lost records that it had acknowledged
-MISMATCH = -1008  # ours: the target does not hold what the source has
 TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
+COMPARING = -1008  # ours: both sides are being compared, for some seconds already
 OPEN_TRANSACTION = -1009  # ours: a transaction on the source has been open for too long
 
 _REMEDIES = {
@@ -71,6 +71,7 @@ _REMEDIES = {
     103: Remedy.REFRESH,  # INCONSISTENT_TOPIC_ID
     CORRUPT_SOURCE: Remedy.RETRY,
     OPEN_TRANSACTION: Remedy.RETRY,
+    COMPARING: Remedy.RETRY,
     LOST_CONNECTION: Remedy.REFRESH,
     UNKNOWN_LEADER: Remedy.REFRESH,
 }
@@ -97,8 +98,8 @@ _OUR_NAMES = {
     TOPIC_RECREATED: "TOPIC_RECREATED",
     GAP: "GAP",
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
-    MISMATCH: "MISMATCH",
     OPEN_TRANSACTION: "OPEN_TRANSACTION",
+    COMPARING: "COMPARING",
 }
 
 
@@ -155,7 +156,7 @@ _ADVICE = {
         "the target has lost records that it had acknowledged, and target.truncated.policy is "
         "stop; set it to recopy"
     ),
-    MISMATCH: "the target does not hold what was copied there; somebody else wrote or deleted",
+    COMPARING: "both sides are being compared after a crash",
     UNKNOWN_LEADER: "no broker leads the partition",
     OPEN_TRANSACTION: "a transaction on the source is open and holds back everything behind it",
     TOPIC_RECREATED: (

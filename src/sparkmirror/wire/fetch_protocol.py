@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch requests and responses, versions 12 (topic names) and 13 (topic ids).
+"""Fetch requests and responses: version 13 (topic ids), 12 (topic names), and 4 to 11.
 
 The response is read by hand, because record batches must stay where they were received:
 
@@ -11,6 +11,10 @@ The response is read by hand, because record batches must stay where they were r
                 preferred replica i32, records (length, bytes) or null, tags
 
 Lengths of arrays, strings and records are unsigned varints, one more than the length (0: null).
+
+Versions 4 to 11, for brokers before 2.7 and services that resemble Kafka, have no tags, and so no
+diverging epoch; lengths are i32 (of names i16), -1 meaning null. Error and session id came with
+version 7, the log start offset with 5, the preferred replica with 11.
 """
 
 from __future__ import annotations
@@ -32,12 +36,18 @@ from sparkmirror.wire.outgoing import AbortedTransaction
 FETCH_KEY = 1
 NAMES_VERSION = 12
 IDS_VERSION = 13
+OLDEST_VERSION = 4  # the first whose answers hold record batches as we have them
 FINAL_SESSION_EPOCH = -1
+_FIRST_WITH_SESSIONS, _FIRST_WITH_LOG_START, _FIRST_WITH_REPLICA = 7, 5, 11
 _BODY = struct.Struct(">ihi")
 _PARTITION = struct.Struct(">ihqqq")
 _DIVERGING = struct.Struct(">iq")
 _DIVERGING_TAG = 0
 _ABORTED = struct.Struct(">qq")
+_COUNT = struct.Struct(">i")
+_NAME = struct.Struct(">h")
+_BODY_BEFORE_SESSIONS = struct.Struct(">i")
+_PARTITION_BEFORE_LOG_START = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 _MOST_SHIFT = 28  # lengths and tags have 32 bits
 
@@ -64,7 +74,7 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...]
     records: memoryview
-    diverging_end: int = -1  # where the log parts from what was read before; -1: it does not
+    diverging: tuple[int, int] | None = None  # the last epoch in common, and where it ends
 
 
 class FetchResponse(NamedTuple):
@@ -130,7 +140,7 @@ def fetch_request(
 def parse_response(frame: memoryview, version: int) -> FetchResponse:
     """Read a fetch response without copying payload; UnreadableAnswerError if it is none."""
     try:
-        return _response(frame, version)
+        return (_response if version >= NAMES_VERSION else _fixed_response)(frame, version)
     except STUMBLES as error:
         raise UnreadableAnswerError(
             f"an answer of {len(frame)} bytes is no fetch response of version {version}"
@@ -176,24 +186,75 @@ def _partition(
     if size > 1:
         records = frame[position : position + size - 1]
         position += size - 1
-    diverging_end, position = _diverging_end(frame, position)
+    diverging, position = _diverging(frame, position)
     data = PartitionData(
-        topic, index, error, high, stable, log_start, tuple(aborted), records, diverging_end
+        topic, index, error, high, stable, log_start, tuple(aborted), records, diverging
     )
     return data, position
 
 
-def _diverging_end(frame: memoryview, position: int) -> tuple[int, int]:
-    """The end offset in the tagged field 0 (epoch i32, end offset i64), if it is there."""
-    diverging = -1
+def _diverging(frame: memoryview, position: int) -> tuple[tuple[int, int] | None, int]:
+    """The tagged field 0 (epoch i32, end offset i64), if it is there."""
+    diverging = None
     count, position = _uvarint(frame, position)
     for _ in range(count):
         tag, position = _uvarint(frame, position)
         size, position = _uvarint(frame, position)
         if tag == _DIVERGING_TAG:
-            _epoch, diverging = _DIVERGING.unpack_from(frame, position)
+            diverging = _DIVERGING.unpack_from(frame, position)
         position += size
     return diverging, position
+
+
+def _fixed_response(frame: memoryview, version: int) -> FetchResponse:
+    error = session_id = 0
+    position = 4
+    if version >= _FIRST_WITH_SESSIONS:
+        _throttle, error, session_id = _BODY.unpack_from(frame, position)
+        position += _BODY.size
+    else:
+        position += _BODY_BEFORE_SESSIONS.size
+    topics, position = _length(frame, position, _COUNT)
+    found: list[PartitionData] = []
+    for _ in range(topics):
+        size, position = _length(frame, position, _NAME)
+        topic = bytes(frame[position : position + size]).decode()
+        partitions, position = _length(frame, position + size, _COUNT)
+        for _ in range(partitions):
+            one, position = _fixed_partition(frame, position, topic, version)
+            found.append(one)
+    return FetchResponse(error, session_id, found)
+
+
+def _fixed_partition(
+    frame: memoryview, position: int, topic: str, version: int
+) -> tuple[PartitionData, int]:
+    log_start = -1
+    if version >= _FIRST_WITH_LOG_START:
+        index, error, high, stable, log_start = _PARTITION.unpack_from(frame, position)
+        position += _PARTITION.size
+    else:
+        index, error, high, stable = _PARTITION_BEFORE_LOG_START.unpack_from(frame, position)
+        position += _PARTITION_BEFORE_LOG_START.size
+    count, position = _length(frame, position, _COUNT)
+    aborted: list[AbortedTransaction] = []
+    for _ in range(count):
+        aborted.append(AbortedTransaction(*_ABORTED.unpack_from(frame, position)))
+        position += _ABORTED.size
+    if version >= _FIRST_WITH_REPLICA:
+        position += 4
+    size, position = _length(frame, position, _COUNT)
+    records = frame[position : position + size] if size else _EMPTY
+    if len(records) < size:
+        raise ValueError("records are longer than the answer")
+    data = PartitionData(topic, index, error, high, stable, log_start, tuple(aborted), records)
+    return data, position + size
+
+
+def _length(frame: memoryview, position: int, form: struct.Struct) -> tuple[int, int]:
+    """A length and what is after it; null (-1) counts as nothing."""
+    (length,) = form.unpack_from(frame, position)
+    return max(length, 0), position + form.size
 
 
 def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:

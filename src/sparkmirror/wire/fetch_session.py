@@ -25,6 +25,7 @@ class SourcePartition:
         "end_offset",
         "high_watermark",
         "is_at_end",
+        "is_checked",
         "last_epoch",
         "leader",
         "log_start",
@@ -50,13 +51,14 @@ class SourcePartition:
         self.position = position
         self.stop_at = stop_at
         self.topic_id = topic_id  # as planned: another id means a recreated topic
-        # The leader epoch of the last record batch that was read: the broker compares it with its
-        # own history, so that a log that was truncated and grew again is noticed.
+        # The newest leader epoch that was read, at the position or after it: the broker compares it
+        # with its own history, so that a log that was truncated and grew again is noticed.
         self.last_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
         self.high_watermark = -1  # of the log as everybody may read it
         self.log_start = -1
         self.is_at_end = False  # everything had been read when the last answer came
+        self.is_checked = False  # the leader's log holds what was read, if Fetch does not say so
         self.queued_bytes = 0  # read and not yet acknowledged by the target
         self.leader: Leader | None = None
         self.session: FetchSession | None = None
@@ -123,6 +125,24 @@ class FetchSession:
         """Look at all of them: which have more to read; those held back certainly have."""
         reading = sum(1 for part in self.members.values() if not part.is_at_end)
         self.busy = reading + len(self.held_back)
+
+    def unchecked(self) -> list[SourcePartition]:
+        """Those whose last epoch is to be compared with the leader's log before reading on.
+
+        One without an epoch has nothing to compare: what it reads is this leader's log.
+        """
+        found = []
+        for part in self.changed.values():
+            if part.last_epoch == UNKNOWN_EPOCH:
+                part.is_checked = True
+            elif not part.is_checked:
+                found.append(part)
+        return found
+
+    def move_back(self, part: SourcePartition) -> None:
+        """Name a partition last: without a session, a broker fills its answer in this order."""
+        if self.members.pop(part.tp, None) is not None:
+            self.members[part.tp] = part
 
     def hand_over(self, others: list[FetchSession]) -> None:
         """Keep an equal share of the partitions, and give the rest to others."""

@@ -5,6 +5,11 @@ One fetch session per broker, one request in flight per session: after the first
 only the partitions whose position changed, so idle partitions cost nothing. A broker that is far
 away gets several sessions, so that something is always on its way. A partition that has enough
 waiting to be written is left out until it has drained. Owned by the loop's thread.
+
+Brokers before 1.1, and services such as Azure Event Hubs, know no sessions (Fetch < 7): there every
+request names all partitions that are wanted. Brokers before 2.7 (Fetch < 12) do not say that a log
+was cut and grew again, so they are asked with OffsetForLeaderEpoch whenever a partition finds its
+leader.
 """
 
 from __future__ import annotations
@@ -25,12 +30,14 @@ from sparkmirror.wire.fetch_protocol import (
     FINAL_SESSION_EPOCH,
     IDS_VERSION,
     NAMES_VERSION,
+    OLDEST_VERSION,
     FetchLimits,
     PartitionData,
     fetch_request,
     parse_response,
 )
 from sparkmirror.wire.fetch_session import UNKNOWN_EPOCH, FetchSession, SourcePartition
+from sparkmirror.wire.leader_epochs import EpochEnd, ask_epoch_ends
 from sparkmirror.wire.loop import Loop
 from sparkmirror.wire.outgoing import AbortedTransaction
 
@@ -150,7 +157,7 @@ class Fetcher:
 
     @staticmethod
     def _turn(part: SourcePartition, position: int) -> None:
-        if position != part.position:
+        if position > part.position:  # an older epoch would seem to end before it
             part.last_epoch = UNKNOWN_EPOCH
         part.position = position
         part.is_at_end = False
@@ -174,6 +181,7 @@ class Fetcher:
             return
         self._evict(part)
         part.leader = leader
+        part.is_checked = False
         lanes = [one for one in self._sessions.values() if one.node == leader.node]
         session = min(lanes, key=lambda one: one.size) if lanes else self._open(leader.node, 0)
         part.session = session
@@ -272,6 +280,12 @@ class Fetcher:
     def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
         if connection.is_far and self._is_alone(session):
             self._spread(session)
+        version = self._version(connection, session)
+        if version < OLDEST_VERSION:
+            self._give_up(session, wanted)
+            return
+        if version < NAMES_VERSION and self._check_epochs(connection, session, wanted):
+            return
         full = session.id == 0
         if full:
             session.start_over()
@@ -280,14 +294,6 @@ class Fetcher:
                 self._complain(part, error_codes.TOPIC_RECREATED)
         changed, session.changed = session.changed, {}
         forgotten, session.forgotten = session.forgotten, {}
-        newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION
-        try:
-            version = connection.version(FETCH_KEY, newest)
-        except WireError:
-            version = 0
-        if version < NAMES_VERSION:
-            self._give_up(session, wanted)
-            return
         request = fetch_request(
             version,
             self._limits,
@@ -296,11 +302,7 @@ class Fetcher:
             max_partition_bytes=self._slice(session),
             session=(session.id, session.session_epoch),
             wanted={
-                tp: (
-                    part.position,
-                    part.leader.leader_epoch if part.leader else -1,
-                    part.last_epoch,
-                )
+                tp: (part.position, _leader_epoch(part), part.last_epoch)
                 for tp, part in changed.items()
             },
             forgotten=() if full else forgotten,
@@ -312,6 +314,56 @@ class Fetcher:
             lambda error: self._lost(session, error, wanted),
             newest=version,
         )
+
+    def _version(self, connection: Connection, session: FetchSession) -> int:
+        newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION
+        try:
+            return connection.version(FETCH_KEY, newest)
+        except WireError:
+            return 0
+
+    def _check_epochs(self, connection: Connection, session: FetchSession, wanted: int) -> bool:
+        """Ask whether the log still holds what was read, and send after the answer.
+
+        False: there is nothing to ask, or nobody who could tell.
+        """
+        parts = [(part, part.position, part.last_epoch) for part in session.unchecked()]
+        if not parts:
+            return False
+
+        def answered(ends: dict[TopicPartition, EpochEnd]) -> None:
+            for part, *asked in [] if self._closing else parts:
+                if part.session is session and [part.position, part.last_epoch] == asked:
+                    self._checked(part, ends.get(part.tp))
+            if session.members and not self._closing:
+                self._send(connection, session, wanted)
+            else:
+                session.in_flight = False
+                self._budget.give_back(wanted)
+
+        epochs = {part.tp: (_leader_epoch(part), last) for part, _position, last in parts}
+        try:
+            ask_epoch_ends(
+                connection, epochs, answered, lambda error: self._lost(session, error, wanted)
+            )
+        except WireError:
+            for part, *_asked in parts:
+                part.is_checked = True
+            return False
+        return True
+
+    def _checked(self, part: SourcePartition, end: EpochEnd | None) -> None:
+        """Treat the answer as a broker treats the last epoch of a fetch request of version 12."""
+        if end is None or end.error in error_codes.NOT_AUTHORIZED:
+            part.is_checked = True  # it cannot be known here
+        elif end.error:
+            self._complain(part, end.error)
+        elif end.leader_epoch < 0 or end.end_offset < 0:
+            self._complain(part, error_codes.OFFSET_OUT_OF_RANGE)
+        elif end.leader_epoch < part.last_epoch or end.end_offset < part.position:
+            self._diverged(part, end.leader_epoch, end.end_offset)
+        else:
+            part.is_checked = True
 
     def _patience(self, session: FetchSession) -> int:
         """How long the broker may wait for data.
@@ -347,7 +399,8 @@ class Fetcher:
         session.id = response.session_id
         session.session_epoch = (session.session_epoch + 1) & _SESSION_EPOCH_MASK or 1
         buffer = Buffer(self._budget, len(frame))
-        session.empty_answers = 0 if response.partitions else session.empty_answers + 1
+        is_empty = not any(data.records for data in response.partitions)
+        session.empty_answers = session.empty_answers + 1 if is_empty else 0
         enough = 2 * self._slice(session)
         for data in response.partitions:
             topic = data.topic
@@ -379,10 +432,8 @@ class Fetcher:
         if data.error:
             self._complain(part, data.error)
             return
-        if data.diverging_end >= 0:
-            self._evict(part)
-            part.trouble = error_codes.SOURCE_TRUNCATED
-            self._sink.diverged(part, data.diverging_end)
+        if data.diverging is not None:
+            self._diverged(part, *data.diverging)
             return
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
@@ -398,6 +449,8 @@ class Fetcher:
             if part.session is not session:
                 return  # whoever took it has turned to another position
             session.changed[part.tp] = part
+            if session.id == 0:
+                session.move_back(part)
             if part.queued_bytes >= enough:
                 session.held_back.add(part.tp)
                 session.leave(part)
@@ -408,6 +461,13 @@ class Fetcher:
             self._sink.fetch_recovered(part)
         if part.is_finished:
             self._evict(part)
+
+    def _diverged(self, part: SourcePartition, leader_epoch: int, end_offset: int) -> None:
+        """The log has this epoch in common with what was read, and goes on differently."""
+        self._evict(part)
+        part.trouble = error_codes.SOURCE_TRUNCATED
+        part.last_epoch = leader_epoch
+        self._sink.diverged(part, end_offset)
 
     def _complain(self, part: SourcePartition, code: int, text: str = "") -> None:
         """Take a partition out, report it, and see to it that it comes back."""
@@ -480,3 +540,7 @@ class Fetcher:
                     session=(session.id, FINAL_SESSION_EPOCH),
                 )
                 connection.exchange(goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION)
+
+
+def _leader_epoch(part: SourcePartition) -> int:
+    return part.leader.leader_epoch if part.leader else UNKNOWN_EPOCH

@@ -28,11 +28,13 @@ class Outgoing:
         "is_acked",
         "is_doubtful",
         "is_fresh",
+        "leader_epoch",
         "max_timestamp",
         "next_position",
         "runs",
         "sequence",
         "size",
+        "skipped",
         "source_size",
         "view",
     )
@@ -47,6 +49,7 @@ class Outgoing:
         *,
         source_size: int | None = None,
         has_own_bytes: bool = True,
+        leader_epoch: int = -1,
     ) -> None:
         self.view = view
         self.size = len(view)
@@ -62,6 +65,8 @@ class Outgoing:
         self.is_acked = False
         self.is_doubtful = False  # sent, and nobody knows whether it is on the target
         self.is_fresh = False  # arrived while everything before it had been read
+        self.leader_epoch = leader_epoch  # on the source
+        self.skipped = 0  # source offsets right before it that hold nothing for the target
 
     def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:
         """Pin the buffer that holds the bytes: the response's, or one of its own size."""
@@ -107,12 +112,22 @@ class Admitted(NamedTuple):
     position: int
     aborted_records: int
     leader_epoch: int = -1  # of the last record batch that was looked at
+    skipped: int = 0  # offsets behind the last one that goes on: markers, aborted records
 
 
 class _Passage:
     """What a fetch response lets through, in order; tiny neighbours become one."""
 
-    __slots__ = ("_alone", "_codec", "_joint", "_limit", "_next_position", "_source_size", "passed")
+    __slots__ = (
+        "_alone",
+        "_codec",
+        "_joint",
+        "_limit",
+        "_next_position",
+        "_source_size",
+        "passed",
+        "skipped",
+    )
 
     def __init__(self, codec: int | None, limit: int) -> None:
         self._codec = codec
@@ -122,10 +137,11 @@ class _Passage:
         self._source_size = 0
         self._next_position = 0
         self.passed: list[Outgoing] = []
+        self.skipped = 0  # offsets since the last one that hold nothing for the target
 
     def take(self, batch: RecordBatch, position: int) -> None:
         """Let the records from the position on through."""
-        if len(batch.view) <= TINY_BYTES and batch.count <= TINY_RECORDS:
+        if self._limit and len(batch.view) <= TINY_BYTES and batch.count <= TINY_RECORDS:
             if self._join(batch, position):
                 return
             self.settle()
@@ -143,9 +159,11 @@ class _Passage:
                 batch.max_timestamp,
                 new.runs,
                 source_size=len(batch.view),
+                leader_epoch=batch.leader_epoch,
             )
         else:
             out = _unchanged(batch)
+        out.skipped, self.skipped = self.skipped, 0
         self.passed.append(out)
 
     def settle(self) -> None:
@@ -195,7 +213,8 @@ def admit(
 
     Control batches, empty batches (compaction leaves them) and aborted transactions only advance
     the position. The list of aborted transactions belongs to this one response.
-    With a `codec`, everything is compressed with it. None joined is larger than `merged_bytes`.
+    With a `codec`, everything is compressed with it. None joined is larger than `merged_bytes`
+    (0: none is joined).
     Raises CorruptRecordBatchError if the first wanted one is damaged; those before a damaged one
     go on, and the next fetch begins with it.
     """
@@ -213,15 +232,17 @@ def admit(
                 continue
             if _is_wanted(batch, aborting, aborted_producers):
                 passage.take(batch, position)
-            elif batch.is_transactional and not batch.is_control:
-                aborted_records += batch.count
+            elif batch.has_records or batch.is_control:  # a marker, or aborted
+                passage.skipped += following - max(position, batch.base_offset)
+                if not batch.is_control:
+                    aborted_records += batch.count
             position = lowest = following
             leader_epoch = batch.leader_epoch
     except CorruptRecordBatchError:
         if position == began:
             raise
     passage.settle()
-    return Admitted(passage.passed, position, aborted_records, leader_epoch)
+    return Admitted(passage.passed, position, aborted_records, leader_epoch, passage.skipped)
 
 
 def join(
@@ -337,6 +358,7 @@ def _unchanged(batch: RecordBatch) -> Outgoing:
         batch.max_timestamp,
         (Run(batch.base_offset, batch.count),),
         has_own_bytes=False,
+        leader_epoch=batch.leader_epoch,
     )
 
 

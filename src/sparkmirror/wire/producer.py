@@ -11,6 +11,7 @@ first unanswered one on goes out again. Owned by the loop's thread.
 from __future__ import annotations
 
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class TargetPartition:
         "record_errors",
         "refused",
         "timer",
+        "topic_id",
         "tp",
         "unanswered",
         "waiting_since",
@@ -86,8 +88,10 @@ class TargetPartition:
         producer_id: int = NO_PRODUCER,
         producer_epoch: int = -1,
         next_sequence: int = 0,
+        topic_id: uuid.UUID | None = None,
     ) -> None:
         self.tp = tp
+        self.topic_id = topic_id  # as planned: another id means a recreated topic
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = next_sequence
@@ -266,6 +270,14 @@ class Producer:
             out.let_go()
         return shed
 
+    def drop_unsent(self, part: TargetPartition) -> None:
+        """Forget what is queued; what is unanswered stays, and keeps its sequence."""
+        self._withdraw(part)
+        while part.pending and part.pending[-1].sequence < 0:
+            part.pending.pop().let_go()
+        if part.pending and not part.failure:
+            self._line_up(part)
+
     def discard(self, part: TargetPartition) -> None:
         """Forget all that is queued; nothing is unanswered."""
         self._withdraw(part)
@@ -293,6 +305,11 @@ class Producer:
             part.node = leader.node
             part.line = self._ready.setdefault(leader.node, deque())
         part.line.append(part)
+
+    def _is_recreated(self, part: TargetPartition) -> bool:
+        """Whether the topic is another one than planned: the driver decides what becomes of it."""
+        now_id = self._cluster.topic_ids.get(part.tp.topic)
+        return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
     def _withdraw(self, part: TargetPartition) -> None:
         if part.line is not None:

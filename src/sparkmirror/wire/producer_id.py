@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka.protocol.producer import InitProducerIdRequest
 
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 
@@ -37,7 +37,10 @@ def ask_producer_id(
             producer_id=-1,
             producer_epoch=-1,
         )
-        connection.call(message, answered, lost, newest=_NEWEST_VERSION)
+        try:
+            connection.call(message, answered, lost, newest=_NEWEST_VERSION)
+        except WireError:
+            failed(error_codes.UNSUPPORTED_VERSION)
 
     node = cluster.any_node()
     if node is None:

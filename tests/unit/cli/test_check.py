@@ -15,10 +15,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sparkmirror.cli.check import check, examine, examine_worker
-from sparkmirror.cli.check_report import CheckReport, ClusterReport, plain_lines, print_tables
+from sparkmirror.cli.check_report import (
+    CheckReport,
+    ClusterReport,
+    as_json,
+    plain_lines,
+    print_tables,
+)
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.properties import parse_properties
 from sparkmirror.config.worker_file import WorkerFile, is_worker_file
+from sparkmirror.kafka.capabilities import Role
 from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe, probe_cluster
 
 app = typer.Typer()
@@ -292,6 +299,34 @@ def test_what_was_reached_is_printed() -> None:
     assert not CheckReport("f", (), (), (), (bad,)).ok
     assert not CheckReport("f", (), (), (), (denied,)).ok
     assert CheckReport("f", (), (), (), (good,)).ok
+
+
+def test_what_older_brokers_cannot_do_is_printed_by_role() -> None:
+    """One line per sentence, with the brokers if not all lack it; what is needed is an error."""
+    new = BrokerProbe(1, "h:1", "4.3", api_versions=dict.fromkeys(range(90), (0, 99)))
+    old = BrokerProbe(2, "h:2", "2.4", api_versions={**new.api_versions, 1: (0, 11)})
+    report = ClusterReport(ClusterProbe("a", brokers=(new, old)), roles=frozenset({Role.SOURCE}))
+    (limit,) = [line for line in plain_lines(checked(report)) if "limit" in line]
+    assert limit.startswith("    limit as source: broker 2: no leader epochs in fetch answers: ")
+    (found,) = json.loads(as_json(checked(report)))["clusters"][0]["limits"]
+    assert (found["api"], found["version"], found["brokers"]) == (1, 12, [2])
+    assert found["message"] in limit
+    assert report.ok
+
+    as_target = replace(report, roles=frozenset({Role.TARGET}))
+    assert not [line for line in plain_lines(checked(as_target)) if "limit" in line]
+
+    ancient = replace(old, api_versions={**new.api_versions, 1: (0, 3)})
+    useless = replace(report, probe=ClusterProbe("a", brokers=(ancient,)))
+    assert not useless.ok
+    assert [
+        line for line in plain_lines(checked(useless)) if line.startswith("    error: no Fetch")
+    ]
+
+
+def checked(cluster: ClusterReport) -> CheckReport:
+    """A report about one cluster."""
+    return CheckReport("f", (), (), (), (cluster,))
 
 
 def test_a_cluster_that_is_not_there_is_named(file: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_down_stops_and_forgets(tmp_path: Path, sleeper: ProcessIdentity) -> Non
     assert Fleet(tmp_path).stop() == ["a"]
     assert not sleeper.alive
     assert Fleet(tmp_path).clusters() == []
+
+
+def test_down_stops_zookeeper_as_well(tmp_path: Path, sleeper: ProcessIdentity) -> None:
+    """Also one whose brokers are gone, which counts as running until then."""
+    state(tmp_path, sleeper, started="long ago")
+    [cluster] = json.loads((tmp_path / "state.json").read_text())
+    cluster["zookeeper"] = {**asdict(sleeper), "port": 2, "log": "log"}
+    (tmp_path / "state.json").write_text(json.dumps([cluster]))
+    assert Fleet(tmp_path).find("a").alive
+    Fleet(tmp_path).stop()
+    assert not sleeper.alive
 
 
 def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
@@ -129,6 +141,14 @@ def test_record_keeps_the_cluster_id(tmp_path: Path) -> None:
     assert first.cluster_id == second.cluster_id
 
 
+def test_data_with_zookeeper_is_not_read_without(tmp_path: Path) -> None:
+    """KRaft would begin an empty cluster beside it."""
+    ClusterRecord.open(tmp_path, brokers=1, version="2.4.1")
+    ClusterRecord.open(tmp_path, brokers=1, version="3.0.0")
+    with pytest.raises(SetupError, match=r"with ZooKeeper, written by Kafka 3\.0\.0"):
+        ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+
+
 @pytest.mark.parametrize(
     ("brokers", "version", "said"),
     [(3, "4.3.1", "a cluster of 1 broker"), (1, "3.9.2", "was written by Kafka 4.3.1")],
@@ -157,6 +177,24 @@ def test_extra_settings_override_ours(tmp_path: Path) -> None:
     assert "listeners=PLAINTEXT://127.0.0.1:1000,CONTROLLER://127.0.0.1:2002" in lines
     assert "controller.quorum.voters=1@127.0.0.1:2001,2@127.0.0.1:2002" in lines
     assert "offsets.topic.replication.factor=2" in lines
+
+
+def test_brokers_with_zookeeper_have_no_controller_of_their_own(tmp_path: Path) -> None:
+    """They meet at its port; KRaft's settings would stop them."""
+    text = server_properties(
+        node_id=2,
+        port=1000,
+        controllers={1: 2001, 2: 2002},
+        data=tmp_path,
+        extra={},
+        zookeeper_port=3000,
+    )
+    settings = dict(line.split("=", 1) for line in text.splitlines())
+    assert settings["broker.id"] == "2"
+    assert settings["zookeeper.connect"] == "127.0.0.1:3000"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:1000"
+    assert settings["offsets.topic.replication.factor"] == "2"
+    assert not {"process.roles", "node.id", "controller.quorum.voters"} & settings.keys()
 
 
 def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.model import ProducerState
-from sparkmirror.pipeline.comparison import Comparison, distance, is_behind
+from sparkmirror.pipeline.comparison import Comparison, Verdict
+from sparkmirror.pipeline.written_records import distance, is_behind
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.record_batch import LOG_APPEND_TIME, SEQUENCE_MASK, RecordBatch
 from sparkmirror.wire.reframe import Run
@@ -106,12 +107,12 @@ def test_it_goes_on_after_the_last_record_that_both_sides_have(
         looked.see_source(out)
         looked.step()
 
-    assert looked.is_complete
+    assert looked.verdict is Verdict.AGREED
     assert looked.position == FIRST + copied
-    assert looked.downstream == at - 1
-    assert looked.next_sequence == goal
+    assert looked.end_downstream == at - 1
+    assert looked.end_sequence == goal
     assert looked.other_writers == ({77} if strangers else set())
-    assert looked.passed_over == 0
+    assert looked.refused == 0
 
 
 def test_records_that_the_target_never_got_are_passed_over() -> None:
@@ -123,8 +124,8 @@ def test_records_that_the_target_never_got_are_passed_over() -> None:
     looked.see_source(outgoing(records))
     looked.step()
 
-    assert looked.is_complete
-    assert (looked.position, looked.downstream, looked.passed_over) == (FIRST + 5, 503, 1)
+    assert looked.verdict is Verdict.AGREED
+    assert (looked.position, looked.end_downstream, looked.refused) == (FIRST + 5, 503, 1)
 
 
 def test_what_the_source_does_not_have_is_no_match() -> None:
@@ -135,7 +136,7 @@ def test_what_the_source_does_not_have_is_no_match() -> None:
     looked.step()
 
     assert looked.waits_for_source
-    assert not looked.is_complete
+    assert looked.verdict is None
     assert (looked.position, looked.end_downstream, looked.end_sequence) == (FIRST, 502, 3)
 
 
@@ -148,7 +149,7 @@ def test_batches_from_before_the_pair_do_not_count() -> None:
     looked.see_source(outgoing(records))
     looked.step()
 
-    assert looked.is_complete
+    assert looked.verdict is Verdict.AGREED
     assert looked.position == FIRST + 2
 
 
@@ -163,7 +164,7 @@ def test_a_target_that_stamps_is_compared_without_times() -> None:
     looked.see_source(outgoing(records[2:]))
     looked.step()
 
-    assert looked.is_complete
+    assert looked.verdict is Verdict.AGREED
     assert looked.position == FIRST + 3
 
 
@@ -174,7 +175,7 @@ def test_other_times_are_another_record() -> None:
     looked.see_source(outgoing(numbered(FIRST, 2, timestamp=6)))
     looked.step()
 
-    assert not looked.is_complete
+    assert looked.verdict is None
 
 
 def test_sequences_are_compared_across_their_wrap() -> None:
@@ -204,6 +205,6 @@ def test_a_batch_that_the_cleaner_emptied_counts_by_its_sequence() -> None:
     compared.see_source(outgoing(records))
     compared.step()
 
-    assert compared.is_complete
-    assert (compared.position, compared.downstream) == (FIRST + 3, 505)
-    assert compared.passed_over == 0
+    assert compared.verdict is Verdict.AGREED
+    assert (compared.position, compared.end_downstream) == (FIRST + 3, 505)
+    assert compared.refused == 0

@@ -522,7 +522,7 @@ def test_a_partition_that_is_refused_while_its_damage_is_recorded_comes_back(
         bench.task._relay.safeguards.tick()
         while bench.unanswered_writes():
             request = bench.written()
-            request.produced(dict.fromkeys(request.batches, (0, 0)))
+            request.produced(dict.fromkeys(request.batches, (0, bench.part.downstream + 1)))
         serve()
 
     assert bench.part.position == 310

@@ -7,7 +7,13 @@ import pytest
 
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.topology.apply import Outcome, RefusedConfig, apply_plan, refusals
+from sparkmirror.topology.apply import (
+    Outcome,
+    RefusedConfig,
+    apply_plan,
+    refusals,
+    unknown_to_target,
+)
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
 INVALID_CONFIG = 40
@@ -185,3 +191,21 @@ def test_an_empty_plan_asks_nothing() -> None:
     target = PickyCluster(lambda _: None)
     assert apply_plan([], target) == []
     assert target.requests == 0
+
+
+def test_a_config_that_an_old_target_does_not_know_is_no_refusal() -> None:
+    """The topic is created without it, and the remark is kept apart: nobody can change that."""
+    said = "INVALID_CONFIG (40), Unknown topic config name: remote.storage.enable."
+
+    def judge(topic: NewTopic) -> BrokerError | None:
+        return refusal(INVALID_CONFIG, said) if "remote.storage.enable" in topic.configs else None
+
+    target = PickyCluster(judge)
+    wanted = creation(remote_storage_enable="true", retention_ms="1")
+
+    outcomes = apply_plan([wanted], target)
+
+    assert target.created["a.t"].configs == {"retention.ms": "1"}
+    assert refusals(outcomes) == []
+    (remark,) = unknown_to_target(outcomes)
+    assert remark.startswith("The target does not know the topic config remote.storage.enable=true")

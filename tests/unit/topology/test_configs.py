@@ -8,7 +8,12 @@ import pytest
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource
 from sparkmirror.topology.apply_configs import apply_configs
-from sparkmirror.topology.configs import AlterTopic, plan_configs, wanted_configs
+from sparkmirror.topology.configs import (
+    AlterTopic,
+    plan_configs,
+    unknown_configs,
+    wanted_configs,
+)
 from sparkmirror.topology.topics import TopicRules
 
 POLICY_VIOLATION = 44
@@ -59,6 +64,18 @@ def test_only_differences_are_planned(
 ) -> None:
     """Drift goes back, an unset config is unset, an excluded one is never touched."""
     assert plan(source, target) == changes
+
+
+def test_a_config_that_the_target_does_not_know_is_passed_over() -> None:
+    """An older version of Kafka does not list it, and would refuse it at every start."""
+    source = (own("message.timestamp.before.max.ms", "9"), own("retention.ms", "1"))
+    target = (default("retention.ms", "2"),)
+
+    (action,) = plan_configs({"t": "a.t"}, {"t": source}, {"a.t": target}, RULES)
+
+    assert action.changes == {"retention.ms": "1"}
+    assert unknown_configs(source, target, RULES) == {"message.timestamp.before.max.ms"}
+    assert unknown_configs((default("new.one", "1"),), target, RULES) == set()
 
 
 @pytest.mark.parametrize("kind", [ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER])

@@ -11,8 +11,14 @@ import pytest
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
+from sparkmirror.errors import UnreadableAnswerError
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire.fetch_protocol import IDS_VERSION, NAMES_VERSION, parse_response
+from sparkmirror.wire.fetch_protocol import (
+    IDS_VERSION,
+    NAMES_VERSION,
+    OLDEST_VERSION,
+    parse_response,
+)
 from sparkmirror.wire.outgoing import AbortedTransaction
 from sparkmirror.wire.produce_protocol import (
     PARTITION_BYTES,
@@ -25,6 +31,8 @@ from sparkmirror.wire.produce_protocol import (
 TOPIC = FetchResponse.FetchableTopicResponse
 PARTITION = TOPIC.PartitionData
 ABORTED = PARTITION.AbortedTransaction
+FETCH_VERSIONS = range(OLDEST_VERSION, IDS_VERSION + 1)
+LOG_START, SESSIONS = 5, 7
 IDS = [uuid.UUID(int=1), uuid.UUID(int=2**127 + 5)]
 
 
@@ -58,10 +66,11 @@ def framed(version: int, topics: list[list[Any]], error: int = 0) -> memoryview:
             for partitions, name in zip(topics, named, strict=True)
         ],
     )
-    return memoryview(bytearray(b"\x00\x00\x00\x09\x00" + bytes(message.encode(version=version))))
+    header = b"\x00\x00\x00\x09" + (b"\x00" if version >= NAMES_VERSION else b"")
+    return memoryview(bytearray(header + bytes(message.encode(version=version))))
 
 
-@pytest.mark.parametrize("version", [NAMES_VERSION, IDS_VERSION])
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_responses_mean_what_kafka_python_wrote(version: int) -> None:
     """Names or ids, several topics and partitions, records, null and empty records, errors."""
     large = bytes(range(256)) * 300
@@ -87,7 +96,7 @@ def test_fetch_responses_mean_what_kafka_python_wrote(version: int) -> None:
     response = parse_response(frame, version)
 
     names = IDS if version == IDS_VERSION else ["topic-0", "topic-1"]
-    assert (response.error, response.session_id) == (0, 123_456)
+    assert (response.error, response.session_id) == (0, 123_456 if version >= SESSIONS else 0)
     assert [(one.topic, one.partition, one.error) for one in response.partitions] == [
         (names[0], 0, 0),
         (names[0], 300, 0),
@@ -102,10 +111,12 @@ def test_fetch_responses_mean_what_kafka_python_wrote(version: int) -> None:
         (AbortedTransaction(9, 5), AbortedTransaction(2**40, 2**41)),
     ]
     first = response.partitions[0]
-    assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (100, 90, 10)
+    assert (first.high_watermark, first.last_stable_offset) == (100, 90)
+    assert first.log_start_offset == (10 if version >= LOG_START else -1)
+    assert {one.diverging for one in response.partitions} == {None}
 
 
-@pytest.mark.parametrize("version", [NAMES_VERSION, IDS_VERSION])
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_records_are_views_into_the_frame(version: int) -> None:
     """Payload is never copied, and it can be patched where it lies."""
     frame = framed(version, [[partition(0, b"payload")]])
@@ -116,13 +127,23 @@ def test_records_are_views_into_the_frame(version: int) -> None:
     assert not records.readonly
 
 
-@pytest.mark.parametrize("version", [NAMES_VERSION, IDS_VERSION])
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= SESSIONS])
 @pytest.mark.parametrize("error", [0, 70, 71])
 def test_a_response_without_partitions_is_read(version: int, error: int) -> None:
     """An idle session, and one the broker has forgotten."""
     response = parse_response(framed(version, [], error), version)
 
     assert (response.error, response.partitions) == (error, [])
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_response_that_is_cut_off_is_refused(version: int) -> None:
+    """Records that are shorter than announced are never handed on."""
+    whole = framed(version, [[partition(0, b"payload"), partition(1, b"more")]])
+
+    for size in range(len(whole) - (version >= NAMES_VERSION)):  # but for its last tags
+        with pytest.raises(UnreadableAnswerError):
+            parse_response(memoryview(bytearray(whole[:size])), version)
 
 
 def test_tags_of_newer_brokers_are_stepped_over() -> None:
