@@ -15,7 +15,7 @@ from pyspark import SparkContext, cloudpickle
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.model import Flow, Secret, TopicPartition
-from sparkmirror.pipeline.contract import END, PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.pipeline.control_server import ControlServer, EpochLine
 from sparkmirror.pipeline.epochs import EpochResult, Epochs
 from sparkmirror.pipeline.plan import plan_splits
@@ -149,9 +149,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
     result = running.result(PATIENCE_SECONDS)
 
     assert result.failure == ""
-    ends = {
-        TopicPartition(one.topic, one.partition): one for one in result.receipts if one.kind == END
-    }
+    ends = {TopicPartition(one.topic, one.partition): one for one in result.receipts}
     assert {tp.partition: one.position for tp, one in ends.items()} == {
         number: 100 + number for number in range(5)
     }

@@ -111,6 +111,7 @@ class SecurePeer:
             while True:
                 peer, _where = self._listener.accept()
                 peer.settimeout(_PATIENCE_SECONDS)
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces go at once
                 self._begin(self._serve, peer)
 
     def _serve(self, peer: socket.socket) -> None:

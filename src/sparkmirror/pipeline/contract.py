@@ -155,19 +155,13 @@ class Progress:
 
 
 class Receipt(NamedTuple):
-    """One row of a finished task: a contiguous run that was copied, or where a partition ended."""
+    """One row of a finished task: where a topic partition ended, and what was copied of it."""
 
-    kind: str  # run or end
     split: int
     topic: str
     partition: int
-    source_first: int
-    source_last: int
-    target_first: int
     records: int
     bytes: int
-    is_exact: bool  # false: gaps inside, because there were too many runs to list
-    # What follows is said of the end of a partition only.
     position: int = -1
     downstream: int = -1
     producer_id: int = -1
@@ -178,9 +172,6 @@ class Receipt(NamedTuple):
     error_code: int = 0
     error: str = ""
     map_chunk: str = ""  # what is left open of the offset map
-
-
-RUN, END = "run", "end"
 
 
 # --- as JSON; what there can be thousands of goes as rows, because writing names takes longer

@@ -94,7 +94,7 @@ class CopyTask:
                 f"{self._settings.flow}: the driver has been silent for "
                 f"{self._settings.lease_seconds:g} s, or the task stood still; it stopped"
             )
-        return [receipt for part in relay.parts for receipt in part.receipts(self._split.index)]
+        return [part.receipt(self._split.index) for part in relay.parts]
 
     def _advance(self, now: float) -> None:
         """Move on to the next phase when this one is over."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from sparkmirror.formats.map_chunk import MapChunk, MappedRun
@@ -13,15 +12,13 @@ from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapMark
 from sparkmirror.pipeline.comparison import Comparison, Estimate, Hole, Verdict
 from sparkmirror.pipeline.contract import (
-    END,
-    RUN,
     PartitionProgress,
     PartitionStart,
     Receipt,
     chunk_from_text,
     chunk_to_text,
 )
-from sparkmirror.pipeline.runs import Mark, Runs
+from sparkmirror.pipeline.runs import Runs
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.fetch_session import SourcePartition
 from sparkmirror.wire.producer import TargetPartition
@@ -50,7 +47,6 @@ class Savepoint(NamedTuple):
     records: int
     bytes: int
     leader_epoch: int
-    runs: Mark
     map: MapMark
 
 
@@ -230,7 +226,6 @@ class CopyPartition:
             self.records,
             self.bytes,
             self.leader_epoch,
-            self.runs.mark(),
             self.map.mark(),
         )
         self.stored = self.stored_position()
@@ -244,7 +239,7 @@ class CopyPartition:
         self.position, self.downstream = saved.position, saved.downstream
         self.records, self.bytes = saved.records, saved.bytes
         self.source.last_epoch = self.leader_epoch = saved.leader_epoch
-        self.runs.return_to(saved.runs)
+        self.runs.clear()
         self.map.return_to(saved.map)
         self.unsynced.clear()
         self.is_dirty = False
@@ -315,42 +310,23 @@ class CopyPartition:
             return Pair(self.position, self.downstream, self._producer)
         return Pair(stored.offset + 1, stored.downstream, stored.producer)
 
-    def receipts(self, split: int) -> Iterator[Receipt]:
-        """A row per run that was copied, and one for where the partition stands."""
+    def receipt(self, split: int) -> Receipt:
+        """Where the partition stands at the end of its task."""
         self.account()
-        tp, target = self.source.tp, self.target
-        end = self._end()
-        for run in self.runs.rows:
-            yield Receipt(
-                kind=RUN,
-                split=split,
-                topic=tp.topic,
-                partition=tp.partition,
-                source_first=run.source_first,
-                source_last=run.source_last,
-                target_first=run.target_first,
-                records=run.records,
-                bytes=run.bytes,
-                is_exact=run.is_exact,
-            )
-        yield Receipt(
-            kind=END,
+        tp, end = self.source.tp, self._end()
+        return Receipt(
             split=split,
             topic=tp.topic,
             partition=tp.partition,
-            source_first=self.start.position,
-            source_last=end.position - 1,
-            target_first=-1,
             records=self.records,
             bytes=self.bytes,
-            is_exact=True,
             position=end.position,
             downstream=end.downstream,
             producer_id=end.producer.producer_id,
             producer_epoch=end.producer.producer_epoch,
             next_sequence=end.producer.next_sequence,
             leader_epoch=self.leader_epoch,
-            is_clean=target.is_idle and self.is_taken_over and self.is_stored,
+            is_clean=self.target.is_idle and self.is_taken_over and self.is_stored,
             error_code=self.trouble_code,
             error=self.trouble,
             map_chunk=chunk_to_text(self.map.open_chunk(self.position, self.downstream + 1)),

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline.contract import (
-    END,
     Progress,
     Receipt,
     Split,
@@ -195,7 +194,6 @@ def _standings(receipts: list[Receipt]) -> dict[TopicPartition, Standing]:
             one.map_chunk,
         )
         for one in receipts
-        if one.kind == END
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from sparkmirror.model import ProducerState
 from sparkmirror.offsets.offset_map import Fit, OffsetMap, Translation
 from sparkmirror.pipeline.comparison import Comparison
-from sparkmirror.pipeline.contract import END, PartitionStart, Receipt, chunk_from_text
+from sparkmirror.pipeline.contract import PartitionStart, chunk_from_text
 from sparkmirror.pipeline.copy_partition import CopyPartition, MappedRun, Pair
 from sparkmirror.wire.outgoing import Outgoing
 from sparkmirror.wire.reframe import Run
@@ -34,12 +34,6 @@ def copied(part: CopyPartition, source: int, target: int, count: int) -> None:
     part.runs.add(out)
     part.downstream = target + count - 1
     part.move_to(source + count)
-
-
-def end(part: CopyPartition) -> Receipt:
-    """The last row of its receipt."""
-    (found,) = [one for one in part.receipts(0) if one.kind == END]
-    return found
 
 
 def reader(part: CopyPartition) -> Callable[[int], Translation | None]:
@@ -79,14 +73,14 @@ def test_a_target_that_lost_records_has_a_map_that_says_so(part: CopyPartition) 
 
 def test_what_is_not_stored_is_not_handed_over(part: CopyPartition) -> None:
     """The successor compares from what is stored: the map lacks the rest."""
-    assert end(part).is_clean
+    assert part.receipt(0).is_clean
     copied(part, 1_000, 1_100, 100)
-    found = end(part)
+    found = part.receipt(0)
     assert not found.is_clean
     assert (found.position, found.downstream) == (1_000, 1_099)
     part.is_dirty = False
     part.stored = part.stored_position()
-    found = end(part)
+    found = part.receipt(0)
     assert found.is_clean
     assert (found.position, found.downstream) == (1_100, 1_199)
     chunk = chunk_from_text(found.map_chunk)
@@ -100,7 +94,7 @@ def test_a_successor_goes_on_with_the_open_chunk(part: CopyPartition) -> None:
     part.is_dirty = False
     part.stored = part.stored_position()
     start = PartitionStart(
-        "t", 0, "a.t", 1_100, 1_199, producer=PRODUCER, map_chunk=end(part).map_chunk
+        "t", 0, "a.t", 1_100, 1_199, producer=PRODUCER, map_chunk=part.receipt(0).map_chunk
     )
     successor = CopyPartition(start)
     copied(successor, 1_100, 1_200, 5)
