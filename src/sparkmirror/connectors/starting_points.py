@@ -222,15 +222,25 @@ class StartingPoints:
         """Complete pairs, as far as the target answers."""
         made: dict[TopicPartition, StoredPosition] = {}
         with ClusterAdmin(self._settings.target_admin) as admin:
-            if self._producer.producer_id < 0:
+            is_new = self._producer.producer_id < 0
+            if is_new:
                 self._producer = admin.new_producer()
             remote = {
                 one.source: TopicPartition(one.remote_topic, one.source.partition) for one in wanted
             }
             ends = admin.end_offsets(remote.values(), "read_uncommitted")
             sequences = admin.next_sequences(ends.found, self._producer.producer_id)
+            producers = {
+                target: replace(self._producer, next_sequence=sequence)
+                for target, sequence in sequences.items()
+                if sequence is not None
+            }
+            unknown = [target for target, sequence in sequences.items() if sequence is None]
+            if unknown and not is_new:
+                self._producer = admin.new_producer()  # it may have written there before
+            producers |= dict.fromkeys(unknown, self._producer)
         for target in ends.found:
-            if target not in sequences:
+            if target not in producers:
                 raise UnreachableError(
                     f"Cluster '{self._flow.target}': the leader of {target} does not answer just "
                     "now; trying again.",
@@ -245,7 +255,7 @@ class StartingPoints:
                 made[one.source] = StoredPosition(
                     positions[one.source] - 1,
                     ends.found[target] - 1,
-                    replace(self._producer, next_sequence=sequences[target]),
+                    producers[target],
                     before.leader_epoch if before else -1,
                     (before.source_topic if before else None) or one.topic_id,
                     one.target_topic_id,

@@ -273,21 +273,25 @@ class ClusterAdmin(Closable):
 
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, int]:
-        """With which sequence a producer goes on: 0 where it is not known or nobody may ask.
+    ) -> dict[TopicPartition, int | None]:
+        """With which sequence a producer goes on: 0 where it has not written, None if unknown.
 
-        Partitions whose leader could not answer just now are left out.
+        Brokers before 2.8 cannot be asked, nor may every principal ask. Partitions whose leader
+        could not answer just now are left out.
         """
         wanted = frozenset(topic_partitions)
         step = partial(self._describe_producers, wanted)
         found, codes = self._client.persist("describing producers", step)
-        sequences = {tp: 0 for tp in wanted if not error_codes.is_retriable(codes.get(tp, 0))}
-        return sequences | {
-            tp: (one.last_sequence + 1) & SEQUENCE_MASK
-            for tp, producers in found.items()
-            for one in producers
-            if one.producer_id == producer_id
+        sequences: dict[TopicPartition, int | None] = {
+            tp: 0 if tp in found else None
+            for tp in wanted
+            if not error_codes.is_retriable(codes.get(tp, 0))
         }
+        for tp, producers in found.items():
+            for one in producers:
+                if one.producer_id == producer_id:
+                    sequences[tp] = (one.last_sequence + 1) & SEQUENCE_MASK
+        return sequences
 
     def _describe_producers(
         self, wanted: frozenset[TopicPartition]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import NamedTuple
 
@@ -176,6 +177,7 @@ class CopyPartition:
         """Write on as the flow's producer; `is_known`: the broker remembers it."""
         self.target.next_sequence = self.next_sequence
         self.target.is_introduced = is_known
+        self.target.idle_since = time.monotonic()
 
     def become(self, producer_id: int, producer_epoch: int) -> None:
         """Write on as a new producer."""

@@ -42,6 +42,7 @@ from sparkmirror.wire.produce_protocol import (
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 
 NO_PRODUCER = -1
+_FORGOTTEN_AFTER_SECONDS = 1.0  # brokers keep producers for a day, or for as long as configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class TargetPartition:
         "backoff",
         "failure",
         "failure_text",
+        "idle_since",
         "is_introduced",
         "line",
         "most_joined",
@@ -111,6 +113,7 @@ class TargetPartition:
         self.out_of_order_twice = False
         self.backoff = Backoff()
         self.timer: Timer | None = None  # after a failure: when it is tried again
+        self.idle_since = time.monotonic()  # when the broker last said that it knows the producer
         self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
 
     @property
@@ -213,6 +216,9 @@ class Producer:
 
     def offer(self, part: TargetPartition, out: Outgoing) -> None:
         """Queue a record batch; `pump` sends."""
+        if part.is_introduced and part.is_idle and part.producer_id != NO_PRODUCER:
+            is_recent = time.monotonic() - part.idle_since < _FORGOTTEN_AFTER_SECONDS
+            part.is_introduced = is_recent
         part.pending.append(out)
         if part.line is None and not part.failure:
             self._line_up(part)
@@ -502,7 +508,8 @@ class Producer:
             done = window.popleft()
             done.let_go()
             self._sink.acked(part, done)
-        part.waiting_since = time.monotonic() if window else 0.0
+        now = time.monotonic()
+        part.waiting_since, part.idle_since = (now, part.idle_since) if window else (0.0, now)
         if part.backoff.is_growing and not part.failure:
             part.out_of_order_twice = False
             part.backoff.reset()

@@ -67,6 +67,23 @@ def test_at_most_five_requests_wait_per_connection() -> None:
     bench.check_all_copied_once()
 
 
+def test_the_first_batch_goes_alone_when_the_broker_may_have_forgotten_the_producer() -> None:
+    """It takes any sequence of a producer it does not know: a later one could overtake."""
+    bench = Bench()
+    bench.offer(1, 1)
+    bench.settle()
+    bench.parts[TP].idle_since -= 3_600
+    bench.offer(1, 1, 1)
+    bench.producer.pump()
+    assert sequences(bench.broker()) == [2]
+
+    bench.serve(bench.broker().waiting.popleft())
+
+    assert sequences(bench.broker()) == [3, 4]
+    bench.settle()
+    bench.check_all_copied_once()
+
+
 def test_sequences_wrap_to_zero_after_the_largest() -> None:
     """2^31 - 1 is followed by 0, also inside a batch."""
     bench = Bench()
