@@ -135,7 +135,8 @@ class TakeOver:
         self._since: dict[TopicPartition, float] = {}  # when the target last had more
         self._began: dict[TopicPartition, float] = {}
         self._asking_end: set[TopicPartition] = set()
-        self._sure: dict[TopicPartition, int] = {}  # what the source certainly does not have
+        # Since when the source has ended before this target offset found its counterpart.
+        self._ended: dict[TopicPartition, tuple[int, float]] = {}
         self._in_vain: dict[TopicPartition, int] = {}  # the goal that was waited for before
         self._unasked: set[TopicPartition] = set()  # leaders without DescribeProducers
         self._refused_at: dict[TopicPartition, Pair] = {}  # with an unexpected sequence
@@ -397,12 +398,15 @@ class TakeOver:
             self._start_waiting()
 
     def _is_sure(self, part: CopyPartition, comparison: Comparison) -> bool:
-        """Whether the source was asked for its end after the target had been read this far.
+        """Whether the source has ended here for some seconds, asked after the target was read.
 
-        Our last fetch may be older than what another task of this flow has copied meanwhile.
+        Our last fetch may be older than what another task of this flow has copied meanwhile, and
+        a new leader may not know its own end yet.
         """
         tp, unmatched = part.target.tp, comparison.first_unmatched
-        if self._sure.get(tp) == unmatched:
+        now = time.monotonic()
+        known, since = self._ended.get(tp, (-1, now))
+        if known == unmatched and now - since > _PATIENCE_SECONDS:
             return True
 
         def ended(end: int | None) -> None:
@@ -413,9 +417,9 @@ class TakeOver:
                 return
             if end > part.source.position:
                 part.source.is_at_end = False  # it will be read
-            else:
-                self._sure[tp] = unmatched
-                self.step(part)
+                self._ended.pop(tp, None)
+            elif self._ended.get(tp, (-1, 0.0))[0] != unmatched:
+                self._ended[tp] = (unmatched, time.monotonic())
 
         if tp not in self._asking_end:
             self._asking_end.add(tp)
@@ -482,7 +486,7 @@ class TakeOver:
         self._comparing.pop(tp, None)
         self._since.pop(tp, None)
         self._began.pop(tp, None)
-        self._sure.pop(tp, None)
+        self._ended.pop(tp, None)
         self._fetcher.forget(self._readers.pop(tp))
 
     # --- looking at single stretches

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sparkmirror.pipeline import take_over
 from sparkmirror.state.incidents import Kind
 from support.interrupted_copy import (
     COPIED,
@@ -250,6 +251,22 @@ def test_copy_waits_and_says_so_when_appended_records_are_not_readable(flow: Mir
     life = resume(flow, at={10.0: catch_up})
     assert any("cannot be read yet" in one for one in life.troubles)
     assert life.reports[-1].partitions == () or not life.reports[-1].partitions[0].trouble
+    assert faults(flow) == []
+    assert kinds(life) == []
+
+
+def test_copy_is_exact_when_the_source_does_not_know_its_end_yet(
+    flow: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader's high watermark lags behind: its log was not cut, and the status says so."""
+    monkeypatch.setattr(take_over, "_SHOWN_AFTER_SECONDS", 0.5)
+    flow.source_log.readable_limit = STORED
+
+    def catch_up() -> None:
+        flow.source_log.readable_limit = None
+
+    life = resume(flow, at={2.5: catch_up})
+    assert any("COMPARING" in one and "on the source" in one for one in life.troubles)
     assert faults(flow) == []
     assert kinds(life) == []
 
