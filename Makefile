@@ -80,8 +80,8 @@ kerberos: setup ## flows between clusters that want Kerberos, with a KDC of thei
 	@$(PYTHON) tools/kerberos.py
 	@$(PYTEST) $(VERSION) tests/kerberos
 
-# SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE
-CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE KAFKA,$(if $($(option)),--$(shell \
+# SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE, EXECUTORS
+CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE EXECUTORS KAFKA,$(if $($(option)),--$(shell \
 	echo $(option) | tr A-Z a-z)=$($(option))))
 
 chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)

@@ -63,12 +63,18 @@ def _options() -> argparse.Namespace:
         prog="make chaos", description="Faults drawn from a seed while records flow."
     )
     parser.add_argument("--seed", type=int, default=random.randrange(_LARGEST_SEED))
-    parser.add_argument("--faults", type=int, default=20, help="per scenario (20)")
+    parser.add_argument(
+        "--faults",
+        type=int,
+        default=len(Kind),
+        help=f"per scenario ({len(Kind)}, one of each kind)",
+    )
     parser.add_argument(
         "--mode", choices=[*(mode.value for mode in Mode), "both"], default=Mode.DEFAULT.value
     )
     parser.add_argument("--flows", choices=["1", "2", "both"], default="both")
     parser.add_argument("--rate", type=int, default=600, help="records per second (600)")
+    parser.add_argument("--executors", type=int, default=2, help="of Spark (2); 1 starts sooner")
     parser.add_argument("--partitions", type=int, default=4, help="of each source (4)")
     parser.add_argument(
         "--kinds",
@@ -93,6 +99,7 @@ def _scenarios(options: argparse.Namespace) -> Iterator[Scenario]:
                 flows=number,
                 partitions=options.partitions,
                 per_second=options.rate,
+                executors=options.executors,
             )
 
 

@@ -17,9 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from chaos.history import History
 from chaos.keeper import Keeper
 from chaos.scenario import TARGET, TOPIC, Scenario, properties
 from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.local.jvm import KafkaJvm
+from sparkmirror.local.ports import HOST
+from support.load import Load
 from support.small_disk import SmallDisk
 from support.tcp_proxy import Line
 from support.witness import create_topics
@@ -31,7 +35,30 @@ _TARGET_CONFIG = {
     "transaction.state.log.min.isr": "2",
     # A broker that was away for seconds should be a full member again soon.
     "replica.lag.time.max.ms": "5000",
+    # Producers that are to be forgotten are forgotten soon.
+    "producer.id.expiration.check.interval.ms": "500",
 }
+_SOURCE_CONFIG = {"log.cleaner.backoff.ms": "200"}
+_RESOLVER = Path(__file__).parent / "resolver"
+_NAME = "brokers.chaos.test"  # which only the mirror's processes can resolve
+
+
+class NamedCluster(LocalCluster):
+    """A cluster whose brokers send clients that take the detour to a name, not to an address."""
+
+    @property
+    def detour_servers(self) -> str:
+        """What the mirror bootstraps from."""
+        return super().detour_servers.replace(HOST, _NAME)
+
+    def _write_files(self, jvm: KafkaJvm) -> None:
+        super()._write_files(jvm)
+        for broker in self.brokers:
+            detour = broker.detour
+            assert detour is not None
+            text = broker.properties_file.read_text(encoding="utf-8")
+            here, there = (f"{host}:{detour.advertised}" for host in (HOST, _NAME))
+            broker.properties_file.write_text(text.replace(here, there), encoding="utf-8")
 
 
 class AbandonedError(Exception):
@@ -63,6 +90,15 @@ class Arena:
         self.target: LocalCluster
         self.target_line: Line
         self.keeper: Keeper
+        self.loads: list[Load] = []  # of the sources, in their order
+        self.history = History()
+        self.resolver_file = directory / "resolver"  # see resolver/sitecustomize.py
+        self.file = directory / "mm2.properties"
+        self.environment = {  # of whatever reads that file
+            "PYTHONPATH": str(_RESOLVER),
+            "CHAOS_RESOLVER": str(self.resolver_file),
+            "CHAOS_NAME": _NAME,
+        }
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -104,15 +140,14 @@ class Arena:
         start_all(clusters)
         for cluster in self.sources:
             create_topics(cluster, {TOPIC: self.scenario.partitions})
-        file = self.directory / "mm2.properties"
         servers = {cluster.name: cluster.detour_servers for cluster in clusters}
         lines = properties(self.scenario, servers)
-        file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        self.keeper = stack.enter_context(Keeper(file, self.say))
+        self.file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        self.keeper = stack.enter_context(Keeper(self.file, self.say, self.environment))
 
     def _cluster(self, name: str, line: Line, *, brokers: int) -> LocalCluster:
         made: list[LocalCluster] = []  # the proxies must be there before it is
-        cluster = LocalCluster(
+        cluster = NamedCluster(
             name,
             self.directory / name,
             brokers=brokers,
@@ -120,7 +155,7 @@ class Arena:
             detour_ports=[
                 line.proxy(partial(_detour_port, made, index)) for index in range(brokers)
             ],
-            config=_TARGET_CONFIG if brokers > 1 else {},
+            config=_TARGET_CONFIG if brokers > 1 else _SOURCE_CONFIG,
             heap="384m",
         )
         made.append(cluster)

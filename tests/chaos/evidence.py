@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For whoever hunts a lost or doubled record: the record batches around it, as the target has them.
 
-Read from the log segments of a broker, header by header, by nobody's parser but this one.
+Read from the log segments of a broker, header by header, by nobody's parser but this one. Beside it
+the ledger, and what it should say.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chaos.arena import Arena
+from chaos.history import Entry
 from chaos.verdict import StreamVerdict
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # a record batch up to its records
@@ -63,6 +65,12 @@ def batch_lines(folder: Path) -> Iterator[BatchLine]:
                 attributes,
             )
             position += 12 + length
+
+
+def write_ledger(arena: Arena, entries: Sequence[Entry]) -> None:
+    """What the ledger says, and what happened to logs."""
+    lines = [*map(str, entries), "", *map(str, arena.history.claims), ""]
+    (arena.directory / "ledger.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 def write_evidence(arena: Arena, streams: Sequence[StreamVerdict]) -> None:

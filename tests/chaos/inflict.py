@@ -10,29 +10,22 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import psutil
-from confluent_kafka import KafkaException
 
+from chaos import moved
 from chaos.arena import Arena
+from chaos.conditions import METADATA_SECONDS, await_condition, await_full_membership
 from chaos.plan import Fault, Kind
 from sparkmirror.local.broker import LocalBroker
 from support.quotas import set_quota
 from support.tcp_proxy import Line
 from support.witness import admin
 
-_PATIENCE_SECONDS = 120.0
-_LOOK_SECONDS = 0.2
-_METADATA_SECONDS = 5.0
 _DRIVER_EXCUSE_SECONDS = 30.0
 _QUOTAS = {"bytes": ("producer_byte_rate", 20_000.0), "requests": ("request_percentage", 1.0)}
 _SLOWEST_SECONDS = 1.2
-T = TypeVar("T")
-
-
-class FaultError(Exception):
-    """A fault could not be done, or what it broke did not come back."""
+_LOOKUP_SECONDS = 3.0
 
 
 def inflict(fault: Fault, arena: Arena) -> None:
@@ -43,18 +36,6 @@ def inflict(fault: Fault, arena: Arena) -> None:
 def is_possible(fault: Fault, arena: Arena) -> bool:
     """Whether this machine can do it."""
     return fault.kind is not Kind.TARGET_FULL or bool(arena.disks)
-
-
-def _await(arena: Arena, check: Callable[[], T], what: str) -> T:
-    waited = 0.0
-    while waited < _PATIENCE_SECONDS:
-        with contextlib.suppress(psutil.NoSuchProcess, KafkaException):
-            found = check()
-            if found:
-                return found
-        arena.wait(_LOOK_SECONDS)
-        waited += _LOOK_SECONDS
-    raise FaultError(f"not within {_PATIENCE_SECONDS:g} s: {what}")
 
 
 # --- Spark's processes
@@ -81,16 +62,16 @@ def _hit(fault: Fault, found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def _kill_worker(fault: Fault, arena: Arena) -> None:
-    _kill(_hit(fault, _await(arena, lambda: _copying(arena), "a worker copies")))
+    _kill(_hit(fault, await_condition(arena, lambda: _copying(arena), "a worker copies")))
 
 
 def _kill_executor(fault: Fault, arena: Arena) -> None:
-    _await(arena, lambda: _copying(arena), "a worker copies")
-    _kill(_hit(fault, _await(arena, arena.keeper.executors, "there is an executor")))
+    await_condition(arena, lambda: _copying(arena), "a worker copies")
+    _kill(_hit(fault, await_condition(arena, arena.keeper.executors, "there is an executor")))
 
 
 def _kill_driver(fault: Fault, arena: Arena) -> None:
-    _await(arena, lambda: _copying(arena), "a worker copies")
+    await_condition(arena, lambda: _copying(arena), "a worker copies")
     arena.keeper.excuse(_DRIVER_EXCUSE_SECONDS)
     mirror = arena.keeper.current
     if fault.way == "everything":
@@ -100,14 +81,16 @@ def _kill_driver(fault: Fault, arena: Arena) -> None:
         _kill([jvm] if jvm else [])
     else:
         mirror.kill_driver()
-    _await(arena, lambda: arena.keeper.current is not mirror, "the driver is started again")
+    await_condition(
+        arena, lambda: arena.keeper.current is not mirror, "the driver is started again"
+    )
 
 
 def _stop_worker(fault: Fault, arena: Arena) -> None:
-    workers = _await(arena, lambda: _copying(arena), "a worker copies")
+    workers = await_condition(arena, lambda: _copying(arena), "a worker copies")
     victims = [workers[fault.choose(workers)]]
     if fault.way == "executor":
-        executors = _await(arena, arena.keeper.executors, "there is an executor")
+        executors = await_condition(arena, arena.keeper.executors, "there is an executor")
         executor = next(
             (one for one in executors if victims[0] in one.children(recursive=True)), executors[0]
         )
@@ -117,6 +100,17 @@ def _stop_worker(fault: Fault, arena: Arena) -> None:
         arena.wait(fault.seconds)
     finally:
         _signal(victims, signal.SIGCONT)
+
+
+def _suspend(fault: Fault, arena: Arena) -> None:
+    """As a machine that is suspended: all of the mirror stands still, and goes on."""
+    await_condition(arena, lambda: _copying(arena), "a worker copies")
+    everyone = arena.keeper.processes()
+    try:
+        _signal(everyone, signal.SIGSTOP)
+        arena.wait(fault.seconds)
+    finally:
+        _signal(everyone, signal.SIGCONT)
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
@@ -140,7 +134,7 @@ def _kill_target_leader(fault: Fault, arena: Arena) -> None:
     broker.kill()
     arena.wait(fault.seconds)
     broker.start()
-    _await_full_membership(arena)
+    await_full_membership(arena)
 
 
 def _restart_broker(fault: Fault, arena: Arena) -> None:
@@ -152,7 +146,7 @@ def _restart_broker(fault: Fault, arena: Arena) -> None:
     arena.wait(fault.seconds)
     broker.start()
     if fault.way == "target":
-        _await_full_membership(arena)
+        await_full_membership(arena)
 
 
 def _fill_target(fault: Fault, arena: Arena) -> None:
@@ -162,7 +156,7 @@ def _fill_target(fault: Fault, arena: Arena) -> None:
     try:
         for disk in disks:
             disk.fill()
-        _await(
+        await_condition(
             arena,
             lambda: not all(broker.running for broker in brokers),
             "a broker gives up without room",
@@ -174,7 +168,7 @@ def _fill_target(fault: Fault, arena: Arena) -> None:
     for broker in brokers:
         broker.kill()  # one that still runs has lost its only log directory
     arena.target.start()
-    _await_full_membership(arena)
+    await_full_membership(arena)
 
 
 def _leader(fault: Fault, arena: Arena) -> LocalBroker:
@@ -182,24 +176,12 @@ def _leader(fault: Fault, arena: Arena) -> LocalBroker:
     client = admin(arena.target)
 
     def led() -> list[int]:
-        found = client.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic].partitions
+        found = client.list_topics(topic, timeout=METADATA_SECONDS).topics[topic].partitions
         return [found[index].leader for index in sorted(found) if found[index].leader > 0]
 
-    leaders = _await(arena, led, f"{topic} has leaders")
+    leaders = await_condition(arena, led, f"{topic} has leaders")
     node = leaders[fault.choose(leaders)]
     return next(broker for broker in arena.target.brokers if broker.node_id == node)
-
-
-def _await_full_membership(arena: Arena) -> None:
-    """Until every partition has all its replicas: the next fault may take another broker."""
-    client = admin(arena.target)
-
-    def whole() -> bool:
-        found = client.list_topics(timeout=_METADATA_SECONDS).topics.values()
-        partitions = [part for topic in found for part in topic.partitions.values()]
-        return all(len(part.isrs) == len(part.replicas) for part in partitions)
-
-    _await(arena, whole, "all replicas are in sync")
 
 
 # --- the network
@@ -244,6 +226,17 @@ def _delay(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], 
     return delay
 
 
+def _hinder_resolver(fault: Fault, arena: Arena) -> None:
+    """Names resolve slowly or not at all, and every connection has to be made again."""
+    arena.resolver_file.write_text(f"{_LOOKUP_SECONDS}\n{fault.way}\n", encoding="utf-8")
+    try:
+        for line in (*arena.source_lines, arena.target_line):
+            line.tear()
+        arena.wait(fault.seconds)
+    finally:
+        arena.resolver_file.unlink()
+
+
 # --- quotas
 
 
@@ -266,7 +259,7 @@ def _set_quota(arena: Arena, key: str, value: float | None) -> None:
                 return True
         return False
 
-    _await(arena, done, f"the quota {key} is set to {value}")
+    await_condition(arena, done, f"the quota {key} is set to {value}")
 
 
 _HOW: dict[Kind, Callable[[Fault, Arena], None]] = {
@@ -283,4 +276,12 @@ _HOW: dict[Kind, Callable[[Fault, Arena], None]] = {
     Kind.TARGET_DELAY: _delay(_target_line),
     Kind.TARGET_FULL: _fill_target,
     Kind.TARGET_QUOTA: _throttle,
+    Kind.SOURCE_TRUNCATE: moved.truncate_source,
+    Kind.SOURCE_DELETE: moved.delete_from_source,
+    Kind.SOURCE_COMPACT: moved.compact_source,
+    Kind.TARGET_TRUNCATE: moved.truncate_target,
+    Kind.TARGET_RECREATE: moved.recreate_target,
+    Kind.PRODUCER_EXPIRY: moved.expire_producers,
+    Kind.SUSPEND: _suspend,
+    Kind.SLOW_RESOLVER: _hinder_resolver,
 }

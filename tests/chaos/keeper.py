@@ -11,7 +11,8 @@ import importlib.util
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,11 +28,14 @@ _STOP_SECONDS = 60.0
 class Keeper:
     """Owns the mirror's processes; also a context manager that leaves none."""
 
-    def __init__(self, file: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, file: Path, say: Callable[[str], None], environment: Mapping[str, str]
+    ) -> None:
         self._file = file
         self._say = say
         self._began = time.time()
         self._home = _spark_home()
+        self._environment = {"SPARK_HOME": str(self._home), **environment}
         self._lock = threading.Lock()
         self._past: list[MirrorProcess] = []
         self._wanted = threading.Event()
@@ -44,11 +48,28 @@ class Keeper:
         self._thread.start()
 
     def _start(self) -> MirrorProcess:
-        return MirrorProcess(self._file, environment={"SPARK_HOME": str(self._home)})
+        return MirrorProcess(self._file, environment=self._environment)
 
     def excuse(self, seconds: float) -> None:
         """An end within so many seconds is somebody's doing."""
         self._excused_until = time.monotonic() + seconds
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """SIGKILL to everything, leftovers included; nothing is started before the end of this."""
+        with self._lock:
+            self._past.append(self.current)
+            for one in self._past:
+                one.kill_everything()
+            try:
+                yield
+            finally:
+                self.current = self._start()
+
+    def processes(self) -> list[psutil.Process]:
+        """Of the present mirror, all of them."""
+        with self._lock:
+            return self.current.processes()
 
     def stop(self) -> tuple[int, float]:
         """End the mirror in order: exit code and seconds taken."""

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from chaos.verdict import Stream
 from support.names import unique_name
+from support.waiting import PATIENCE_SECONDS
 from support.witness import Cluster
 
 _CHUNK = 1000
@@ -52,20 +53,10 @@ class Observer:
         self.records = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": unique_name("observer"),
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-                "topic.metadata.refresh.interval.ms": 1000,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,  # brokers die here
-            }
-        )
-        partitions = {partition for _source, partition in self._streams}
-        self._consumer.assign([TopicPartition(topic, index, 0) for index in sorted(partitions)])
+        self._servers = cluster.bootstrap_servers
+        self._topic = topic
+        self._again = threading.Event()
+        self._is_another = False
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
     def __enter__(self) -> Self:
@@ -81,13 +72,50 @@ class Observer:
         self._over.set()
         self._thread.join()
 
+    def begin_again(self, *, is_another: bool) -> None:
+        """Go on at the end of a log that was cut, or at the beginning of another one."""
+        self._is_another = is_another
+        self._again.set()
+
     def _run(self) -> None:
-        with closing(self._consumer):
-            while not self._over.is_set():
-                chunk = self._consumer.consume(_CHUNK, _LOOK_SECONDS)
-                good = [message for message in chunk if message.error() is None]
-                with self._lock:
-                    self._note(good, time.monotonic())
+        firsts = dict.fromkeys({partition for _, partition in self._streams}, 0)
+        while not self._over.is_set():
+            with closing(self._consumer()) as consumer:
+                if self._again.is_set():
+                    firsts = self._firsts(consumer)
+                    self._again.clear()
+                consumer.assign([TopicPartition(self._topic, *one) for one in firsts.items()])
+                while not self._over.is_set() and not self._again.is_set():
+                    chunk = consumer.consume(_CHUNK, _LOOK_SECONDS)
+                    good = [message for message in chunk if message.error() is None]
+                    with self._lock:
+                        self._note(good, time.monotonic())
+
+    def _firsts(self, consumer: Consumer) -> dict[int, int]:
+        """Where to go on in each partition; forgets when later offsets were seen."""
+        firsts = {}
+        for partition in {partition for _, partition in self._streams}:
+            place = TopicPartition(self._topic, partition)
+            _, end = consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+            firsts[partition] = 0 if self._is_another else end
+            with self._lock:
+                samples = self._samples.setdefault(partition, [])
+                del samples[bisect_left(samples, (firsts[partition], 0.0)) :]
+        return firsts
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": unique_name("observer"),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,  # brokers die here
+            }
+        )
 
     def _note(self, chunk: list[Message], now: float) -> None:
         self.records += len(chunk)
@@ -122,6 +150,6 @@ class Observer:
 
 
 def source_and_number(message: Message) -> tuple[str, int]:
-    """Who wrote a record and its number there: its key is both, as in `us-17`."""
-    source, _, number = (message.key() or b"").decode().partition("-")
+    """Who wrote a record and its number there: its value begins with both, as in `us-17...`."""
+    source, _, number = (message.value() or b"").decode().rstrip(".").partition("-")
     return source, int(number)

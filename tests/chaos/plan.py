@@ -30,6 +30,14 @@ class Kind(Enum):
     TARGET_DELAY = "target-delay"
     TARGET_FULL = "target-full"
     TARGET_QUOTA = "target-quota"
+    SOURCE_TRUNCATE = "source-truncate"
+    SOURCE_DELETE = "source-delete"
+    SOURCE_COMPACT = "source-compact"
+    TARGET_TRUNCATE = "target-truncate"
+    TARGET_RECREATE = "target-recreate"
+    PRODUCER_EXPIRY = "producer-expiry"
+    SUSPEND = "suspend"
+    SLOW_RESOLVER = "slow-resolver"
 
 
 class Place(Enum):
@@ -42,6 +50,8 @@ class Place(Enum):
     SOURCE_LINE = "source line"
     TARGET_LINE = "target line"
     QUOTA = "quota"
+    RESOLVER = "resolver"
+    LOGS = "logs"  # they move while the mirror is down: nothing else happens meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ _LINE_CUTS = tuple(
     f"{which} {fate}" for which in ("requests", "replies", "both ways") for fate in ("late", "lost")
 )
 _LINE_DELAYS = ("requests", "replies", "both ways")
+UNCLEAN, RESTORED = "unclean election", "restored copy"
+LOG_CUTS = (UNCLEAN, RESTORED)
 # A lease is 5 s, and the driver gives a silent task twice that before it plans anew.
 _BEYOND_THE_LEASE = (6.0, 17.0)
 
@@ -74,6 +86,14 @@ NATURES = {
     Kind.TARGET_DELAY: Nature(Place.TARGET_LINE, _LINE_DELAYS, (4.0, 10.0)),
     Kind.TARGET_FULL: Nature(Place.TARGET_BROKERS, ("one broker", "all brokers"), (3.0, 8.0)),
     Kind.TARGET_QUOTA: Nature(Place.QUOTA, ("bytes", "requests"), (5.0, 12.0)),
+    Kind.SOURCE_TRUNCATE: Nature(Place.LOGS, LOG_CUTS, (3.0, 8.0)),
+    Kind.SOURCE_DELETE: Nature(Place.LOGS, ("copied", "not copied"), (2.0, 4.0)),
+    Kind.SOURCE_COMPACT: Nature(Place.LOGS, ("",), (2.0, 4.0)),
+    Kind.TARGET_TRUNCATE: Nature(Place.LOGS, LOG_CUTS, (3.0, 8.0)),
+    Kind.TARGET_RECREATE: Nature(Place.LOGS, ("while down", "while running"), (1.0, 3.0)),
+    Kind.PRODUCER_EXPIRY: Nature(Place.LOGS, ("while down", "while idle"), (4.0, 6.0)),
+    Kind.SUSPEND: Nature(Place.SPARK, ("",), _BEYOND_THE_LEASE),
+    Kind.SLOW_RESOLVER: Nature(Place.RESOLVER, ("slow", "failing"), (6.0, 15.0)),
 }
 
 _JOINING = 0.3  # of the faults that may strike while another one lasts
@@ -147,4 +167,6 @@ def _may_join(previous: Fault, nature: Nature) -> bool:
     brokers = {Place.BROKERS, Place.SOURCE_BROKERS, Place.TARGET_BROKERS}
     here, there = nature.place, previous.nature.place
     apart = here is not there and not (Place.BROKERS in (here, there) and {here, there} <= brokers)
+    if Place.LOGS in (here, there):
+        return False
     return apart and not previous.joins and previous.nature.seconds[1] > 0

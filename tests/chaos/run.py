@@ -10,28 +10,28 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from zlib import crc32
-
-from confluent_kafka import Message
 
 from chaos.arena import AbandonedError, Arena
-from chaos.evidence import write_evidence
+from chaos.evidence import write_evidence, write_ledger
 from chaos.inflict import inflict, is_possible
-from chaos.observer import Observer, source_and_number
-from chaos.plan import Fault, Kind, draw_plan
-from chaos.scenario import TOPIC, Scenario
-from chaos.translation import WRONG, translations
-from chaos.verdict import Seen, Stream, StreamVerdict, compare
+from chaos.ledger import read_entries
+from chaos.observer import Observer
+from chaos.plan import Fault, Kind, Place, draw_plan
+from chaos.reading import Streams, read_streams
+from chaos.scenario import KEYS, TOPIC, Scenario
+from chaos.translation import UNKNOWN, WRONG, translations
+from chaos.verdict import Stream, StreamVerdict, compare
 from support.load import Load
 from support.waiting import eventually
-from support.witness import Cluster, messages, topic_partitions
+from support.witness import Cluster, topic_partitions
 
 # Much more than it takes: the machine may be busy with other things.
-_START_SECONDS = 240.0
-_RECOVERY_SECONDS = 240.0
+_START_SECONDS = 600.0
+_RECOVERY_SECONDS = 600.0
 _LOOK_SECONDS = 0.25
 _AFTERMATH_SECONDS = 3.0  # a worker whose executor was killed writes on until it notices
 _LINGER_MS = 20  # a few records to a record batch
+_TARGET_MOVED = (Kind.TARGET_TRUNCATE, Kind.TARGET_RECREATE)
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Run:
         self._await_topic(arena)
         with ExitStack() as loads:
             for cluster in arena.sources:
-                loads.enter_context(self._load(cluster, cluster.name))
+                arena.loads.append(loads.enter_context(self._load(cluster, cluster.name)))
             with Observer(arena.target, self._scenario.remote_topic, streams) as observer:
                 if self._await_flow(observer, "records flow", _START_SECONDS):
                     self._hurt(arena, observer)
@@ -131,6 +131,7 @@ class Run:
             per_second=self._scenario.per_second // self._scenario.flows,
             partitions=self._scenario.partitions,
             linger_ms=_LINGER_MS,
+            keys=KEYS,
         )
 
     def _await_topic(self, arena: Arena) -> None:
@@ -156,6 +157,8 @@ class Run:
             for thread in self._threads:
                 thread.join()
             self._threads.clear()
+            if possible[0].kind in _TARGET_MOVED:
+                observer.begin_again(is_another=possible[0].kind is Kind.TARGET_RECREATE)
             arena.wait(_AFTERMATH_SECONDS)
             over = time.time()
             failed = [one for one in struck if one.error is not None]
@@ -223,12 +226,20 @@ class Run:
             self._complain(f"the mirror ended with {code} when asked to stop")
         copies = read_streams(arena.target, self._scenario.remote_topic, streams)
         self._report.streams = [
-            compare(stream, originals[stream], copies[stream]) for stream in streams
+            compare(stream, originals[stream], copies[stream], arena.history.gone(stream))
+            for stream in streams
         ]
         translated = translations(arena.target, TOPIC, originals, copies)
         self._report.translated = translated
         if translated[WRONG]:
             self._complain(f"{translated[WRONG]} offsets were translated wrongly")
+        has_moved = any(one.fault.nature.place is Place.LOGS for one in self._report.struck)
+        if translated[UNKNOWN] and not has_moved:
+            self._complain(f"{translated[UNKNOWN]} offsets were not translated")
+        entries = read_entries(arena.file, arena.environment)
+        write_ledger(arena, entries)
+        for text in arena.history.untruths(entries):
+            self._complain(text)
         self._report.pauses = [
             (pause.began - self._report.began, pause.seconds) for pause in observer.pauses
         ]
@@ -239,8 +250,8 @@ class Run:
                     self._report.times[one.stream, anomaly.at] = seen_at - self._report.began
         write_evidence(arena, self._report.streams)
 
-    def _read_sources(self, arena: Arena) -> dict[Stream, list[Seen]]:
-        found: dict[Stream, list[Seen]] = {}
+    def _read_sources(self, arena: Arena) -> Streams:
+        found: Streams = {}
         for cluster in arena.sources:
             streams = [(cluster.name, index) for index in range(self._scenario.partitions)]
             found |= read_streams(cluster, TOPIC, streams)
@@ -268,22 +279,3 @@ def _groups(plan: Sequence[Fault]) -> list[list[Fault]]:
         else:
             groups.append([fault])
     return groups
-
-
-def read_streams(
-    cluster: Cluster, topic: str, streams: Sequence[Stream]
-) -> dict[Stream, list[Seen]]:
-    """All committed records of a topic, told apart by their source."""
-    found: dict[Stream, list[Seen]] = {stream: [] for stream in streams}
-    for chunk in messages(cluster, {(topic, partition) for _, partition in streams}):
-        for message in chunk:
-            source, number = source_and_number(message)
-            seen = Seen(message.offset(), number, _digest(message))
-            found[source, message.partition()].append(seen)
-    return found
-
-
-def _digest(message: Message) -> int:
-    """All of a record that must come through unchanged."""
-    parts = (message.key(), message.value(), message.headers(), message.timestamp())
-    return crc32(repr(parts).encode())

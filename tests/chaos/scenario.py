@@ -10,6 +10,7 @@ from enum import Enum
 SOURCES = ("us", "uk")
 TARGET = "hub"
 TOPIC = "logs"
+KEYS = 300  # different ones in a partition: what is left of it when it is compacted
 
 
 class Mode(Enum):
@@ -68,6 +69,7 @@ def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
         "emit.heartbeats.enabled = false",
         f"tasks.max = {2 if scenario.flows == 1 else 1}",
         "replication.factor = 3",
+        "target.recreated.policy = restart",  # all that the source holds is to be there again
         "epoch.seconds = 40",  # so that epochs change in the middle of it all
         f"spark.master = local-cluster[{scenario.executors},{scenario.slots},1024]",
         "spark.executor.extraJavaOptions = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -45,6 +45,7 @@ def test_two_at_once_are_in_different_places(seed: int) -> None:
             places = {fault.nature.place, before.nature.place}
             assert len(places) == 2
             assert not (Place.BROKERS in places and places <= BROKERS)
+            assert Place.LOGS not in places
 
 
 def test_faults_do_join() -> None:

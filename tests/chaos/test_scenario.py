@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties file of a run says what it means, and the evidence what is in a log."""
+"""The properties file of a run says what it means, the evidence what is in a log, and cuts cut."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from chaos.evidence import BatchLine, batch_lines
 from chaos.scenario import TARGET, Mode, Scenario, properties
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.notices import Level
+from support.log_surgery import chop
 from support.record_batches import LZ4, encode, numbered
 
 
@@ -41,3 +42,22 @@ def test_evidence_names_the_writer_of_each_record_batch(tmp_path: Path) -> None:
             5, 1, producer_id=-1, producer_epoch=-1, sequence=-1, leader_epoch=7, attributes=LZ4
         ),
     ]
+
+
+@pytest.mark.parametrize(("keep", "end"), [(9, 9), (6, 6), (5, 5), (4, 5), (2, 3), (1, 3)])
+def test_a_log_is_cut_behind_a_record_batch_of_any_segment(
+    tmp_path: Path, keep: int, end: int
+) -> None:
+    """Segments behind the cut are gone, and so is what was known of producers there."""
+    folder = tmp_path / "logs-0"
+    folder.mkdir()
+    first = encode(numbered(0, 3)), encode(numbered(3, 2))
+    (folder / "00000000000000000000.log").write_bytes(b"".join(first))
+    (folder / "00000000000000000005.log").write_bytes(encode(numbered(5, 1)))
+    (folder / "00000000000000000006.log").write_bytes(encode(numbered(6, 3)))
+    for offset in (5, 6):
+        (folder / f"{offset:020}.snapshot").touch()
+    assert chop(tmp_path, "logs", 0, keep) == end
+    lines = [*batch_lines(folder)]
+    assert lines[-1].base_offset + lines[-1].records == end
+    assert all(int(one.stem) <= end for one in folder.glob("*.snapshot"))

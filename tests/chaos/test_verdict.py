@@ -49,6 +49,33 @@ def test_changed_and_unknown_records_are_found() -> None:
     assert dict(compare(STREAM, ORIGINALS, given).counts) == {ALTERED: 1, FOREIGN: 1}
 
 
+def test_what_the_source_lost_may_stay_on_the_target() -> None:
+    """In its place, once and unchanged, or not at all."""
+    held = ORIGINALS[:4] + ORIGINALS[7:]
+    gone = {one.number: one.digest for one in ORIGINALS[4:7]}
+    assert compare(STREAM, held, copies(*range(10)), gone).is_right
+    assert compare(STREAM, held, copies(0, 1, 2, 3, 4, 7, 8, 9), gone).is_right
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([0, 1, 2, 3, 4, 5, 5, 7, 8, 9], {TWICE: 1}),
+        ([0, 1, 2, 3, 5, 4, 7, 8, 9], {DISORDERED: 1}),
+        ([0, 1, 2, 3, 7, 4, 8, 9], {DISORDERED: 1}),
+        ([0, 1, 2, 4, 5, 6, 7, 8, 9], {LOST: 1}),
+        ([0, 1, 2, 3, 4, 5, 6, 7, 8], {LOST: 1}),
+    ],
+)
+def test_harm_beside_lost_records_is_counted(numbers: list[int], expected: dict[str, int]) -> None:
+    """What the source lost hides nothing."""
+    held = ORIGINALS[:4] + ORIGINALS[7:]
+    gone = {one.number: one.digest for one in ORIGINALS[4:7]}
+    assert dict(compare(STREAM, held, copies(*numbers), gone).counts) == expected
+    altered = [one._replace(digest=1) if one.number == 16 else one for one in copies(*numbers)]
+    assert compare(STREAM, held, altered, gone).counts[ALTERED] == numbers.count(4)
+
+
 def test_neighbours_are_told_as_one() -> None:
     """A run says where it begins and ends: the source's offsets of lost, else the target's."""
     verdict = compare(STREAM, ORIGINALS, copies(0, 1, 4, 5, 6, 8, 9, 4, 5, 6))

@@ -15,7 +15,7 @@ from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit
 from support.witness import Cluster
 
-EXACT, ROUGH, WRONG = "exactly", "at or before", "wrongly"
+EXACT, ROUGH, WRONG, UNKNOWN = "exactly", "at or before", "wrongly", "not at all"
 
 
 def translations(
@@ -51,7 +51,9 @@ def _translate(
         if one.number not in truth:
             continue
         found = offsets.to_target(tp, one.offset)
-        if found is None or found.offset > truth[one.number]:
+        if found is None:
+            counts[UNKNOWN] += 1
+        elif found.offset > truth[one.number]:
             counts[WRONG] += 1
         elif found.fit is Fit.EXACT:
             counts[EXACT if found.offset == truth[one.number] else WRONG] += 1

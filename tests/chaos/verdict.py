@@ -10,6 +10,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 Stream = tuple[str, int]  # source, partition
@@ -60,11 +61,21 @@ ALTERED, FOREIGN = "altered", "foreign"
 TROUBLES = (LOST, TWICE, DISORDERED, ALTERED, FOREIGN)
 
 
-def compare(stream: Stream, originals: Sequence[Seen], copies: Iterable[Seen]) -> StreamVerdict:
-    """Compare one stream; the originals' numbers grow, so a number says which record it is."""
+def compare(
+    stream: Stream,
+    originals: Sequence[Seen],
+    copies: Iterable[Seen],
+    gone: Mapping[int, int] = MappingProxyType({}),
+) -> StreamVerdict:
+    """Compare one stream; the originals' numbers grow, so a number says which record it is.
+
+    `gone`: digests by number of what the source held and lost. It may be on the target, in its
+    place and once.
+    """
     digests = {one.number: one.digest for one in originals}
     if len(digests) != len(originals) or list(digests) != sorted(digests):
         raise ValueError(f"{stream}: the source's own records are not in order, or not unique")
+    digests |= {number: digest for number, digest in gone.items() if number not in digests}
     arrived: dict[int, int] = {}  # number -> target offset
     highest = -1
     wrong: list[tuple[str, Seen]] = []

@@ -17,13 +17,15 @@ from support.waiting import PATIENCE_SECONDS, eventually
 from support.witness import Cluster, Record, end_offsets, send
 
 _MOST_OWED_SECONDS = 0.2
+_LOOK_SECONDS = 0.1
 
 
 class Load:
     """Writes records at a steady rate from a thread of its own; none is lost, none is twice.
 
     What a machine under stress does not manage in time is not made up for: tests count records.
-    Keys and values begin with the load's name and the record's number, which grows.
+    Values begin with the load's name and the record's number, which grows. So do keys; with `keys`
+    only so many different ones come in turn, for logs that are compacted.
     """
 
     def __init__(
@@ -36,25 +38,20 @@ class Load:
         size: int = 100,
         linger_ms: int = 5,
         name: str = "",
+        keys: int = 0,
     ) -> None:
         self._name = name.encode()
+        self._keys = keys
         self._topic = topic
         self._per_second = per_second
         self._partitions = partitions
         self._padding = b"." * size
         self._stop = threading.Event()
         self._refused: list[KafkaError] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "enable.idempotence": True,
-                "compression.type": "lz4",
-                "linger.ms": linger_ms,
-                "delivery.timeout.ms": round(PATIENCE_SECONDS * 1000),
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,  # a broker that is killed on purpose is not worth a line
-            }
-        )
+        self._servers = cluster.bootstrap_servers
+        self._linger_ms = linger_ms
+        self._producer = self._new_producer()
+        self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"load/{topic}", daemon=True)
         self.sent = 0
 
@@ -77,23 +74,62 @@ class Load:
             assert left == 0
             assert self._refused == []
 
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": self._linger_ms,
+                "delivery.timeout.ms": round(PATIENCE_SECONDS * 1000),
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,  # a broker that is killed on purpose is not worth a line
+            }
+        )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Write nothing in here, once all that was written is acknowledged.
+
+        Afterwards a new producer writes: brokers with another log do not know the sequences of the
+        old one.
+        """
+        with self._writing:
+            assert self._producer.flush(PATIENCE_SECONDS) == 0
+            yield
+            self._producer = self._new_producer()
+
+    def write_now(self, count: int) -> None:
+        """Write some records in a pause, and wait until they are acknowledged."""
+        for _ in range(count):
+            self._write(self.sent)
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
+
     def _run(self) -> None:
         last, owed = time.monotonic(), 0.0
         while not self._stop.wait(0.01):
-            now = time.monotonic()
-            owed += min(now - last, _MOST_OWED_SECONDS) * self._per_second
-            last = now
-            while owed >= 1 and not self._stop.is_set():
-                owed -= 1
-                number = self.sent
-                record = Record(
-                    self._name + b"%d" % number,
-                    self._name + b"%d" % number + self._padding,
-                    timestamp_ms=time.time_ns() // 1_000_000,
-                )
-                partition = number % self._partitions
-                send(self._producer, self._topic, partition, record, self._delivered)
-                self.sent += 1
+            if not self._writing.acquire(timeout=_LOOK_SECONDS):
+                continue
+            try:
+                now = time.monotonic()
+                owed += min(now - last, _MOST_OWED_SECONDS) * self._per_second
+                last = now
+                while owed >= 1 and not self._stop.is_set():
+                    owed -= 1
+                    self._write(self.sent)
+            finally:
+                self._writing.release()
+
+    def _write(self, number: int) -> None:
+        key = number // self._partitions % self._keys if self._keys else number
+        record = Record(
+            self._name + b"%d" % key,
+            self._name + b"%d" % number + self._padding,
+            timestamp_ms=time.time_ns() // 1_000_000,
+        )
+        partition = number % self._partitions
+        send(self._producer, self._topic, partition, record, self._delivered)
+        self.sent += 1
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -46,18 +46,24 @@ def corrupt(data: Path, topic: str, partition: int, offset: int) -> tuple[int, i
 def chop(data: Path, topic: str, partition: int, keep: int) -> int:
     """Cut the log off behind the batch that holds offset `keep - 1`; the new end offset.
 
-    What a broker remembers of producers behind that end goes as well.
+    What a broker remembers of producers behind that end goes as well. Segments behind it go whole,
+    but for the first one.
     """
-    segment = _log(data, topic, partition)
-    content = segment.read_bytes()
-    size, end = 0, 0
-    for _at, after, first, last in _batches(content):
-        if first < keep:
-            size, end = after, last + 1
-    segment.write_bytes(content[:size])
-    for index in segment.parent.glob("*index"):
+    folder = data / f"{topic}-{partition}"
+    end = 0
+    for number, segment in enumerate(sorted(folder.glob("*.log"))):
+        end = end if number else int(segment.stem)
+        if number and int(segment.stem) >= keep:
+            segment.unlink()
+            continue
+        content, size = segment.read_bytes(), 0
+        for _at, after, first, last in _batches(content):
+            if first < keep:
+                size, end = after, last + 1
+        segment.write_bytes(content[:size])
+    for index in folder.glob("*index"):
         index.unlink()
-    for snapshot in segment.parent.glob("*.snapshot"):
+    for snapshot in folder.glob("*.snapshot"):
         if int(snapshot.stem) > end:
             snapshot.unlink()
     return end
