@@ -300,17 +300,27 @@ class Producer:
         ):
             return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
-            part.line = self._homeless
-            for out in part.pending:
-                out.step_aside(self._budget)
             self._sink.produce_trouble(part, self._cluster.leader_error(part.tp), "")
-            self._cluster.refresh(after=part.backoff.next_pause(), topics=[part.tp.topic])
-        elif self.gate is not None and not self.gate.admits(part):
+            self._await_metadata(part, part.backoff.next_pause())
+            return
+        if self._is_recreated(part):
+            self._sink.produce_trouble(part, error_codes.TOPIC_RECREATED, "")
+            self._await_metadata(part, part.backoff.next_pause(slow=True))
+            return
+        if self.gate is not None and not self.gate.admits(part):
             part.line = self._parked
         else:
             part.node = leader.node
             part.line = self._ready.setdefault(leader.node, deque())
         part.line.append(part)
+
+    def _await_metadata(self, part: TargetPartition, pause: float) -> None:
+        """Line up again when the cluster has told of the topic, not before."""
+        for out in part.pending:
+            out.step_aside(self._budget)
+        part.line = self._homeless
+        part.line.append(part)
+        self._cluster.refresh(after=pause, topics=[part.tp.topic])
 
     def _is_recreated(self, part: TargetPartition) -> bool:
         """Whether the topic is another one than planned: the driver decides what becomes of it."""
@@ -567,8 +577,11 @@ class Producer:
                 self._sink.sequence_lost(part, pause)
                 return
             part.out_of_order_twice = True  # resent once with the same sequences
-        if remedy is Remedy.REFRESH:
-            self._cluster.refresh(topics=[part.tp.topic])
+        if remedy is Remedy.REFRESH:  # what is known may be of a topic that is gone
+            part.failure = error_codes.NONE
+            part.refused = None
+            self._await_metadata(part, pause)
+            return
         part.timer = self._loop.call_later(pause, lambda: self._again(part))
 
     def _replace_refused(self, part: TargetPartition, code: int) -> bool:

@@ -6,6 +6,8 @@ Requests are answered by hand or by `Log`, which refuses and recognises as a bro
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from sparkmirror.errors import UnreachableError, UnreadableAnswerError
@@ -17,7 +19,7 @@ from sparkmirror.wire.reframe import Run
 from support.produce_bench import OTHER, OUT_OF_ORDER, TP, Bench, Log, sequences
 from support.record_batches import encode, header, numbered
 
-NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH = 6, 7, 10, 19
+UNKNOWN_TOPIC, NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH = 3, 6, 7, 10, 19
 NOT_ENOUGH_AFTER_APPEND, DUPLICATE = 20, 46
 
 
@@ -157,6 +159,7 @@ def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> Non
     assert not waiting
 
     bench.loop.advance(0.2)
+    bench.cluster.learn()
 
     assert [request.batches[TP] for request in waiting] == sent
     bench.settle()
@@ -289,6 +292,7 @@ def test_a_new_leader_waits_until_the_old_one_has_answered() -> None:
     for _ in range(2):
         bench.broker(1).waiting.popleft().produced({TP: (NOT_LEADER, -1)})
     bench.loop.advance(0.2)
+    bench.cluster.learn()
 
     assert sequences(bench.broker(2)) == [0, 1, 2]
     bench.settle()
@@ -347,6 +351,21 @@ def test_a_new_leader_gets_everything_from_the_first_unanswered_on() -> None:
     assert sequences(bench.broker(2)) == [0, 1, 2]
     bench.settle()
     bench.check_all_copied_once()
+
+
+def test_nothing_is_written_when_the_topic_is_another_one_under_the_same_name() -> None:
+    """The driver decides what becomes of it, and plans with the new id."""
+    bench = Bench()
+    bench.parts[TP].topic_id = uuid.UUID(int=1)
+    bench.offer(1)
+    bench.producer.pump()
+    bench.broker().waiting.popleft().produced({TP: (UNKNOWN_TOPIC, -1)})
+    bench.loop.advance(0.2)
+    bench.cluster.topic_ids[TP.topic] = uuid.UUID(int=2)
+    bench.cluster.learn()
+
+    assert bench.sink.troubles == [UNKNOWN_TOPIC, error_codes.TOPIC_RECREATED]
+    assert not bench.broker().waiting
 
 
 def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
