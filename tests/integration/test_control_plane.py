@@ -105,8 +105,10 @@ def test_a_plan_makes_the_target_follow_the_source(
         assert [outcome.error for outcome in outcomes] == [None] * len(plan.actions)
         return refusals(outcomes)
 
-    (complaint,) = refresh({"no.such.config": "1", "max.message.bytes": "2000"})
-    assert "no.such.config=1" in complaint
+    wrong = {"compression.type": "smoke"}
+    unknown = {"no.such.config": "1"}  # as of a newer source: no complaint
+    (complaint,) = refresh({**wrong, **unknown, "max.message.bytes": "2000"})
+    assert "compression.type=smoke" in complaint
     admin.await_topics([f"a.{orders}", f"a.{odd}"], PATIENCE_SECONDS)
     assert witnessed_configs(witness, f"a.{orders}") == {
         "cleanup.policy": "compact",
