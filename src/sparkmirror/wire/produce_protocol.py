@@ -4,22 +4,26 @@
     frame       size i32
     header      api key i16 (0), version i16, correlation id i32, client id, tags
     body        transactional id or null, acks i16, timeout ms i32, topics[], tags
-    topic       name, partitions[], tags
+    topic       name (9) or 16-byte id (13), partitions[], tags
     partition   index i32, records (one record batch), tags
 
-Version 9 is the first with varint lengths and known to every broker since 2.4. A service that only
-resembles Kafka may know no more than version 7: the same without tags, lengths being i16 and i32.
+Version 9 is the first with varint lengths and known to every broker since 2.4. Version 13 names
+topics by id, so that a leader refuses what is meant for a topic that was deleted. A service that
+only resembles Kafka may know no more than version 7: the same without tags, lengths being i16 and
+i32.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 
 from sparkmirror.model import TopicPartition
 
 PRODUCE_KEY = 0
 VERSION = 9
+IDS_VERSION = 13
 OLDEST_VERSION = 3  # the first that takes record batches as we have them
 # What a request needs at most beside client id, transactional id, names and record batches.
 REQUEST_BYTES = 48
@@ -80,8 +84,12 @@ def produce_request(
     timeout_ms: int,
     transactional_id: bytes | None = None,
     version: int = VERSION,
+    topic_ids: Mapping[str, uuid.UUID] | None = None,
 ) -> tuple[Callable[[int], bytes], list[bytes | memoryview]]:
-    """The frame header (given a correlation id) and the body of a produce request."""
+    """The frame header (given a correlation id) and the body of a produce request.
+
+    `topic_ids` are those of all topics, for version 13.
+    """
     form = _Flexible if version >= VERSION else _Fixed
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for tp, view in parts:
@@ -91,7 +99,8 @@ def produce_request(
     small += _ACKS.pack(acks, timeout_ms) + form.count(len(by_topic))
     size = 0
     for topic, partitions in by_topic.items():
-        small += form.name(topic.encode()) + form.count(len(partitions))
+        small += form.name(topic.encode()) if topic_ids is None else topic_ids[topic].bytes
+        small += form.count(len(partitions))
         for index, view in partitions:
             small += _INDEX.pack(index) + form.count(len(view))
             body += (small, view)

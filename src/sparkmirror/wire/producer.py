@@ -32,6 +32,7 @@ from sparkmirror.wire.loop import Loop, Timer
 from sparkmirror.wire.merge import MERGED_BYTES
 from sparkmirror.wire.outgoing import Outgoing, join
 from sparkmirror.wire.produce_protocol import (
+    IDS_VERSION,
     OLDEST_VERSION,
     PARTITION_BYTES,
     PRODUCE_KEY,
@@ -355,7 +356,7 @@ class Producer:
                 lambda: self._opened(node), lambda error: self._cannot_reach(node, error)
             )
             return
-        version = min(VERSION, connection.api_versions.get(PRODUCE_KEY, (0, -1))[1])
+        version = connection.api_versions.get(PRODUCE_KEY, (0, -1))[1]
         if version < OLDEST_VERSION:
             why = f"cluster {self._cluster.alias!r}: broker {node} is too old for record batches"
             self._cannot_reach(node, UnreachableError(why, cluster=self._cluster.alias))
@@ -414,6 +415,8 @@ class Producer:
                 self._line_up(part)
         if not chosen:
             return
+        topic_ids = self._topic_ids(chosen) if version >= IDS_VERSION else None
+        version = min(version, VERSION if topic_ids is None else IDS_VERSION)
         header, body = produce_request(
             ((part.tp, out.view) for part, out in chosen),
             client_id=self._client_id,
@@ -421,14 +424,29 @@ class Producer:
             timeout_ms=self._limits.timeout_ms,
             transactional_id=transactional_id,
             version=version,
+            topic_ids=topic_ids,
         )
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         connection.send(
             header,
             body,
-            lambda frame: self._answered(node, chosen, frame, version),
+            lambda frame: self._answered(node, chosen, frame, version, topic_ids),
             lambda error: self._lost(node, chosen, error),
         )
+
+    def _topic_ids(
+        self, chosen: list[tuple[TargetPartition, Outgoing]]
+    ) -> dict[str, uuid.UUID] | None:
+        """The ids of all topics of a request, as planned; None: it must name them.
+
+        In transactions it does: newer versions would add partitions to them by themselves.
+        """
+        if self.gate is not None:
+            return None
+        known = self._cluster.topic_ids
+        ids = {part.tp.topic: part.topic_id or known.get(part.tp.topic) for part, _out in chosen}
+        found = {topic: one for topic, one in ids.items() if one is not None}
+        return found if len(found) == len(ids) else None
 
     def _is_too_large(self, part: TargetPartition, out: Outgoing) -> bool:
         """Whether the target would close the connection rather than answer."""
@@ -473,11 +491,13 @@ class Producer:
         sent: list[tuple[TargetPartition, Outgoing]],
         frame: memoryview,
         version: int,
+        topic_ids: dict[str, uuid.UUID] | None,
     ) -> None:
         tags = 1 if version >= VERSION else 0
         answer = decode_answer(ProduceResponse, frame[4 + tags :], version)
+        names = {one: topic for topic, one in (topic_ids or {}).items()}
         results = {
-            (topic.name, one.index): one
+            (names.get(topic.topic_id, "") if names else topic.name, one.index): one
             for topic in answer.responses or ()
             for one in topic.partition_responses or ()
         }

@@ -197,6 +197,28 @@ def test_produce_requests_decode_to_what_was_asked_for() -> None:
     ]
 
 
+def test_produce_requests_name_topics_by_id_when_all_ids_are_known() -> None:
+    """Version 13 is the same but for the names."""
+    parts = [
+        (TopicPartition("orders", 0), memoryview(b"a" * 10)),
+        (TopicPartition("payments", 3), memoryview(b"b" * 200)),
+    ]
+    ids = {"orders": uuid.UUID(int=7), "payments": uuid.UUID(int=8)}
+
+    header, body = produce_request(
+        parts, client_id=b"c", acks=-1, timeout_ms=1, version=13, topic_ids=ids
+    )
+    raw = header(1) + b"".join(body)
+
+    assert struct.unpack_from(">i", raw) == (len(raw) - 4,)
+    request = ProduceRequest.decode(raw[4 + 10 + 1 + 1 :], version=13)
+    assert {
+        (topic.topic_id, one.index): bytes(one.records)
+        for topic in request.topic_data
+        for one in topic.partition_data
+    } == {(ids[tp.topic], tp.partition): bytes(view) for tp, view in parts}
+
+
 @pytest.mark.parametrize("version", [3, 7, 8])
 @pytest.mark.parametrize("transactional_id", [None, b"a-mm2-0"])
 def test_old_produce_requests_are_kafka_pythons(
