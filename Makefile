@@ -12,14 +12,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos \
-	chaos fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile docs test-times soak clean
+	chaos fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile bench-scale docs test-times soak clean
 
 help:
 	@echo "Three loops:"
 	@grep -hE '^(unit|test|test-all):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^/  /' | expand -t 14
 	@echo "First time here:  make demo"
 	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
-	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, soak, test-times"
+	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, bench-scale, soak, test-times"
 	@echo "Other:            make setup, docs, clean; make help-all explains every verb"
 
 help-all: ## every verb with its options
@@ -110,6 +110,9 @@ bench-quick: setup ## the main questions in less than ten minutes
 
 bench-profile: setup ## where the CPU of the copy loop goes (OF="1 KB lz4 over TLS")
 	@$(BENCH).profile $(if $(OF),"$(OF)")
+
+bench-scale: setup ## one task with 50,000 idle and with 10,000 active partitions, against scripted brokers
+	@$(BENCH).scale
 
 bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet

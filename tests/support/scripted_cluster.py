@@ -15,6 +15,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
@@ -144,13 +145,17 @@ class ScriptedCluster:
 
     def connect(self) -> socket.socket:
         """The client's end of a new connection."""
-        assert self._loop is not None
         ours, theirs = socket.socketpair()
         for one in (ours, theirs):
             one.setblocking(False)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        self._lines.append(_Line(self, self._loop, ours))
+        self.accept(ours)
         return theirs
+
+    def accept(self, sock: Any) -> None:
+        """Serve a connection: a socket, or what stands for one, that does not block on `recv`."""
+        assert self._loop is not None
+        self._lines.append(_Line(self, self._loop, sock))
 
     def wake(self) -> None:
         """Something was appended: fetches that wait for data are answered."""
@@ -192,8 +197,7 @@ class ScriptedCluster:
                     isr_nodes=[NODE],
                     offline_replicas=[],
                 )
-                for tp, log in self.logs.items()
-                if tp.topic == name
+                for tp, log in self._partitions(name)
             ]
             topics.append(
                 topic_class(
@@ -215,6 +219,13 @@ class ScriptedCluster:
             controller_id=NODE,
             topics=topics,
         )
+
+    def _partitions(self, topic: str) -> Iterable[tuple[TopicPartition, ScriptedLog]]:
+        for index in count():
+            tp = TopicPartition(topic, index)
+            if tp not in self.logs:
+                return
+            yield tp, self.logs[tp]
 
     def _produce(self, request: Any, _version: int) -> Any:
         topic_class = ProduceResponse.TopicProduceResponse
@@ -418,7 +429,7 @@ _Waiting = tuple[int, int, int, Later]  # API key, version, correlation id, the 
 class _Line:
     """One connection, seen from the broker."""
 
-    def __init__(self, cluster: ScriptedCluster, loop: Loop, sock: socket.socket) -> None:
+    def __init__(self, cluster: ScriptedCluster, loop: Loop, sock: Any) -> None:
         self._cluster = cluster
         self._loop = loop
         self._socket = sock

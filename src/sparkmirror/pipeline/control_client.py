@@ -34,6 +34,7 @@ from sparkmirror.pipeline.control_channel import (
     encode,
 )
 from sparkmirror.pipeline.progress_json import progress_to_json
+from sparkmirror.wire.allocator import no_garbage_collection
 
 _CONNECT_SECONDS = 10.0
 _FAREWELL_SECONDS = 2.0
@@ -59,7 +60,8 @@ class ControlClient:
         except (OSError, WireError):
             self.close()
             raise
-        self.split: Split = split_from_json(first["split"])
+        with no_garbage_collection():
+            self.split: Split = split_from_json(first["split"])
         self.settings: TaskSettings = task_settings_from_json(first["settings"])
 
     def _greet(self, token: str, split_index: int) -> dict[str, Any]:
@@ -133,7 +135,8 @@ class ControlClient:
 
     def _receive(self) -> dict[str, Any]:
         body = self._exactly(check_length(self._exactly(LENGTH.size)))
-        message: dict[str, Any] = json.loads(body)
+        with no_garbage_collection():
+            message: dict[str, Any] = json.loads(body)
         return message
 
     def _exactly(self, size: int) -> bytes:

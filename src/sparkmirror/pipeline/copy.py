@@ -19,6 +19,7 @@ from sparkmirror.errors import FencedError, LeaseLostError
 from sparkmirror.pipeline.contract import Progress, Receipt, Split, TaskSettings
 from sparkmirror.pipeline.relay import Relay
 from sparkmirror.sentences import joined
+from sparkmirror.wire.allocator import no_garbage_collection
 from sparkmirror.wire.loop import Loop
 
 TICK_SECONDS = 1.0
@@ -56,7 +57,8 @@ class CopyTask:
         self._settings = settings
         self._control = control
         self._loop = loop
-        self._relay = Relay(split, settings, loop)
+        with no_garbage_collection():
+            self._relay = Relay(split, settings, loop)
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False

@@ -85,6 +85,7 @@ class FetchSession:
         "empty_answers",
         "forgotten",
         "has_answered",
+        "has_late_comers",
         "held_back",
         "id",
         "in_flight",
@@ -105,6 +106,7 @@ class FetchSession:
         self.held_back: set[TopicPartition] = set()
         self.in_flight = False
         self.has_answered = False
+        self.has_late_comers = False  # partitions joined while a request was waiting for data
         self.empty_answers = 0
         self.busy = 1  # members that have more to read, when last counted
 
@@ -160,6 +162,11 @@ class FetchSession:
         self.members[part.tp] = part
         self.changed[part.tp] = part
         self.forgotten.pop(part.tp, None)
+
+    def expect_more(self) -> None:
+        """A partition joined too late for the request that waits; others may follow."""
+        self.has_late_comers = True
+        self.empty_answers = 0
 
     def leave(self, part: SourcePartition) -> None:
         """Let the broker forget a partition with the next request."""

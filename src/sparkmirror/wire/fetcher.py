@@ -122,10 +122,12 @@ class Fetcher:
 
     def _place(self, part: SourcePartition) -> None:
         """Find its leader, or let it wait for the first answer about its topic."""
-        if self._cluster.knows(part.tp):
-            self._find_home(part)
-        else:
+        if not self._cluster.knows(part.tp):
             self._homeless[part.tp] = part
+            return
+        self._find_home(part)
+        if part.session is not None and part.session.in_flight:
+            part.session.expect_more()
 
     def resume(self, part: SourcePartition, position: int) -> None:
         """Go on with a partition from a position that its leader named."""
@@ -370,11 +372,15 @@ class Fetcher:
         """How long the broker may wait for data.
 
         A partition that is held back may get its turn any moment, and must not wait for idle
-        neighbours; but while nothing comes at all there is no hurry.
+        neighbours; nor must those that join one after the other, as in a take-over. While nothing
+        comes at all there is no hurry.
         """
-        if not session.held_back:
-            return self._limits.max_wait_ms
-        return min(_HELD_BACK_WAIT_MS << min(session.empty_answers, 10), self._limits.max_wait_ms)
+        longest = self._limits.max_wait_ms
+        wait = _HELD_BACK_WAIT_MS << min(session.empty_answers, 10)
+        if wait >= longest:
+            session.has_late_comers = False
+        is_urgent = session.held_back or session.has_late_comers
+        return min(wait, longest) if is_urgent else longest
 
     def _all_have_ids(self, session: FetchSession) -> bool:
         return all(tp.topic in self._cluster.topic_ids for tp in session.members)

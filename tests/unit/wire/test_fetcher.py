@@ -201,6 +201,26 @@ def test_partitions_with_known_leaders_are_read_without_metadata() -> None:
     assert not bench.cluster.refreshes
 
 
+def test_requests_wait_less_while_partitions_join_one_after_the_other() -> None:
+    """One that comes too late for a request that waits for data is not to be followed by more."""
+    bench = Bench()
+    bench.fetcher.start([bench.parts[A]])
+    waiting = bench.request()
+    assert waiting.content.max_wait_ms == 500
+    bench.fetcher.start([bench.parts[B]])
+    waits = []
+    waiting.fetched()
+    for _ in range(8):
+        waiting = bench.request()
+        waits.append(waiting.content.max_wait_ms)
+        waiting.fetched()
+    assert waits == [20, 40, 80, 160, 320, 500, 500, 500]
+
+    waiting = bench.request()
+    waiting.fetched(data(A, 0))
+    assert bench.request().content.max_wait_ms == 500
+
+
 def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
     """The partitions of others are read meanwhile."""
     other = TopicPartition("other", 0)
