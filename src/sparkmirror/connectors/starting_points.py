@@ -139,11 +139,14 @@ class StartingPoints:
     def _start(one: MirroredPartition, known: Known, stop_at: int | None) -> PartitionStart:
         stored = known.stored
         downstream, producer = stored.downstream, stored.producer
+        position = stored.offset + 1
+        if stop_at is not None and position > stop_at:
+            stop_at = position + 1  # the source lost its tail: the task finds out where it was cut
         return PartitionStart(
             topic=one.source.topic,
             partition=one.source.partition,
             remote_topic=one.remote_topic,
-            position=stored.offset + 1,
+            position=position,
             downstream=-1 if downstream is None else downstream,
             stop_at=stop_at,
             topic_id=stored.source_topic or one.topic_id,

@@ -9,7 +9,8 @@ tail and grown again, and the target may have been compacted. Records are aligne
     B  a source record without a counterpart was removed by the target's compaction (its sequence
        is missing there), or was refused by the target, or is new
     C  a log is cut only where a newer leader epoch begins: a source record of a newer epoch
-       without a counterpart is new, and so is everything after it
+       without a counterpart is new, and so is everything after it; without a known epoch any
+       record without a counterpart may be new
 
 The search runs over the written records, which are bounded; of the source no more is read than
 they can explain. Pure: fed with what was read on either side, in any interleaving.
@@ -175,8 +176,6 @@ class Comparison:
 
     def see_source(self, out: Outgoing) -> None:
         """The next record batch that the source has for the target."""
-        if self._leader_epoch == UNKNOWN_EPOCH:
-            self._leader_epoch = out.leader_epoch
         out.skipped += self._trailing
         self._trailing = 0
         self._offers.append(out)
@@ -303,8 +302,9 @@ class Comparison:
         if self._estimate is not None:
             return True
         is_removed = self._unmatched < distance(self._next_sequence, first.sequence)
-        is_new = offer.leader_epoch > self._leader_epoch
-        if not is_removed and (is_new or self._unmatched >= MOST_REFUSED):
+        is_known = self._leader_epoch != UNKNOWN_EPOCH
+        is_new = is_known and offer.leader_epoch > self._leader_epoch
+        if not is_removed and (is_new or not is_known or self._unmatched >= MOST_REFUSED):
             return self._end_at_new(wanted, Verdict.CUT if is_new else Verdict.DIFFERENT)
         if not self._unmatched:
             self._first_unmatched = wanted.offset

@@ -165,7 +165,8 @@ class PeriodicDelivery:
 
     def _lose_patience(self) -> None:
         """Positions do not wait for ever for a map that cannot be written."""
-        self._map_waits = self._map_waits + self._has_acked if self._mapped else 0
+        is_waiting = self._has_acked or bool(self._awaited)
+        self._map_waits = self._map_waits + is_waiting if self._mapped else 0
         self._has_acked = False
         if self._map_waits > _MAP_PATIENCE_TICKS:
             self._map.give_up(f"no answer for {_MAP_PATIENCE_TICKS} s")

@@ -57,6 +57,10 @@ class Refusals:
         """Whether the partition waits for its refused records to be recorded."""
         return part.source.tp in self._busy
 
+    def forget_from(self, tp: TopicPartition, offset: int) -> None:
+        """The source was cut there: other records have these offsets now."""
+        self._aside[tp] = {one for one in self._aside.get(tp, ()) if one < offset}
+
     # --- what the producer asks
 
     def refused(

@@ -88,7 +88,16 @@ class Safeguards:
         self._refusals = Refusals(
             settings, budget, self._desk, self._letters, task.read_again, producer.largest
         )
-        self.source_log = SourceLog(loop, source, fetcher, settings, self._desk, task, by_source)
+        self.source_log = SourceLog(
+            loop,
+            source,
+            fetcher,
+            settings,
+            self._desk,
+            task,
+            by_source,
+            self._refusals.forget_from,
+        )
         self._target_log = TargetLog(
             source, self._target.alias, policies.target_truncated, self._desk, task
         )

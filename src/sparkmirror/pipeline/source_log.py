@@ -63,8 +63,10 @@ class SourceLog:
         desk: IncidentDesk,
         reader: Reader,
         parts: Mapping[TopicPartition, CopyPartition],
+        forget_refused: Callable[[TopicPartition, int], None],
     ) -> None:
         self._loop = loop
+        self._forget_refused = forget_refused
         self._source = source
         self._fetcher = fetcher
         self._policies = settings.policies
@@ -74,7 +76,8 @@ class SourceLog:
         self._read_committed = settings.fetch.isolation_level == "read_committed"
         self._suspects: dict[TopicPartition, int] = {}  # positions that seemed beyond the end once
         self._uncertain: dict[TopicPartition, int] = {}  # where logs begin that were cut somewhere
-        self._draining: dict[TopicPartition, int] = {}  # where their logs were cut
+        # What to do when the target has all that was read.
+        self._draining: dict[TopicPartition, Callable[[], None]] = {}
         self._damaged: dict[TopicPartition, tuple[int, int]] = {}  # position, tries
 
     def look(self) -> None:
@@ -84,7 +87,7 @@ class SourceLog:
             if not mine.is_taken_over:
                 del self._draining[tp]  # both sides are compared instead
             elif mine.target.is_idle:
-                self._drained(mine, self._draining.pop(tp))
+                self._draining.pop(tp)()
 
     # --- gone at the beginning or at the end
 
@@ -122,12 +125,13 @@ class SourceLog:
             comparison.log_start = earliest
             self._fetcher.resume(part, earliest)
             return
-        found = self._gap(part.tp, (part.position, earliest - 1), earliest)
+        cause = f"its log begins at offset {earliest}"
+        found = self._gap(part.tp, (part.position, earliest - 1), cause)
         if found.policy == STOP:
             self._desk.report(found)
             self._wait(part, error_codes.GAP, lambda: self.out_of_range(part))
         else:
-            self._go_on(part, earliest, found)
+            self._drain(part, lambda: self._jump(part, earliest, found))
 
     def _ends_earlier(self, part: SourcePartition, earliest: int, latest: int) -> None:
         """The position is beyond the end: the leader epoch tells where the log was cut."""
@@ -180,12 +184,32 @@ class SourceLog:
         if mine.comparison is not None:
             self._reader.cut_while_comparing(mine, end)
         elif mine.is_taken_over:
-            self._fetcher.pause(part)
-            self._draining[part.tp] = end
-            self.look()
+            self._drain(part, lambda: self._cut_off(mine, end))
 
-    def _drained(self, mine: CopyPartition, end: int) -> None:
-        """All that was read of the lost tail is on the target."""
+    def _drain(self, part: SourcePartition, then: Callable[[], None]) -> None:
+        """Call `then` when all that was read is on the target."""
+        self._fetcher.pause(part)
+        self._draining[part.tp] = then
+        self.look()
+
+    def _jump(self, part: SourcePartition, position: int, found: Incident) -> None:
+        """Leave out what the source has deleted."""
+        mine = self._parts[part.tp]
+        before = mine.position
+
+        def recorded() -> None:
+            if mine.is_taken_over and mine.position == before:  # else it comes here again
+                mine.move_to(position)
+                self._reader.store(mine, stored)
+
+        def stored() -> None:
+            if mine.is_taken_over and mine.position == position:
+                self._fetcher.resume(part, position)
+
+        self._desk.record([found], recorded)
+
+    def _cut_off(self, mine: CopyPartition, end: int) -> None:
+        """The source lost its tail: what was read of it is on the target."""
         part = mine.source
         if mine.position <= end:  # what is lost was read, and never arrived
             self._fetcher.read_from(part, mine.position)
@@ -194,11 +218,15 @@ class SourceLog:
         found = self._truncated(part.tp, (end, mine.position - 1))
         if found.policy == STOP:
             self._desk.report(found)
+            self._suspects.pop(part.tp, None)
             self._wait(part, error_codes.SOURCE_TRUNCATED, lambda: self.out_of_range(part))
             return
 
+        before = mine.position
+
         def recorded() -> None:
-            if mine.is_taken_over:
+            if mine.is_taken_over and mine.position == before:  # else it comes here again
+                self._forget_refused(part.tp, end)
                 mine.cut_off(end)
                 self._reader.store(mine, stored)
 
@@ -219,7 +247,11 @@ class SourceLog:
         if comparison.lost is not None:
             found.append(self._truncated(tp, comparison.lost))
         if comparison.gap is not None:
-            found.append(self._gap(tp, comparison.gap, comparison.gap[1] + 1))
+            cause = (
+                f"its log begins at offset {comparison.gap[1] + 1}; the first offset is where "
+                "copying had come, if the source's offsets had no holes"
+            )
+            found.append(self._gap(tp, comparison.gap, cause))
         stopping = next((one for one in found if one.policy == STOP), None)
         if stopping is not None:
             self._desk.report(stopping)
@@ -231,16 +263,17 @@ class SourceLog:
 
         def recorded() -> None:
             mine.adopt(comparison)
-            if comparison.verdict is Verdict.AGREED:
+            if comparison.verdict is Verdict.CUT:
+                self._forget_refused(tp, comparison.position)
+            if comparison.verdict is Verdict.AGREED and comparison.gap is None:
                 then()
             else:  # what was written before and what comes now must not follow one stored pair
                 self._reader.store(mine, then)
 
         self._desk.record(found, recorded)
 
-    def _gap(self, tp: TopicPartition, offsets: tuple[int, int], log_start: int) -> Incident:
+    def _gap(self, tp: TopicPartition, offsets: tuple[int, int], cause: str) -> Incident:
         first, last = offsets
-        cause = f"its log begins at offset {log_start}"
         return incident(Kind.GAP, tp, offsets, last - first + 1, cause, self._policies.gap)
 
     def _truncated(self, tp: TopicPartition, offsets: tuple[int, int]) -> Incident:

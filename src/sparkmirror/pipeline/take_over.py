@@ -64,6 +64,9 @@ class Successor(Protocol):
     def taken_over(self, parts: Iterable[CopyPartition]) -> None:
         """The partitions' pairs are exact: copy on from there."""
 
+    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Call `then` when no successor can begin before the partition's present position."""
+
     def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """Why a partition does not begin yet (0: it is about to)."""
 
@@ -292,7 +295,7 @@ class TakeOver:
         def got(producer_id: int, producer_epoch: int) -> None:
             for part in parts:
                 part.become(producer_id, producer_epoch)
-            self._successor.taken_over(parts)
+                self._successor.store(part, lambda part=part: self._adopted(part))  # type: ignore[misc]
 
         def failed(code: int) -> None:
             for part in parts:
@@ -444,9 +447,14 @@ class TakeOver:
             elif now - self._since[tp] > _PATIENCE_SECONDS:
                 self._wait_no_longer(part, comparison, reader)
                 continue
-            is_free = part.trouble_code in (error_codes.NONE, error_codes.COMPARING)
-            if is_free and now - self._began[tp] > _SHOWN_AFTER_SECONDS:
+            if now - self._began[tp] < _SHOWN_AFTER_SECONDS:
+                continue
+            if part.trouble_code in (error_codes.NONE, error_codes.COMPARING):
                 self._show(part, reader)
+            elif self._waiting:  # others may begin meanwhile
+                self._end(part)
+                self.again(part, self._backoff.next_pause())
+                self._start_waiting()
 
     def _show(self, part: CopyPartition, reader: SourcePartition) -> None:
         """A comparison takes long: say how far it is."""

@@ -44,7 +44,7 @@ def written(
 
 def comparison(goal: int | None, sequence: int = 0) -> Comparison:
     """From the pair (99, 499) on."""
-    return Comparison(ProducerState(OURS, 0, sequence), FIRST, DOWNSTREAM, goal)
+    return Comparison(ProducerState(OURS, 0, sequence), FIRST, DOWNSTREAM, goal, leader_epoch=0)
 
 
 def cut(records: Sequence[Record], sizes: Sequence[int]) -> list[list[Record]]:
