@@ -131,9 +131,8 @@ class Comparison:
 
     @property
     def held_bytes(self) -> int:
-        """How much of the target's log waits for its counterpart; 0 while all of it is needed."""
-        is_all_needed = self._is_searching or self.cut_offset is not None
-        return 0 if is_all_needed else self._written.held_bytes
+        """How many bytes of the target's log wait for their counterpart."""
+        return self._written.held_bytes
 
     @property
     def waits_for_source(self) -> bool:
@@ -206,6 +205,8 @@ class Comparison:
     def _needs_whole(self) -> bool:
         """Whether all that was written has been read; it is needed now."""
         self._is_searching = not self._written.is_whole
+        if self._is_searching:
+            self._written.hash_all()
         return self._written.is_whole
 
     # --- comparing
@@ -215,6 +216,7 @@ class Comparison:
         done: list[Outgoing] = []
         while self.verdict is None:
             if self._is_cut_before_start:
+                self._written.keep_none()
                 if self._written.is_whole:
                     self._conclude(Verdict.CUT, self.cut_offset or 0)
                 break

@@ -73,7 +73,6 @@ class SourceLog:
         self._desk = desk
         self._reader = reader
         self._parts = parts
-        self._read_committed = settings.fetch.isolation_level == "read_committed"
         self._suspects: dict[TopicPartition, int] = {}  # positions that seemed beyond the end once
         self._uncertain: dict[TopicPartition, int] = {}  # where logs begin that were cut somewhere
         # What to do when the target has all that was read.
@@ -110,7 +109,7 @@ class SourceLog:
             ask_log_bounds(
                 self._source,
                 part.tp,
-                read_committed=self._read_committed,
+                read_committed=False,  # what is behind an open transaction is not lost
                 done=bounds,
                 failed=lambda code: self._wait(part, code, lambda: self.out_of_range(part)),
             )
@@ -141,7 +140,7 @@ class SourceLog:
                 self._cut_somewhere(part, earliest, latest)
             else:
                 part.last_epoch = leader_epoch
-                self._cut(part, min(end_offset, latest))
+                self._cut(part, end_offset)
 
         def failed(code: int) -> None:
             if code == error_codes.UNSUPPORTED_VERSION:

@@ -266,8 +266,8 @@ class TakeOver:
             if self._closing:
                 return
             missing = part.pair.downstream + 1 - latest
-            if missing > 0 and part.pair.producer.next_sequence:
-                self._witness.target_truncated(part, missing)
+            if missing > 0:
+                self._ended_earlier(part, latest)
             elif missing < 0:
                 self._compare(part, None)
                 self._start_waiting()

@@ -79,6 +79,8 @@ class WrittenRecords:
         self.is_broken = False
         self.held_bytes = 0
         self._until = until_sequence
+        self._is_hashing = until_sequence is not None  # all of it is needed before the first match
+        self._is_kept = True
         self._expected = producer.next_sequence if until_sequence is None else None
         self._next_offset = downstream + 1
         self._missing_offsets = 0  # since our last record batch
@@ -112,13 +114,27 @@ class WrittenRecords:
             self.end_sequence = end
         if self._goal is not None and not is_behind(end, self._goal):
             self.is_whole = True
-        if batch.count and not self.is_broken:
+        if batch.count and self._is_kept and not self.is_broken:
             view = memoryview(bytes(batch.view))
             keeps_timestamps = not batch.attributes & LOG_APPEND_TIME
             self._batches.append(
                 WrittenBatch(view, batch.base_offset, sequence, count, keeps_timestamps, skipped)
             )
             self.held_bytes += len(view)
+            if self._is_hashing:
+                self._take_apart()
+
+    def hash_all(self) -> None:
+        """All of it will be needed at once: keep hashes instead of bytes."""
+        self._is_hashing = True
+        self.count()
+
+    def keep_none(self) -> None:
+        """Nothing is compared any more; only where it ends counts."""
+        self._is_kept = False
+        self._batches.clear()
+        self._records.clear()
+        self.held_bytes = 0
 
     def _check_sequence(self, sequence: int) -> None:
         if self._until is not None and not is_behind(sequence, self._until):
