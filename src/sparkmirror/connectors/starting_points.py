@@ -41,6 +41,7 @@ class Known:
     stored: StoredPosition
     is_handed_over: bool = False
     map_chunk: str = ""
+    is_from_before: bool = False  # stored before this run began
 
 
 class StartingPoints:
@@ -80,7 +81,7 @@ class StartingPoints:
         if position.producer is None:
             self._incomplete[tp] = position
             return
-        self._pairs[tp] = Known(position)
+        self._pairs[tp] = Known(position, is_from_before=True)
         if position.producer.producer_id > self._producer.producer_id:
             self._producer = replace(position.producer, next_sequence=0)
 
@@ -140,7 +141,7 @@ class StartingPoints:
         stored = known.stored
         downstream, producer = stored.downstream, stored.producer
         position = stored.offset + 1
-        if stop_at is not None and position > stop_at:
+        if stop_at is not None and position > stop_at and known.is_from_before:
             stop_at = position + 1  # the source lost its tail: the task finds out where it was cut
         return PartitionStart(
             topic=one.source.topic,

@@ -284,6 +284,7 @@ def test_a_bounded_run_looks_at_a_partition_whose_source_ends_before_its_positio
     tp = TopicPartition("t", 0)
     points._forgotten = deque()
     points._stopped = set()
-    points._pairs = {tp: Known(StoredPosition(49, 49, ProducerState(1, 0, 50), 0))}
+    stored = StoredPosition(49, 49, ProducerState(1, 0, 50), 0)
+    points._pairs = {tp: Known(stored, is_from_before=True)}
     one = MirroredPartition(tp, "a.t", "", "")
     assert [start.position for start in points._starts((one,), {tp: 45})] == [50]
