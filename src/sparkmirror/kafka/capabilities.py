@@ -88,7 +88,7 @@ CAPABILITIES = (
     ),
     Capability(
         _METADATA, 10, Role.TARGET,
-        "no topic ids: a remote topic recreated by somebody is not noticed",
+        "no topic ids: a remote topic that was deleted and created again is not noticed",
     ),
     Capability(
         _DELETE_TOPICS, 6, Role.TARGET,
