@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from run_tests import KEPT, ROOT, cpu_score, duration, read_results
 
@@ -40,15 +43,25 @@ def busy(count: int) -> Iterator[None]:
             one.join()
 
 
+def _make_test(log: BinaryIO) -> int:
+    """The exit code of `make test`; all its processes end with this one (Ctrl-C, SIGTERM)."""
+    with subprocess.Popen(
+        ["make", "test"], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, process_group=0
+    ) as process:
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+
+
 def one_run(number: int, beside: int) -> tuple[bool, list[str]]:
     """One `make test`; whether it was green, and the tests that were red."""
     folder = SOAK / f"{number:02d}"
     folder.mkdir(parents=True)
     began = time.monotonic()
     with busy(beside), (folder / "make-test.log").open("wb") as log:
-        code = subprocess.run(
-            ["make", "test"], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, check=False
-        ).returncode
+        code = _make_test(log)
     took = time.monotonic() - began
     red = []
     for results in sorted(KEPT.glob("*.xml")):
@@ -72,6 +85,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10, help="how often (default 10)")
     parser.add_argument("--busy", type=int, default=6, help="busy processes in every other run")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     shutil.rmtree(SOAK, ignore_errors=True)
     print(f"CPU score {cpu_score():.1f}", flush=True)
     green, ever_red = 0, Counter[str]()
