@@ -38,6 +38,7 @@ PER_SECOND = 4_000
 GROWN = 10_000  # records past the old end
 NEVER_FLUSHED_MS = 600_000
 SOON_FLUSHED_MS = 200
+EXACTLY_ONCE = ("target.exactly.once.source.support = enabled",)
 Entry = tuple[str, int, int, int, int]  # kind, partition, first offset, last offset, records
 
 
@@ -181,9 +182,7 @@ def check_copies(sides: Sides) -> dict[int, int]:
     [
         pytest.param(NEVER_FLUSHED_MS, (), id="position before the cut"),
         pytest.param(SOON_FLUSHED_MS, (), id="position behind the cut"),
-        pytest.param(
-            SOON_FLUSHED_MS, ("target.exactly.once.source.support = enabled",), id="exactly-once"
-        ),
+        pytest.param(SOON_FLUSHED_MS, EXACTLY_ONCE, id="exactly-once"),
     ],
 )
 def test_a_source_that_lost_its_tail_and_grew_again_arrives_once(
@@ -222,6 +221,34 @@ def test_a_source_that_lost_its_tail_and_grew_again_arrives_once(
         if count
     ]  # fmt: skip
     assert "may come twice" not in log
+
+
+@pytest.mark.parametrize("lines", [(), EXACTLY_ONCE], ids=["default", "exactly-once"])
+@pytest.mark.parametrize("regrown", [LOADED, LOADED // 2], ids=["as long as before", "shorter"])
+def test_a_bounded_run_notices_that_the_source_was_cut_while_nothing_ran(
+    clusters: tuple[LocalCluster, LocalCluster],
+    tmp_path: Path,
+    regrown: int,
+    lines: tuple[str, ...],
+) -> None:
+    """No record lies behind the stored position; only the leader epoch or the end tells."""
+    sides = killed(clusters, tmp_path, *lines)
+    cut = dict(ends(sides.source, sides.here))
+    copy = tmp_path / "older"
+    copy_data(sides.source, copy)
+    sides.write(LOADED, first=100_000)
+    sides.copy_all()
+    restore_data(sides.source, copy, sides.here)
+    shutil.rmtree(copy)
+    sides.write(regrown, first=200_000)
+
+    sides.copy_all()
+    assert check_copies(sides) == dict.fromkeys(range(PARTITIONS), LOADED // PARTITIONS)
+    assert sides.ledger() == [
+        ("source-truncated", index, cut[sides.topic, index],
+         cut[sides.topic, index] + LOADED // PARTITIONS - 1, LOADED // PARTITIONS)
+        for index in range(PARTITIONS)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("share", [0.5, 1.5], ids=["before the copied end", "past the copied end"])

@@ -16,6 +16,7 @@ from sparkmirror.connectors.side_topics import SideTopics
 from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
 from sparkmirror.connectors.starting_points import Known, StartingPoints
 from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, Split, TransactionStart
@@ -41,7 +42,7 @@ class FencedPoints(StartingPoints):
         return True
 
     def starts(
-        self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int], most: int
+        self, mirrored: Mirrored, ends: Mapping[TopicPartition, LogEnd], most: int
     ) -> list[PartitionStart]:
         """Fence, read if need be, and start every partition that can begin."""
         wanted = self._used | {self._name(index) for index in range(min(most, len(mirrored)))}
@@ -53,7 +54,7 @@ class FencedPoints(StartingPoints):
         if self._is_stale:
             super().read()
             self._is_stale = False
-        return self._starts(mirrored, stop_at)
+        return self._starts(mirrored, ends)
 
     def entitle(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         """Hand each task its id; whoever had it before can write no more."""

@@ -25,6 +25,7 @@ from sparkmirror.connectors.starting_points import StartingPoints
 from sparkmirror.connectors.topology_sync import TopologySync
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart
 from sparkmirror.pipeline.epochs import EpochResult, Epochs
@@ -77,7 +78,7 @@ class MirrorSourceConnector:
         deleted = DeletedTopics(settings, rules, status, map_topic, self._points.forget)
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
-        self._stop_at: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
         self._map_topic = map_topic
         self._syncs_topic = offset_syncs_topic(settings, self._names)
         self._thread = threading.Thread(
@@ -171,7 +172,11 @@ class MirrorSourceConnector:
         self._status.enter(FlowState.STOPPED)
 
     def _starts(self, most: int) -> list[PartitionStart]:
-        return self._points.starts(self._mirrored(), self._stop_at, most)
+        starts = self._points.starts(self._mirrored(), self._ends, most)
+        if starts and self._once and self._epochs.number:  # not all was there to be copied
+            self._fix_the_end()
+            starts = self._points.starts(self._mirrored(), self._ends, most)
+        return starts
 
     def _run_epoch(self, starts: list[PartitionStart], most: int) -> EpochResult:
         splits = self._points.entitle(plan_splits(starts, most))
@@ -212,11 +217,14 @@ class MirrorSourceConnector:
         return self._topics.current or ()
 
     def _fix_the_end(self) -> bool:
-        """A bounded run copies up to the end offsets seen now, by the flow's isolation level."""
+        """A bounded run copies up to the ends seen first, by the flow's isolation level."""
         wanted = [one.source for one in self._mirrored()]
         with ClusterAdmin(self._settings.source_admin) as admin:
-            found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
+            found = admin.log_ends(wanted, self._settings.fetch.isolation_level)
         for error in found.failed.values():
             raise error
-        self._stop_at = dict(found.found)
+        for tp, end in found.found.items():
+            before = self._ends.get(tp)
+            if before is None or end.offset < before.offset:  # less: the source lost its tail
+                self._ends[tp] = end
         return True

@@ -22,7 +22,7 @@ from sparkmirror.connectors.source_topics import Mirrored, MirroredPartition
 from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.descriptions import Answers
+from sparkmirror.kafka.descriptions import Answers, LogEnd
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.model import NO_PRODUCER, TopicPartition
 from sparkmirror.pipeline.contract import PartitionStart, Split
@@ -41,7 +41,13 @@ class Known:
     stored: StoredPosition
     is_handed_over: bool = False
     map_chunk: str = ""
-    is_from_before: bool = False  # stored before this run began
+
+
+def may_be_cut(stored: StoredPosition, end: LogEnd) -> bool:
+    """Whether a log with nothing new in it may have lost its tail, and perhaps grown again."""
+    position = stored.offset + 1
+    has_new_leader = -1 < stored.leader_epoch < end.leader_epoch
+    return position > end.offset or (position == end.offset and has_new_leader)
 
 
 class StartingPoints:
@@ -62,6 +68,7 @@ class StartingPoints:
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._anew: set[TopicPartition] = set()  # to begin at the source's beginning
         self._stopped: set[TopicPartition] = set()  # by a policy
+        self._copied: set[TopicPartition] = set()  # by an epoch of this run
         self._forgotten: deque[str] = deque()  # topics; another thread appends
         self._is_added: dict[
             TopicPartition, bool
@@ -81,7 +88,7 @@ class StartingPoints:
         if position.producer is None:
             self._incomplete[tp] = position
             return
-        self._pairs[tp] = Known(position, is_from_before=True)
+        self._pairs[tp] = Known(position)
         if position.producer.producer_id > self._producer.producer_id:
             self._producer = replace(position.producer, next_sequence=0)
 
@@ -95,6 +102,7 @@ class StartingPoints:
 
     def take(self, result: EpochResult) -> None:
         """Remember where an epoch left its partitions."""
+        self._copied.update(result.standings)
         for tp, standing in result.standings.items():
             before = self._pairs[tp].stored
             self._pairs[tp] = Known(
@@ -110,14 +118,17 @@ class StartingPoints:
             )
 
     def starts(
-        self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int], most: int
+        self, mirrored: Mirrored, ends: Mapping[TopicPartition, LogEnd], most: int
     ) -> list[PartitionStart]:
-        """A start for every partition that can begin, in at most so many splits."""
+        """A start for every partition that can begin, in at most so many splits.
+
+        A bounded run says where it ends.
+        """
         del most
-        return self._starts(mirrored, stop_at)
+        return self._starts(mirrored, ends)
 
     def _starts(
-        self, mirrored: Mirrored, stop_at: Mapping[TopicPartition, int]
+        self, mirrored: Mirrored, ends: Mapping[TopicPartition, LogEnd]
     ) -> list[PartitionStart]:
         """A start for every partition that can begin."""
         while self._forgotten:
@@ -125,7 +136,7 @@ class StartingPoints:
         self._meet_recreated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._pairs])
         starts = [
-            self._start(one, self._pairs[one.source], stop_at.get(one.source))
+            self._start(one, self._pairs[one.source], ends.get(one.source))
             for one in mirrored
             if one.source in self._pairs and one.source not in self._stopped
         ]
@@ -136,13 +147,13 @@ class StartingPoints:
             for tp in [one for one in known if one.topic == topic]:
                 del known[tp]
 
-    @staticmethod
-    def _start(one: MirroredPartition, known: Known, stop_at: int | None) -> PartitionStart:
+    def _start(self, one: MirroredPartition, known: Known, end: LogEnd | None) -> PartitionStart:
         stored = known.stored
         downstream, producer = stored.downstream, stored.producer
         position = stored.offset + 1
-        if stop_at is not None and position > stop_at and known.is_from_before:
-            stop_at = position + 1  # the source lost its tail: the task finds out where it was cut
+        stop_at = None if end is None else end.offset
+        if end is not None and one.source not in self._copied and may_be_cut(stored, end):
+            stop_at = position + 1  # the task finds out where it was cut
         return PartitionStart(
             topic=one.source.topic,
             partition=one.source.partition,

@@ -30,6 +30,7 @@ from sparkmirror.kafka.descriptions import (
     ClusterDescription,
     ConfigEntry,
     ConfigSource,
+    LogEnd,
     NewTopic,
     TopicConfigs,
     TopicDescription,
@@ -250,12 +251,18 @@ class ClusterAdmin(Closable):
         self, topic_partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, int]:
         """The first offset that each partition still holds."""
-        return self._offsets(topic_partitions, EARLIEST, "read_uncommitted")
+        return _only_offsets(self._offsets(topic_partitions, EARLIEST, "read_uncommitted"))
 
     def end_offsets(
         self, topic_partitions: Iterable[TopicPartition], isolation_level: str = "read_committed"
     ) -> Answers[TopicPartition, int]:
         """The offset after the last record: the last stable one for read_committed."""
+        return _only_offsets(self.log_ends(topic_partitions, isolation_level))
+
+    def log_ends(
+        self, topic_partitions: Iterable[TopicPartition], isolation_level: str
+    ) -> Answers[TopicPartition, LogEnd]:
+        """The offset after the last record, and the leader epoch now."""
         return self._offsets(topic_partitions, LATEST, isolation_level)
 
     def new_producer(self) -> ProducerState:
@@ -314,9 +321,9 @@ class ClusterAdmin(Closable):
 
     def _offsets(
         self, topic_partitions: Iterable[TopicPartition], timestamp: int, isolation_level: str
-    ) -> Answers[TopicPartition, int]:
+    ) -> Answers[TopicPartition, LogEnd]:
         wanted = frozenset(topic_partitions)
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, LogEnd] = {}
         codes: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + _LEADER_SECONDS
         while wanted:
@@ -338,8 +345,8 @@ class ClusterAdmin(Closable):
 
     def _list_offsets(
         self, wanted: frozenset[TopicPartition], timestamp: int, isolation_level: str
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        found: dict[TopicPartition, int] = {}
+    ) -> tuple[dict[TopicPartition, LogEnd], dict[TopicPartition, int]]:
+        found: dict[TopicPartition, LogEnd] = {}
         leaders, codes = self._client.leaders(wanted)
         for leader, some in leaders.items():
             request = offsets_request(some, timestamp, isolation_level)
@@ -349,7 +356,7 @@ class ClusterAdmin(Closable):
                     if partition.error_code:
                         codes[tp] = partition.error_code
                     else:
-                        found[tp] = partition.offset
+                        found[tp] = LogEnd(partition.offset, partition.leader_epoch)
         return found, codes
 
     def _metadata(self, doing: str, names: Sequence[str] | None) -> Any:
@@ -369,6 +376,10 @@ class ClusterAdmin(Closable):
             else None
             for r in results
         }
+
+
+def _only_offsets(ends: Answers[TopicPartition, LogEnd]) -> Answers[TopicPartition, int]:
+    return Answers({tp: end.offset for tp, end in ends.found.items()}, ends.failed)
 
 
 def _topic_description(topic: Any) -> TopicDescription:

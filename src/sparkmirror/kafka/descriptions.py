@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +116,13 @@ class Committed:
     offset: int
     metadata: str = ""
     leader_epoch: int = -1  # -1: not known
+
+
+class LogEnd(NamedTuple):
+    """Where a partition's log ends, and the leader epoch of the broker that said so."""
+
+    offset: int
+    leader_epoch: int  # -1: the broker does not say
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,6 @@ class CopyPartition:
         "trouble",
         "trouble_code",
         "unsynced",
-        "was_cut",
     )
 
     def __init__(self, start: PartitionStart) -> None:
@@ -110,7 +109,6 @@ class CopyPartition:
         self.moved_back: MovedBack | None = None
         self.is_taken_over = start.is_handed_over
         self.is_held_back = False  # it cannot be written, so it is not read
-        self.was_cut = False  # the source lost its tail; it may end before what was wanted
         self.is_unproven = False  # our first record batch since a take-over is to be read back
         self.records = 0
         self.bytes = 0
@@ -132,10 +130,7 @@ class CopyPartition:
     @property
     def is_finished(self) -> bool:
         """Everything wanted has been copied (a bounded run)."""
-        is_read = self.source.is_finished
-        if self.was_cut and self.start.stop_at is not None:
-            is_read |= self.source.is_at_end
-        return self.is_taken_over and is_read and self.target.is_idle
+        return self.is_taken_over and self.source.is_finished and self.target.is_idle
 
     def move_to(self, position: int) -> None:
         """Everything before the position is done with."""
@@ -210,7 +205,6 @@ class CopyPartition:
                 self.map.add(*one)
                 self.unsynced.append(one)
         if comparison.verdict is Verdict.CUT:
-            self.was_cut = True
             self.map.begin(position, behind)
         self.move_to(position)
         self.downstream = comparison.end_downstream
@@ -222,7 +216,6 @@ class CopyPartition:
     def cut_off(self, position: int) -> None:
         """The source lost its tail: what comes from this position on is new."""
         self.account()
-        self.was_cut = True
         self.map.begin(position, self.downstream + 1)
         self.leader_epoch = self.source.last_epoch
         self.move_to(position)

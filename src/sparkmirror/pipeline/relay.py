@@ -306,6 +306,10 @@ class Relay:
         """The source's log does not hold the position."""
         self.safeguards.source_log.out_of_range(part)
 
+    def ended_early(self, part: SourcePartition) -> None:
+        """The source may have lost what a bounded run was to copy."""
+        self.safeguards.source_log.ended_early(part)
+
     # --- from the producer
 
     def acked(self, part: TargetPartition, out: Outgoing) -> None:

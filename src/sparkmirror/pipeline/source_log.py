@@ -70,6 +70,7 @@ class SourceLog:
         self._source = source
         self._fetcher = fetcher
         self._policies = settings.policies
+        self._is_read_committed = settings.fetch.isolation_level == "read_committed"
         self._desk = desk
         self._reader = reader
         self._parts = parts
@@ -117,6 +118,30 @@ class SourceLog:
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
         """The source lost records after this offset, and has been written anew from there."""
         self._cut(part, end_offset)
+
+    def ended_early(self, part: SourcePartition) -> None:
+        """A bounded run has read everything and wants more: it ends here if there is no more."""
+
+        def is_waiting() -> bool:
+            return self._reader.is_copying and mine.is_taken_over and part.is_at_end
+
+        def bounds(_earliest: int, latest: int) -> None:
+            if is_waiting() and part.position >= latest:
+                part.stop_at = part.position
+                self._fetcher.pause(part)
+
+        def failed(_code: int) -> None:  # what is wrong with the leader, its next answer tells
+            self._loop.call_later(part.backoff.next_pause(), lambda: self.ended_early(part))
+
+        mine = self._parts[part.tp]
+        if is_waiting() and not part.is_finished:
+            ask_log_bounds(
+                self._source,
+                part.tp,
+                read_committed=self._is_read_committed,
+                done=bounds,
+                failed=failed,
+            )
 
     def _begins_later(self, part: SourcePartition, earliest: int) -> None:
         comparison = self._parts[part.tp].comparison

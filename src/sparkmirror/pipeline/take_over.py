@@ -642,6 +642,9 @@ class TakeOver:
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
         """Never asked for: reading the target names no epochs."""
 
+    def ended_early(self, part: SourcePartition) -> None:
+        """The target's records are awaited."""
+
     def close(self) -> None:
         """Look no more."""
         self._closing = True

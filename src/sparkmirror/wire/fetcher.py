@@ -78,6 +78,9 @@ class FetchSink(Protocol):
     def diverged(self, part: SourcePartition, end_offset: int) -> None:
         """The log was truncated and has grown anew from there; call `resume`, or never."""
 
+    def ended_early(self, part: SourcePartition) -> None:
+        """Everything has been read, and the partition is to be read further than that."""
+
 
 class Fetcher:
     """All reading of one task."""
@@ -461,6 +464,9 @@ class Fetcher:
             if part.queued_bytes >= enough:
                 session.held_back.add(part.tp)
                 session.leave(part)
+        self._taken(part)
+
+    def _taken(self, part: SourcePartition) -> None:
         part.is_at_end = part.position >= part.end_offset
         if part.trouble:
             part.trouble = error_codes.NONE
@@ -468,6 +474,8 @@ class Fetcher:
             self._sink.fetch_recovered(part)
         if part.is_finished:
             self._evict(part)
+        elif part.is_at_end and part.stop_at is not None:
+            self._sink.ended_early(part)
 
     def _diverged(self, part: SourcePartition, leader_epoch: int, end_offset: int) -> None:
         """The log has this epoch in common with what was read, and goes on differently."""

@@ -14,6 +14,7 @@ from sparkmirror.config.settings import FetchSettings, Policies
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.connectors.starting_points import Known, StartingPoints
 from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.pipeline import take_over
 from sparkmirror.pipeline.contract import PartitionStart, Split
@@ -277,7 +278,10 @@ def test_a_comparison_begins_when_others_wait_for_a_source_that_does_not_answer(
 def test_a_bounded_run_looks_at_a_partition_whose_source_ends_before_its_position(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """50 records were copied; the source was cut at 40 and has 45: five are new."""
+    """50 records were copied; the source was cut at 40 and has 45: five are new.
+
+    With 50 again, only the leader epoch tells; a partition that this run has copied is done.
+    """
     monkeypatch.setattr(StartingPoints, "_meet_recreated", lambda *_all: None)
     monkeypatch.setattr(StartingPoints, "_complete", lambda *_all: None)
     points = object.__new__(StartingPoints)
@@ -285,6 +289,29 @@ def test_a_bounded_run_looks_at_a_partition_whose_source_ends_before_its_positio
     points._forgotten = deque()
     points._stopped = set()
     stored = StoredPosition(49, 49, ProducerState(1, 0, 50), 0)
-    points._pairs = {tp: Known(stored, is_from_before=True)}
+    points._pairs = {tp: Known(stored)}
+    points._copied = set()
     one = MirroredPartition(tp, "a.t", "", "")
-    assert [start.position for start in points._starts((one,), {tp: 45})] == [50]
+
+    def starts(end: LogEnd) -> list[tuple[int, int | None]]:
+        return [(start.position, start.stop_at) for start in points._starts((one,), {tp: end})]
+
+    assert starts(LogEnd(45, 0)) == starts(LogEnd(45, -1)) == starts(LogEnd(50, 1)) == [(50, 51)]
+    assert starts(LogEnd(50, 0)) == starts(LogEnd(50, -1)) == []
+    assert starts(LogEnd(60, 1)) == [(50, 60)]
+    points._copied = {tp}
+    assert starts(LogEnd(45, 0)) == starts(LogEnd(50, 1)) == []
+
+
+@pytest.mark.parametrize("cut", [None, 45, 20])
+def test_a_bounded_run_ends_where_the_source_ends_if_that_has_lost_what_was_wanted(
+    cut: int | None,
+) -> None:
+    """The source had 80 records when the run was planned; the mirror waits for nothing."""
+    with interrupted() as flow:
+        if cut is not None:
+            flow.source_log.cut(cut)
+            fill(flow.source_log, "n", cut, 1)
+        flow.run(start=replace(flow.start(), stop_at=80))
+        assert flow.relay.parts[0].is_finished
+        assert copy_faults(flow) == []
