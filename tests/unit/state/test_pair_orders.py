@@ -6,14 +6,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.kafka import connecting
 from sparkmirror.model import Flow
 from sparkmirror.state import pair_orders
+from sparkmirror.state.connect_configs import ConfigLog
 from sparkmirror.state.pair_orders import PairOrders
 from sparkmirror.wire import backoff
 from support.secure_peer import AUTHENTICATE, SecurePeer
@@ -24,9 +25,8 @@ LONG_SECONDS = 3600.0
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecurePeer]:
-    """A broker that knows another password; connections are no reason to be this slow."""
-    monkeypatch.setattr(connecting, "LONGEST_SECONDS", LOOK_SECONDS / 2)
+def peer() -> Iterator[SecurePeer]:
+    """A broker that knows another password."""
     with SecurePeer(login=b"\0me\0right") as made:
         yield made
 
@@ -58,13 +58,21 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
     monkeypatch.setattr(pair_orders, "_LOOK_SECONDS", LOOK_SECONDS)
     monkeypatch.setattr(backoff, "_FIRST_SLOW", LONG_SECONDS)
     monkeypatch.setattr(backoff, "_LONGEST_SLOW", LONG_SECONDS)
+    reads: list[ConfigLog] = []
+    refresh = ConfigLog.refresh
+
+    def counted(log: ConfigLog, seconds: float) -> Any:
+        reads.append(log)
+        return refresh(log, seconds)
+
+    monkeypatch.setattr(ConfigLog, "refresh", counted)
     orders = PairOrders(settings(peer, "wrong"), lambda _: None, lambda _: None)
     orders.start()
     try:
         eventually(lambda: orders.trouble, PATIENCE_SECONDS, "it is told")
         assert "does not let us in" in orders.trouble
         time.sleep(20 * LOOK_SECONDS)
-        assert peer.seen.count(AUTHENTICATE) == 1
+        assert (len(reads), peer.seen.count(AUTHENTICATE)) == (1, 1)
 
         orders.renew(settings(peer, "another").target_admin)
         eventually(
