@@ -30,7 +30,7 @@ setup: ## virtual environment and dependencies (downloads only what is missing)
 
 prepare: setup
 	@$(BIN)/sparkmirror local fetch
-	@$(BIN)/python -m sparkmirror.class_archive
+	@$(BIN)/python -m sparkmirror.spark.class_archive
 
 demo: setup ## two real clusters, orders flowing between them, for a minute
 	@$(BIN)/sparkmirror demo

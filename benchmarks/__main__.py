@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import machine, report
 from benchmarks.questions import QUESTIONS, Stage
 from benchmarks.results import Results
-from sparkmirror import class_archive
+from sparkmirror.spark import class_archive
 
 _FOLDER = Path(__file__).resolve().parent / "results"
 _LARGEST_SEED = 1_000_000
@@ -41,7 +41,7 @@ def main() -> int:
     results = Results()
     order = random.Random(options.seed)
     began = time.monotonic()
-    class_archive.build()
+    class_archive.build_and_wait()
     good = True
     try:
         for question in chosen:

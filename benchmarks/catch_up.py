@@ -16,10 +16,10 @@ from benchmarks.contenders import Contender
 from benchmarks.data_sets import DataSet
 from benchmarks.process_tree import ProcessTree
 from benchmarks.secured import Way
-from sparkmirror.local.cluster import LocalCluster
-from support.mirror_file import mirror_file
-from support.names import unique_name
-from support.witness import Cluster, admin, delete_topic
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import Cluster, admin, delete_topic
+from support.mirrors.mirror_file import mirror_file
+from support.unique_names import unique_name
 
 _LOOK_SECONDS = 0.05
 _MEMORY_SECONDS = 0.5

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks.sampler import Sampler
+from sparkmirror.config.files.properties import read_properties
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.properties import read_properties
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.pipeline.contract import PartitionStart, Progress, Split
-from sparkmirror.pipeline.copy import CopyTask
-from sparkmirror.pipeline.plan import task_settings
-from sparkmirror.wire.loop import Loop
+from sparkmirror.spark.split_planner import task_settings
+from sparkmirror.task.copy_task import CopyTask
+from sparkmirror.task.messages import PartitionStart, Progress, Split
+from sparkmirror.wire.event_loop import EventLoop
 
 _HOURS = 3 * 3600.0
 _PATIENCE_SECONDS = 60.0
@@ -32,7 +32,7 @@ class Alone:
 
     silence_seconds = 0.0
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self.end_requested = False
 
@@ -43,7 +43,7 @@ class Alone:
 
     def report(self, progress: Progress) -> None:
         """Tell what must not stay unknown."""
-        for text in (*progress.notices, progress.trouble):
+        for text in (*progress.notices, progress.error):
             if text:
                 print(text, flush=True)
 
@@ -53,7 +53,7 @@ def main() -> None:
     file = Path(sys.argv[1])
     config = MirrorConfig.load(file)
     [settings] = [
-        one for one in (config.flow_settings(flow) for flow in config.pairs()) if one.enabled
+        one for one in (config.flow_settings(flow) for flow in config.flows()) if one.enabled
     ]
     alias = settings.flow.source
     named = read_properties(file).entries[f"{settings.flow}.topics"].text.split(",")
@@ -66,7 +66,7 @@ def main() -> None:
         for error in filter(None, answers.values()):
             raise error
         admin.await_topics(list(made), _PATIENCE_SECONDS)
-        producer = admin.new_producer()
+        producer = admin.init_producer_id()
     split = Split(
         0,
         tuple(
@@ -77,7 +77,7 @@ def main() -> None:
             for index in range(count)
         ),
     )
-    loop = Loop()
+    loop = EventLoop()
     driver = Alone(loop)
     signal.signal(signal.SIGTERM, driver.end)
     how = task_settings(

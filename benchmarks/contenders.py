@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.process_tree import ProcessTree
-from sparkmirror.local.jars import DEFAULT_KAFKA, JarSet
-from sparkmirror.local.jvm import KafkaJvm
-from support.mirror_process import command
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA, JarSet
+from sparkmirror.devcluster.jvm import KafkaJvm
+from support.mirrors.mirror_process import command
 
 _STOP_SECONDS = 30.0
 _JAVA_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"

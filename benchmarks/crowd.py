@@ -11,11 +11,11 @@ from statistics import median
 
 from benchmarks.catch_up import Ends, insist, running
 from benchmarks.contenders import Contender
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.model import ProducerState
-from sparkmirror.pipeline.contract import PartitionStart, split_from_json, split_to_json
-from sparkmirror.pipeline.plan import plan_splits
-from support.witness import Cluster, create_topics, numbered, produce_many
+from sparkmirror.spark.split_planner import plan_splits
+from sparkmirror.task.messages import PartitionStart, split_from_json, split_to_json
+from support.clients.librdkafka import Cluster, create_topics, numbered, produce_many
 
 _PER_TOPIC = 100
 _LOOK_SECONDS = 0.25

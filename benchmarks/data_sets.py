@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.tools import KafkaTools
-from support.witness import create_topics, end_offsets
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.kafka_tools import KafkaTools
+from support.clients.librdkafka import create_topics, end_offsets
 
 _BATCH = {"batch.size": "131072", "linger.ms": "20", "acks": "1", "buffer.memory": "67108864"}
 _ALONE = {"batch.size": "1", "linger.ms": "0", "acks": "1"}  # a record batch for every record

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from benchmarks.catch_up import Ends, insist, running
 from benchmarks.contenders import Contender
-from sparkmirror.local.cluster import LocalCluster
-from support.names import unique_name
-from support.witness import Cluster, create_topics
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import Cluster, create_topics
+from support.unique_names import unique_name
 
 _SENT = struct.Struct(">Q")
 _PADDING = bytes(92)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from sparkmirror.local.jars import DEFAULT_KAFKA
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 
 _ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,15 +14,15 @@ from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
 from sparkmirror.model import ProducerState, TopicPartition
-from sparkmirror.pipeline.contract import PartitionStart, split_from_json, split_to_json
-from sparkmirror.pipeline.plan import plan_splits
+from sparkmirror.spark.split_planner import plan_splits
+from sparkmirror.task.messages import PartitionStart, split_from_json, split_to_json
 from sparkmirror.wire.fetch_protocol import NAMES_VERSION, parse_response
-from sparkmirror.wire.outgoing import admit
+from sparkmirror.wire.outgoing import prepare_batches
 from sparkmirror.wire.produce_protocol import produce_request
 from sparkmirror.wire.record_batch import RecordBatch, stamp
 from sparkmirror.wire.reframe import reframe
-from support.fake_brokers import partition_data
-from support.record_batches import LZ4, NONE, ZSTD, Record, encode
+from support.data.record_batches import LZ4, NONE, ZSTD, Record, encode
+from support.peers.fake_cluster import partition_data
 
 _CODECS = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
 _TIME = 1_700_000_000_000
@@ -76,7 +76,7 @@ def copying(runner: pyperf.Runner) -> None:
     )
     runner.bench_func("parse the header of a record batch", RecordBatch, one)
     runner.bench_func("CRC of a record batch of 128 KB", crc32c, one)
-    runner.bench_func("admit 8 record batches of 128 KB", admit, records, 0)
+    runner.bench_func("admit 8 record batches of 128 KB", prepare_batches, records, 0)
     runner.bench_func("stamp a record batch of 128 KB", stamp, one, 4001, 0, 17)
     runner.bench_func("produce request of 4 record batches", request, places)
 
@@ -96,7 +96,7 @@ def cutting(runner: pyperf.Runner) -> None:
     for name, codec in _CODECS.items():
         raw = b"".join(bytes(encode([one], codec=codec)) for one in small_records(_TINY))
         log = memoryview(bytearray(raw))
-        runner.bench_func(f"join {_TINY} one-record batches, {name}", admit, log, 0)
+        runner.bench_func(f"join {_TINY} one-record batches, {name}", prepare_batches, log, 0)
 
 
 def planning(runner: pyperf.Runner) -> None:

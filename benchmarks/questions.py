@@ -45,11 +45,11 @@ from benchmarks.results import Figure, Results
 from benchmarks.secured import LISTENERS, Tls
 from benchmarks.spark_reference import spark_reference
 from benchmarks.wire_alone import megabytes_per_cpu_second
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.errors import SetupError
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.memory_disk import keep_in_memory
-from support.tcp_proxy import Line
+from support.clusters.memory_disk import keep_in_memory
+from support.peers.tcp_proxy import NetworkLink
 
 _ONE_WAY_SECONDS = 0.025
 _NO_WINDOW = 64 << 20  # more than anybody asks for at once
@@ -89,7 +89,7 @@ class Question:
 
 @contextmanager
 def brokers(
-    stage: Stage, line: Line | None = None, tls: Tls | None = None
+    stage: Stage, line: NetworkLink | None = None, tls: Tls | None = None
 ) -> Iterator[tuple[LocalCluster, LocalCluster]]:
     """A source and a target, one broker each, fully compiled, with their logs in memory."""
     with ExitStack() as stack:
@@ -141,7 +141,7 @@ def _cluster(
 
 
 def _detour_port(source: LocalCluster) -> int:
-    detour = source.brokers[0].detour
+    detour = source.brokers[0].proxied_listener
     return detour.port if detour is not None else 0
 
 
@@ -175,14 +175,17 @@ def _far_away(
 
     def ask(stage: Stage, results: Results) -> None:
         data = data_set.scaled(stage.scale)
-        line = Line("source")
+        line = NetworkLink("source")
         with brokers(stage, line) as (source, target):
             size = _write(stage, data, source)
             catch_up(CEILING, data, (source, target), stage.directory)
             for contender in stage.turns(contenders):
                 line.limit(contender.window if has_windows else _NO_WINDOW)
                 found = catch_up(
-                    contender, data, (Servers(source.detour_servers), target), stage.directory
+                    contender,
+                    data,
+                    (Servers(source.proxied_bootstrap_servers), target),
+                    stage.directory,
                 )
                 _note(stage, results, data, contender, found, size)
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from benchmarks.scale_broker import PARTITIONS, PRODUCER_ID, Side, brokers
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.model import ProducerState
-from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
-from sparkmirror.pipeline.control_client import ControlClient
-from sparkmirror.pipeline.control_server import ControlServer, EpochLine
-from sparkmirror.pipeline.copy import CopyTask
-from sparkmirror.wire.loop import Loop
+from sparkmirror.spark.control_server import ControlServer, EpochTasks
+from sparkmirror.task.control_client import ControlClient
+from sparkmirror.task.copy_task import CopyTask
+from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.wire.event_loop import EventLoop
 
 FIRST_REPORT_SECONDS = 3.0  # with 50,000 partitions
 RESUME_SECONDS = 30.0  # with 10,000 partitions that were active
@@ -60,15 +60,15 @@ class _Watch:
         return time.process_time() - self.began_cpu
 
 
-class _TimedLoop(Loop):
+class _TimedLoop(EventLoop):
     def __init__(self, after_turn: Callable[[float], None]) -> None:
         super().__init__()
         self._after_turn = after_turn
 
-    def turn(self, longest: float) -> None:
+    def run_once(self, longest: float) -> None:
         """Also tells how long callbacks took, without the waiting."""
         began = time.process_time()
-        super().turn(longest)
+        super().run_once(longest)
         self._after_turn(time.process_time() - began)
 
 
@@ -144,8 +144,8 @@ def _run(split: Split, settings: TaskSettings) -> Figures:
     server.start()
     control = None
     try:
-        line = EpochLine({0: split}, settings, reported)
-        invitation = server.open(line)
+        line = EpochTasks({0: split}, settings, reported)
+        invitation = server.open_epoch(line)
         watch.began, watch.began_cpu = time.monotonic(), time.process_time()
         control = ControlClient(invitation, 0)
         waiting: list[object] = []
@@ -158,9 +158,9 @@ def _run(split: Split, settings: TaskSettings) -> Figures:
                 figures.taken_over = watch.elapsed()
 
         loop = _TimedLoop(after_turn)
-        control.listen(loop.wake)
+        control.start(loop.wake)
         task = CopyTask(control.split, control.settings, control, loop)
-        waiting += task._relay.parts  # noqa: SLF001 - what is measured
+        waiting += task._relay.partitions  # noqa: SLF001 - what is measured
         receipts = task.run()
         figures.end = watch.elapsed()
         figures.cpu = watch.cpu()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scripted broker with many partitions, in a process of its own.
 
-`support.scripted_cluster` speaks the protocol; here it has fetch sessions and a port. All
+`support.peers.scripted_cluster` speaks the protocol; here it has fetch sessions and a port. All
 partitions of a side hold the same records.
 """
 
@@ -19,8 +19,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire.loop import Loop
-from support.scripted_cluster import ScriptedCluster
+from sparkmirror.wire.event_loop import EventLoop
+from support.peers.scripted_cluster import ScriptedCluster
 
 PARTITIONS = 10  # of a topic
 PRODUCER_ID = 77
@@ -133,7 +133,7 @@ class _Acceptor:
 
 def _serve(sides: tuple[Side, ...], pipe: Pipe) -> None:
     """Serve each side on a port of its own until the process is ended."""
-    loop = Loop()
+    loop = EventLoop()
     addresses = []
     for side in sides:
         cluster = ScaleCluster(side)
@@ -144,7 +144,7 @@ def _serve(sides: tuple[Side, ...], pipe: Pipe) -> None:
         addresses.append(f"127.0.0.1:{cluster.address[1]}")
     pipe.send(Served(addresses, time.process_time()))
     while True:
-        loop.turn(1.0)
+        loop.run_once(1.0)
 
 
 @dataclass(frozen=True, slots=True)

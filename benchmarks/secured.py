@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.addresses import Servers
-from sparkmirror.local.cluster import LocalCluster
-from support.certificates import Authority, key_store, trust_store
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.data.certificates import Authority, key_store, trust_store
 
 _LISTENER = "TLS"
 LISTENERS = {_LISTENER: "SSL"}
@@ -44,8 +44,8 @@ class Tls:
     def way(self, source: LocalCluster, target: LocalCluster) -> Way:
         """To both clusters by TLS; lines without an alias are meant for both."""
         return Way(
-            Servers(source.servers(_LISTENER)),
-            Servers(target.servers(_LISTENER)),
+            Servers(source.listener_servers(_LISTENER)),
+            Servers(target.listener_servers(_LISTENER)),
             (
                 "security.protocol = SSL",
                 "ssl.truststore.type = JKS",

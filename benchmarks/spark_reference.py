@@ -15,11 +15,11 @@ from xml.sax.saxutils import quoteattr
 
 from benchmarks.addresses import Servers
 from benchmarks.contenders import Contender
-from sparkmirror.config.properties import read_properties
+from sparkmirror.config.files.properties import read_properties
+from sparkmirror.devcluster.maven_repository import maven_repository
 from sparkmirror.errors import SetupError
-from sparkmirror.local.cache import cache_directory, writable
-from sparkmirror.local.registry import maven_registry
-from support.witness import create_topics, topics
+from sparkmirror.system.cache_directory import cache_directory, ensure_writable
+from support.clients.librdkafka import create_topics, topics
 
 PYSPARK = "4.2.0"
 _PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{PYSPARK}"
@@ -70,13 +70,13 @@ def _variables(python: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": str(python),
         "PYTHONPATH": "",
         "SPARK_HOME": str(next(python.parents[1].glob("lib/python*/site-packages/pyspark"))),
-        "SPARK_SUBMIT_OPTS": " ".join(maven_registry().java_options),
+        "SPARK_SUBMIT_OPTS": " ".join(maven_repository().java_options),
     }
 
 
 def _environment() -> Path:
     """The Python of an environment with PySpark, made if need be."""
-    home = writable(cache_directory()) / f"{_HOME}-{PYSPARK}"
+    home = ensure_writable(cache_directory()) / f"{_HOME}-{PYSPARK}"
     python = home / "bin" / "python"
     if (home / "complete").exists():
         return python
@@ -115,7 +115,7 @@ def _do(command: list[str], variables: dict[str, str]) -> None:
 def _ivy_settings(settings: Path) -> Path:
     """Where its jars come from: the same place as Kafka's."""
     cache = cache_directory() / f"{_HOME}-{PYSPARK}" / "ivy"
-    root = maven_registry().root
+    root = maven_repository().root
     mirror = f" root={quoteattr(root)}" if root else ""
     settings.write_text(
         f"""<ivysettings>

@@ -12,17 +12,17 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection as Pipe
+from multiprocessing.connection import BrokerConnection as Pipe
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import PLAINTEXT, Protocol, Security, TlsSettings
+from sparkmirror.security.settings import PLAINTEXT, SecurityProtocol, SecuritySettings, TlsSettings
 from sparkmirror.security.tls import server_context
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.loop import Loop
-from support.certificates import Authority
-from support.secure_peer import ECHO, SecurePeer
+from sparkmirror.wire.event_loop import EventLoop
+from support.data.certificates import Authority
+from support.peers.secure_broker import ECHO, SecureBroker
 
 _PATIENCE_SECONDS = 60.0
 _BATCHES, _BATCH_BYTES = 8, 128 << 10  # in a request
@@ -37,14 +37,14 @@ def megabytes_per_cpu_second(*, is_secured: bool, total: int) -> float:
     if is_secured:
         authority = Authority("benchmark")
         identity = authority.identity()
-        security = Security(Protocol.SSL, TlsSettings(trusted=authority.pem))
+        security = SecuritySettings(SecurityProtocol.SSL, TlsSettings(trusted=authority.pem))
         shown = (identity.chain, identity.key)
     with _peer(shown) as address:
         dialer = Dialer(
             "peer", "bench", _PATIENCE_SECONDS, _PATIENCE_SECONDS, -1, -1, security=security
         )
-        loop = Loop()
-        connection = Connection(loop, dialer, address)
+        loop = EventLoop()
+        connection = BrokerConnection(loop, dialer, address)
         _exchange(loop, connection, min(total, _WARM_UP))
         began = time.process_time()
         _exchange(loop, connection, total)
@@ -54,7 +54,7 @@ def megabytes_per_cpu_second(*, is_secured: bool, total: int) -> float:
     return total / 1e6 / used
 
 
-def _exchange(loop: Loop, connection: Connection, total: int) -> None:
+def _exchange(loop: EventLoop, connection: BrokerConnection, total: int) -> None:
     batches = [memoryview(bytearray(os.urandom(_BATCH_BYTES))) for _ in range(_BATCHES)]
     size = _BATCHES * _BATCH_BYTES
     sent = received = 0
@@ -66,7 +66,7 @@ def _exchange(loop: Loop, connection: Connection, total: int) -> None:
     def send() -> None:
         nonlocal sent
         sent += size
-        connection.send(header, batches, answered, failures.append)
+        connection.send_buffers(header, batches, answered, failures.append)
 
     def answered(frame: memoryview) -> None:
         nonlocal received
@@ -77,7 +77,7 @@ def _exchange(loop: Loop, connection: Connection, total: int) -> None:
     for _ in range(_UNDER_WAY):
         connection.when_ready(send, failures.append)
     while received < max(sent, total):
-        loop.turn(1.0)
+        loop.run_once(1.0)
         if failures:
             raise failures[0]
 
@@ -105,6 +105,6 @@ def _serve(pipe: Pipe, shown: tuple[str, str] | None) -> None:
     if shown is not None:
         chain, key = shown
         context = server_context(TlsSettings(chain=chain, key=Secret(key)), "none")
-    with SecurePeer(context) as peer:
+    with SecureBroker(context) as peer:
         pipe.send(peer.address)
         pipe.poll(None)  # until the other end is closed

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.memory_disk import keep_in_memory
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from support.clusters.memory_disk import keep_in_memory
 
 # The same examples in each run, however slow the machine is just now; `make fuzz` draws new ones.
 settings.register_profile(

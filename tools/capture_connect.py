@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.connect_lives import live, written
-from support.java_connect import ConnectTopics, JavaConnect
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from support.data.connector_lifecycles import run_lifecycles, topic_records
+from support.mirrors.java_connect import ConnectTopics, JavaConnect
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "connect.json"
 HOW = (
@@ -35,9 +35,9 @@ def capture(scratch: Path) -> dict[str, Any]:
         LocalCluster("connect", scratch / "connect") as cluster,
         JavaConnect(cluster, scratch, TOPICS, exactly_once_source_support="enabled") as java,
     ):
-        steps = live(java, cluster, TOPICS)
+        steps = run_lifecycles(java, cluster, TOPICS)
         java.stop()
-        return {"steps": steps, "records": written(cluster, TOPICS)}
+        return {"steps": steps, "records": topic_records(cluster, TOPICS)}
 
 
 def main() -> None:

@@ -19,17 +19,13 @@ from typing import Any
 from confluent_kafka import Message
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.local.jars import DEFAULT_KAFKA
 from sparkmirror.model import TopicPartition
-from support.java_client import formatted
-from support.java_mirror import JavaMirror
-from support.mirror_file import mirror_file
-from support.odd_logs import delete_before
-from support.waiting import eventually
-from support.witness import (
+from support.clients.java_mirror_client import formatted
+from support.clients.librdkafka import (
     Cluster,
     create_topics,
     messages,
@@ -38,6 +34,10 @@ from support.witness import (
     topic_partitions,
     topics,
 )
+from support.clusters.topic_histories import delete_before
+from support.mirrors.java_mirror_maker import JavaMirror
+from support.mirrors.mirror_file import mirror_file
+from support.waiting import eventually
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "mm2.json"
 HOW = (
@@ -96,13 +96,15 @@ def commit_groups(cluster: Cluster) -> None:
     """Groups that have read some records, with a note where there is one."""
     places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
     wanted = {
-        group: {place: Committed(40 + place.partition, note) for place in places}
+        group: {place: CommittedOffset(40 + place.partition, note) for place in places}
         for group, note in GROUPS.items()
     }
     connection = ConnectionSettings("primary", (cluster.bootstrap_servers,), "capture")
     with GroupAdmin(connection) as groups:
         eventually(
-            lambda: not any(groups.commit(wanted).values()), START_SECONDS, "offsets are committed"
+            lambda: not any(groups.commit_offsets(wanted).values()),
+            START_SECONDS,
+            "offsets are committed",
         )
 
 

@@ -21,10 +21,10 @@ from typing import Any, Self
 from kafka.protocol.admin import DescribeGroupsRequest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import eventually
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "connect_group.json"
@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 90.0
 
 def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
     """The group's protocol and members, if it rests."""
-    found = client.ask(DescribeGroupsRequest(groups=[group])).groups[0]
+    found = client.send(DescribeGroupsRequest(groups=[group])).groups[0]
     if (found.error_code, found.group_state) != (0, "Stable"):
         return None
     return {
@@ -129,7 +129,7 @@ def capture(cluster: LocalCluster, scratch: Path) -> list[dict[str, Any]]:
         step("alone", settled(first, 1))
         with JavaConnect(cluster, folders[1], topics):
             step("two workers", settled(first, 2))
-            first.do("DELETE", f"/connectors/{NAMES[0]}")
+            first.request_ok("DELETE", f"/connectors/{NAMES[0]}")
             eventually(
                 lambda: NAMES[0] not in first.get("/connectors"), PATIENCE_SECONDS, "it is gone"
             )

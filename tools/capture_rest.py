@@ -3,7 +3,7 @@
 
     PYTHONPATH=tests .venv/bin/python tools/capture_rest.py
 
-The requests are those of tests/support/rest_script.py, which the suite sends to our own worker.
+The requests are those of tests/support/data/rest_script.py; the suite sends them to our worker.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.java_connect import ConnectTopics, JavaConnect
-from support.rest_script import play
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from support.data.rest_script import run_script
+from support.mirrors.java_connect import ConnectTopics, JavaConnect
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "rest.json"
 HOW = (
     "tools/capture_rest.py: a distributed worker of Java's Kafka Connect (one broker, loopback) "
-    "was sent tests/support/rest_script.py; documentation of keys is left out."
+    "was sent tests/support/data/rest_script.py; documentation of keys is left out."
 )
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         ):
             answers = {}
             servers, wait = cluster.bootstrap_servers, java.await_states
-            for step, heard in play(java.worker_id, servers, wait, lambda: time.sleep(2)):
+            for step, heard in run_script(java.worker_id, servers, wait, lambda: time.sleep(2)):
                 answers[step.name] = {
                     "status": heard.status,
                     "headers": heard.headers,

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from support.clients.librdkafka import Cluster
+from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import eventually
-from support.witness import Cluster
 
 RECORDED = Path(__file__).parent.parent / "tests" / "unit" / "rest_client" / "recorded.json"
 HOW = "tools/record_rest.py: answers of a distributed worker of Java's Kafka Connect."
@@ -96,7 +96,7 @@ def record(java: JavaConnect, cluster: Cluster) -> list[dict[str, Any]]:
     )
     found = []
     for method, path, body in questions(config):
-        status, answer = java.ask(method, path, body)
+        status, answer = java.request(method, path, body)
         kept = brief(path, answer)
         found.append({"method": method, "path": path, "status": status, "answer": kept})
     return found

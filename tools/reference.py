@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparkmirror.config.key import Key
-from sparkmirror.config.keys import (
+from sparkmirror.config.keys.config_def import ConfigKey
+from sparkmirror.config.keys.connector_keys import DEPRECATED, REMOVED
+from sparkmirror.config.keys.service_profiles import PROFILES, ProfileSetting
+from sparkmirror.config.keys.table import (
     SECTIONS,
     WORKER_SECTIONS,
     Section,
     differing_defaults,
 )
-from sparkmirror.config.keys_connector import DEPRECATED, REMOVED
-from sparkmirror.config.profiles import PROFILES, Setting
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "configuration.md"
@@ -184,7 +184,8 @@ def _lines() -> Iterator[str]:
     yield "| key | here | MM2 | why |"
     yield "|---|---|---|---|"
     for key in differing_defaults():
-        yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | {key.reason} |"
+        yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | "
+        f"{key.mm2_difference_reason} |"
 
 
 def _section(section: Section, mark: str = "##") -> Iterator[str]:
@@ -207,13 +208,13 @@ def _section(section: Section, mark: str = "##") -> Iterator[str]:
         yield ""
 
 
-def _default(key: Key) -> str:
+def _default(key: ConfigKey) -> str:
     if key.default is None:
         return "required" if key.required else "not set"
     return f"`{key.default}`" if key.default else "empty"
 
 
-def _meaning(key: Key) -> str:
+def _meaning(key: ConfigKey) -> str:
     effect = f" No effect here: {key.no_effect}." if key.no_effect else ""
     return (key.doc + effect).replace("|", "\\|")
 
@@ -221,7 +222,7 @@ def _meaning(key: Key) -> str:
 _PROFILES_INTRODUCTION = """\
 # Profiles
 
-<!-- Written by `make docs` from src/sparkmirror/config/profiles.py. Change it there. -->
+<!-- Written by `make docs` from config/keys/service_profiles.py. Change it there. -->
 
 Managed services speak Kafka's protocol and refuse parts of it: topic configs, replication
 factors, large requests, codecs, ACLs. A profile is a set of values that a service takes:
@@ -263,7 +264,7 @@ def _profile_lines() -> Iterator[str]:
         yield ""
         yield f"More on [its own page](profiles/{profile.name}.md)."
         yield ""
-        yield from (f"- {fact}" for fact in profile.facts)
+        yield from (f"- {fact}" for fact in profile.notes)
         yield ""
         for side, settings in (("target", profile.target), ("source", profile.source)):
             yield f"As {side}:"
@@ -274,8 +275,8 @@ def _profile_lines() -> Iterator[str]:
             yield ""
 
 
-def _written(setting: Setting) -> str:
-    return f"{'B' if setting.is_workers else 'A->B'}.{setting.key}"
+def _written(setting: ProfileSetting) -> str:
+    return f"{'B' if setting.is_worker_key else 'A->B'}.{setting.key}"
 
 
 if __name__ == "__main__":

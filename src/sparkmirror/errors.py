@@ -30,6 +30,8 @@ SparkmirrorError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class SparkmirrorError(Exception):
     """Root of the tree; the message is a sentence a user can act on."""
@@ -137,7 +139,7 @@ class ArgumentError(SparkmirrorError, ValueError):
     """A program of the user's calls us with an argument that is missing or makes no sense."""
 
 
-class ParkingError(SparkmirrorError):
+class GroupMigrationError(SparkmirrorError):
     """A consumer group cannot be parked; the sentence says what to do."""
 
 
@@ -145,7 +147,7 @@ class PlanError(SparkmirrorError):
     """A plan that is damaged, foreign, newer than this program, or cannot be stored."""
 
 
-class MovedError(SparkmirrorError):
+class StaleOffsetError(SparkmirrorError):
     """A record is not where it was: read the topic again, and ask again."""
 
     retriable = True
@@ -159,7 +161,7 @@ class UnknownVersionError(WireError):
     """A record in a version of its format that only a newer program knows."""
 
 
-class UnreadableAnswerError(WireError):
+class UndecodableResponseError(WireError):
     """An answer that cannot be decoded; whoever waits for it is told that the connection broke."""
 
 
@@ -179,3 +181,18 @@ class FencedError(SparkmirrorError):
     """Another task holds the transactional id, or a transaction timed out; the driver goes on."""
 
     retriable = True
+
+
+# --- Several remarks as one text, for places that have room for one.
+
+
+_ENDS = (".", "!", "?")
+
+
+def join_sentences(sentences: Iterable[str]) -> str:
+    """What ends like a sentence is followed by a space, anything else by a semicolon."""
+    text = ""
+    for one in filter(None, sentences):
+        between = " " if text.endswith(_ENDS) else "; "
+        text = f"{text}{between}{one}" if text else one
+    return text

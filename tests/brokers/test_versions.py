@@ -12,9 +12,20 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.local.jars import DEFAULT_KAFKA, TRIED_KAFKA
-from support.broker_versions import (
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA
+from sparkmirror.formats.mm2_records import Heartbeat
+from support.clients.consumer_groups import commit, committed
+from support.clients.librdkafka import (
+    Record,
+    await_copy,
+    compare_topics,
+    numbered,
+    produce,
+    read_topic,
+)
+from support.clients.offset_translations import partition_records
+from support.clusters.topic_histories import alter_configs, set_configs
+from support.mirrors.version_matrix import (
     BACK,
     DEFAULT,
     ONCE,
@@ -26,20 +37,9 @@ from support.broker_versions import (
     MirroredVersions,
     mirrored_versions,
 )
-from support.groups import commit, committed
-from support.odd_logs import alter, set_configs
-from support.translations import held
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
-    Record,
-    await_copy,
-    compare_topics,
-    numbered,
-    produce,
-    read_topic,
-)
 
-OTHERS = [version for version in TRIED_KAFKA if version != DEFAULT_KAFKA]
+OTHERS = [version for version in TESTED_KAFKA if version != DEFAULT_KAFKA]
 SHORT = Case(OTHERS[-1], (THERE, BACK))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 200
@@ -128,8 +128,8 @@ def test_group_offsets_are_translated_exactly(
     await_copy(source, topic, target, remote, PATIENCE_SECONDS)
     here = {0: 17, 1: 42}
     commit(source, group, topic, here)
-    originals = held(source, *((topic, index) for index in here))
-    copies = held(target, *((remote, index) for index in here))
+    originals = partition_records(source, *((topic, index) for index in here))
+    copies = partition_records(target, *((remote, index) for index in here))
 
     def synced() -> bool:
         there = committed(target, group, remote, PARTITIONS)
@@ -150,7 +150,7 @@ def test_topic_configs_are_synced(
     tried(direction, "configs")
     source, target = mirrored.sides(direction)
     remote = direction.remote(DEFAULT, "configs")
-    alter(source, ResourceType.TOPIC, direction.topic(DEFAULT, "configs"), CHANGED)
+    alter_configs(source, ResourceType.TOPIC, direction.topic(DEFAULT, "configs"), CHANGED)
     eventually(
         lambda: CHANGED.items() <= set_configs(target, remote).items(),
         PATIENCE_SECONDS,

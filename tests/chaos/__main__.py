@@ -16,8 +16,8 @@ from chaos.plan import Kind
 from chaos.run import Run
 from chaos.scenario import Mode, Scenario
 from chaos.table import verdict_lines
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from support.small_disk import enter_namespace
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from support.clusters.small_disk import enter_namespace
 
 _LARGEST_SEED = 1_000_000
 _INTERRUPTED = 128 + signal.SIGINT

@@ -18,15 +18,15 @@ from types import TracebackType
 from typing import Self
 
 from chaos.history import History
-from chaos.keeper import Keeper
+from chaos.keeper import Restarter
 from chaos.scenario import TARGET, TOPIC, Scenario, properties
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.local.jvm import KafkaJvm
-from sparkmirror.local.ports import HOST
-from support.load import Load
-from support.small_disk import SmallDisk
-from support.tcp_proxy import Line
-from support.witness import create_topics
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.jvm import KafkaJvm
+from sparkmirror.devcluster.ports import HOST
+from support.clients.librdkafka import create_topics
+from support.clients.load_generator import Load
+from support.clusters.small_disk import SmallDisk
+from support.peers.tcp_proxy import NetworkLink
 
 _TARGET_BROKERS = 3
 _DISK_BYTES = 256 << 20
@@ -47,14 +47,14 @@ class NamedCluster(LocalCluster):
     """A cluster whose brokers send clients that take the detour to a name, not to an address."""
 
     @property
-    def detour_servers(self) -> str:
+    def proxied_bootstrap_servers(self) -> str:
         """What the mirror bootstraps from."""
-        return super().detour_servers.replace(HOST, _NAME)
+        return super().proxied_bootstrap_servers.replace(HOST, _NAME)
 
     def _write_files(self, jvm: KafkaJvm) -> None:
         super()._write_files(jvm)
         for broker in self.brokers:
-            detour = broker.detour
+            detour = broker.proxied_listener
             assert detour is not None
             text = broker.properties_file.read_text(encoding="utf-8")
             here, there = (f"{host}:{detour.advertised}" for host in (HOST, _NAME))
@@ -65,7 +65,7 @@ class AbandonedError(Exception):
     """Raised in a fault's thread when the run is over before the fault is."""
 
 
-class Arena:
+class Environment:
     """Clusters, lines and processes of one run; also a context manager."""
 
     def __init__(
@@ -84,12 +84,12 @@ class Arena:
         self._small_disks = small_disks
         self._stack = ExitStack()
         self._over = threading.Event()
-        self.source_lines: list[Line] = []
+        self.source_lines: list[NetworkLink] = []
         self.sources: list[LocalCluster] = []
         self.disks: list[SmallDisk] = []  # one for each broker of the target, if at all
         self.target: LocalCluster
-        self.target_line: Line
-        self.keeper: Keeper
+        self.target_line: NetworkLink
+        self.keeper: Restarter
         self.loads: list[Load] = []  # of the sources, in their order
         self.history = History()
         self.resolver_file = directory / "resolver"  # see resolver/sitecustomize.py
@@ -126,9 +126,9 @@ class Arena:
 
     def _begin(self, stack: ExitStack) -> None:
         for name in self.scenario.sources:
-            self.source_lines.append(stack.enter_context(Line(name)))
+            self.source_lines.append(stack.enter_context(NetworkLink(name)))
             self.sources.append(self._cluster(name, self.source_lines[-1], brokers=1))
-        self.target_line = stack.enter_context(Line(TARGET))
+        self.target_line = stack.enter_context(NetworkLink(TARGET))
         self.target = self._cluster(TARGET, self.target_line, brokers=_TARGET_BROKERS)
         for broker in self.target.brokers if self._small_disks else ():
             self.disks.append(SmallDisk(broker.data, _DISK_BYTES))
@@ -140,12 +140,12 @@ class Arena:
         start_all(clusters)
         for cluster in self.sources:
             create_topics(cluster, {TOPIC: self.scenario.partitions})
-        servers = {cluster.name: cluster.detour_servers for cluster in clusters}
+        servers = {cluster.name: cluster.proxied_bootstrap_servers for cluster in clusters}
         lines = properties(self.scenario, servers)
         self.file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        self.keeper = stack.enter_context(Keeper(self.file, self.say, self.environment))
+        self.keeper = stack.enter_context(Restarter(self.file, self.say, self.environment))
 
-    def _cluster(self, name: str, line: Line, *, brokers: int) -> LocalCluster:
+    def _cluster(self, name: str, line: NetworkLink, *, brokers: int) -> LocalCluster:
         made: list[LocalCluster] = []  # the proxies must be there before it is
         cluster = NamedCluster(
             name,
@@ -163,6 +163,6 @@ class Arena:
 
 
 def _detour_port(made: Sequence[LocalCluster], index: int) -> int:
-    detour = made[0].brokers[index].detour
+    detour = made[0].brokers[index].proxied_listener
     assert detour is not None
     return detour.port

@@ -10,8 +10,8 @@ from typing import TypeVar
 import psutil
 from confluent_kafka import KafkaException
 
-from chaos.arena import Arena
-from support.witness import admin
+from chaos.arena import Environment
+from support.clients.librdkafka import admin
 
 METADATA_SECONDS = 5.0
 _PATIENCE_SECONDS = 120.0
@@ -23,7 +23,7 @@ class FaultError(Exception):
     """A fault could not be done, or what it broke did not come back."""
 
 
-def await_condition(arena: Arena, check: Callable[[], T], what: str) -> T:
+def await_condition(arena: Environment, check: Callable[[], T], what: str) -> T:
     """Call `check` until it answers something true, and return that."""
     waited = 0.0
     while waited < _PATIENCE_SECONDS:
@@ -36,7 +36,7 @@ def await_condition(arena: Arena, check: Callable[[], T], what: str) -> T:
     raise FaultError(f"not within {_PATIENCE_SECONDS:g} s: {what}")
 
 
-def await_full_membership(arena: Arena) -> None:
+def await_full_membership(arena: Environment) -> None:
     """Until every partition has all its replicas: the next fault may take another broker."""
     client = admin(arena.target)
 

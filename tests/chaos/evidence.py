@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos.arena import Arena
+from chaos.arena import Environment
 from chaos.history import Entry
 from chaos.verdict import StreamVerdict
 
@@ -67,13 +67,13 @@ def batch_lines(folder: Path) -> Iterator[BatchLine]:
             position += 12 + length
 
 
-def write_ledger(arena: Arena, entries: Sequence[Entry]) -> None:
+def write_ledger(arena: Environment, entries: Sequence[Entry]) -> None:
     """What the ledger says, and what happened to logs."""
     lines = [*map(str, entries), "", *map(str, arena.history.claims), ""]
     (arena.directory / "ledger.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-def write_evidence(arena: Arena, streams: Sequence[StreamVerdict]) -> None:
+def write_evidence(arena: Environment, streams: Sequence[StreamVerdict]) -> None:
     """A file for each partition with trouble; all replicas hold the same, so any broker will do."""
     wrong = {one.stream[1] for one in streams if not one.is_right}
     data = arena.target.brokers[0].data

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from chaos import moved
-from chaos.arena import Arena
+from chaos.arena import Environment
 from chaos.conditions import METADATA_SECONDS, await_condition, await_full_membership
 from chaos.plan import Fault, Kind
-from sparkmirror.local.broker import LocalBroker
-from support.quotas import set_quota
-from support.tcp_proxy import Line
-from support.witness import admin
+from sparkmirror.devcluster.broker import LocalBroker
+from support.clients.librdkafka import admin
+from support.clusters.client_quotas import set_quota
+from support.peers.tcp_proxy import NetworkLink
 
 _DRIVER_EXCUSE_SECONDS = 30.0
 _QUOTAS = {"bytes": ("producer_byte_rate", 20_000.0), "requests": ("request_percentage", 1.0)}
@@ -28,12 +28,12 @@ _SLOWEST_SECONDS = 1.2
 _LOOKUP_SECONDS = 3.0
 
 
-def inflict(fault: Fault, arena: Arena) -> None:
+def inflict(fault: Fault, arena: Environment) -> None:
     """Do it; returns when it is over."""
     _HOW[fault.kind](fault, arena)
 
 
-def is_possible(fault: Fault, arena: Arena) -> bool:
+def is_possible(fault: Fault, arena: Environment) -> bool:
     """Whether this machine can do it."""
     return fault.kind is not Kind.TARGET_FULL or bool(arena.disks)
 
@@ -41,9 +41,12 @@ def is_possible(fault: Fault, arena: Arena) -> bool:
 # --- Spark's processes
 
 
-def _copying(arena: Arena) -> list[psutil.Process]:
+def _copying(arena: Environment) -> list[psutil.Process]:
     """Python workers that talk to the target at this moment."""
-    ports = {int(server.rpartition(":")[2]) for server in arena.target.detour_servers.split(",")}
+    ports = {
+        int(server.rpartition(":")[2])
+        for server in arena.target.proxied_bootstrap_servers.split(",")
+    }
     return [
         worker
         for worker in arena.keeper.python_workers()
@@ -61,16 +64,16 @@ def _hit(fault: Fault, found: list[psutil.Process]) -> list[psutil.Process]:
     return found if fault.way == "all" else [found[fault.choose(found)]]
 
 
-def _kill_worker(fault: Fault, arena: Arena) -> None:
+def _kill_worker(fault: Fault, arena: Environment) -> None:
     _kill(_hit(fault, await_condition(arena, lambda: _copying(arena), "a worker copies")))
 
 
-def _kill_executor(fault: Fault, arena: Arena) -> None:
+def _kill_executor(fault: Fault, arena: Environment) -> None:
     await_condition(arena, lambda: _copying(arena), "a worker copies")
     _kill(_hit(fault, await_condition(arena, arena.keeper.executors, "there is an executor")))
 
 
-def _kill_driver(fault: Fault, arena: Arena) -> None:
+def _kill_driver(fault: Fault, arena: Environment) -> None:
     await_condition(arena, lambda: _copying(arena), "a worker copies")
     arena.keeper.excuse(_DRIVER_EXCUSE_SECONDS)
     mirror = arena.keeper.current
@@ -86,7 +89,7 @@ def _kill_driver(fault: Fault, arena: Arena) -> None:
     )
 
 
-def _stop_worker(fault: Fault, arena: Arena) -> None:
+def _stop_worker(fault: Fault, arena: Environment) -> None:
     workers = await_condition(arena, lambda: _copying(arena), "a worker copies")
     victims = [workers[fault.choose(workers)]]
     if fault.way == "executor":
@@ -102,7 +105,7 @@ def _stop_worker(fault: Fault, arena: Arena) -> None:
         _signal(victims, signal.SIGCONT)
 
 
-def _suspend(fault: Fault, arena: Arena) -> None:
+def _suspend(fault: Fault, arena: Environment) -> None:
     """As a machine that is suspended: all of the mirror stands still, and goes on."""
     await_condition(arena, lambda: _copying(arena), "a worker copies")
     everyone = arena.keeper.processes()
@@ -122,14 +125,14 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
 # --- brokers
 
 
-def _kill_source_broker(fault: Fault, arena: Arena) -> None:
+def _kill_source_broker(fault: Fault, arena: Environment) -> None:
     cluster = arena.sources[fault.choose(arena.sources)]
     cluster.brokers[0].kill()
     arena.wait(fault.seconds)
     cluster.brokers[0].start()
 
 
-def _kill_target_leader(fault: Fault, arena: Arena) -> None:
+def _kill_target_leader(fault: Fault, arena: Environment) -> None:
     broker = _leader(fault, arena)
     broker.kill()
     arena.wait(fault.seconds)
@@ -137,7 +140,7 @@ def _kill_target_leader(fault: Fault, arena: Arena) -> None:
     await_full_membership(arena)
 
 
-def _restart_broker(fault: Fault, arena: Arena) -> None:
+def _restart_broker(fault: Fault, arena: Environment) -> None:
     brokers = arena.target.brokers
     if fault.way == "source":
         brokers = [cluster.brokers[0] for cluster in arena.sources]
@@ -149,7 +152,7 @@ def _restart_broker(fault: Fault, arena: Arena) -> None:
         await_full_membership(arena)
 
 
-def _fill_target(fault: Fault, arena: Arena) -> None:
+def _fill_target(fault: Fault, arena: Environment) -> None:
     leader = _leader(fault, arena)
     brokers = arena.target.brokers if fault.way == "all brokers" else [leader]
     disks = [arena.disks[arena.target.brokers.index(broker)] for broker in brokers]
@@ -171,7 +174,7 @@ def _fill_target(fault: Fault, arena: Arena) -> None:
     await_full_membership(arena)
 
 
-def _leader(fault: Fault, arena: Arena) -> LocalBroker:
+def _leader(fault: Fault, arena: Environment) -> LocalBroker:
     topic = arena.scenario.remote_topic
     client = admin(arena.target)
 
@@ -187,31 +190,35 @@ def _leader(fault: Fault, arena: Arena) -> LocalBroker:
 # --- the network
 
 
-def _source_line(fault: Fault, arena: Arena) -> Line:
+def _source_line(fault: Fault, arena: Environment) -> NetworkLink:
     return arena.source_lines[fault.choose(arena.source_lines)]
 
 
-def _target_line(_fault: Fault, arena: Arena) -> Line:
+def _target_line(_fault: Fault, arena: Environment) -> NetworkLink:
     return arena.target_line
 
 
-def _cut(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], None]:
-    def cut(fault: Fault, arena: Arena) -> None:
+def _cut(
+    line_of: Callable[[Fault, Environment], NetworkLink],
+) -> Callable[[Fault, Environment], None]:
+    def cut(fault: Fault, arena: Environment) -> None:
         line = line_of(fault, arena)
         which, _, fate = fault.way.rpartition(" ")
         try:
             line.cut(to_broker=which != "replies", to_client=which != "requests")
             arena.wait(fault.seconds)
             if fate == "lost":
-                line.tear()
+                line.reset()
         finally:
             line.heal()
 
     return cut
 
 
-def _delay(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], None]:
-    def delay(fault: Fault, arena: Arena) -> None:
+def _delay(
+    line_of: Callable[[Fault, Environment], NetworkLink],
+) -> Callable[[Fault, Environment], None]:
+    def delay(fault: Fault, arena: Environment) -> None:
         line = line_of(fault, arena)
         seconds = fault.pick * _SLOWEST_SECONDS
         try:
@@ -226,12 +233,12 @@ def _delay(line_of: Callable[[Fault, Arena], Line]) -> Callable[[Fault, Arena], 
     return delay
 
 
-def _hinder_resolver(fault: Fault, arena: Arena) -> None:
+def _hinder_resolver(fault: Fault, arena: Environment) -> None:
     """Names resolve slowly or not at all, and every connection has to be made again."""
     arena.resolver_file.write_text(f"{_LOOKUP_SECONDS}\n{fault.way}\n", encoding="utf-8")
     try:
         for line in (*arena.source_lines, arena.target_line):
-            line.tear()
+            line.reset()
         arena.wait(fault.seconds)
     finally:
         arena.resolver_file.unlink()
@@ -240,7 +247,7 @@ def _hinder_resolver(fault: Fault, arena: Arena) -> None:
 # --- quotas
 
 
-def _throttle(fault: Fault, arena: Arena) -> None:
+def _throttle(fault: Fault, arena: Environment) -> None:
     key, value = _QUOTAS[fault.way]
     _set_quota(arena, key, value)
     try:
@@ -249,7 +256,7 @@ def _throttle(fault: Fault, arena: Arena) -> None:
         _set_quota(arena, key, None)
 
 
-def _set_quota(arena: Arena, key: str, value: float | None) -> None:
+def _set_quota(arena: Environment, key: str, value: float | None) -> None:
     """By whichever broker serves just now."""
 
     def done() -> bool:
@@ -262,7 +269,7 @@ def _set_quota(arena: Arena, key: str, value: float | None) -> None:
     await_condition(arena, done, f"the quota {key} is set to {value}")
 
 
-_HOW: dict[Kind, Callable[[Fault, Arena], None]] = {
+_HOW: dict[Kind, Callable[[Fault, Environment], None]] = {
     Kind.WORKER_KILL: _kill_worker,
     Kind.EXECUTOR_KILL: _kill_executor,
     Kind.DRIVER_KILL: _kill_driver,

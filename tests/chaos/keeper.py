@@ -19,13 +19,13 @@ from typing import Self
 
 import psutil
 
-from support.mirror_process import MirrorProcess
+from support.mirrors.mirror_process import MirrorProcess
 
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 
 
-class Keeper:
+class Restarter:
     """Owns the mirror's processes; also a context manager that leaves none."""
 
     def __init__(

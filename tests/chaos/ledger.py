@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.history import Entry
-from support.mirror_process import command
+from support.mirrors.mirror_process import command
 from support.waiting import PATIENCE_SECONDS
 
 

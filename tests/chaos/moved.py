@@ -13,25 +13,25 @@ from contextlib import ExitStack, contextmanager
 
 from confluent_kafka.admin import NewTopic, ResourceType
 
-from chaos.arena import Arena
+from chaos.arena import Environment
 from chaos.conditions import await_condition, await_full_membership
 from chaos.evidence import batch_lines
 from chaos.plan import RESTORED, Fault
 from chaos.reading import Streams, read_streams
 from chaos.scenario import KEYS, TOPIC, Mode
 from chaos.verdict import Seen, Stream
-from sparkmirror.local.cluster import LocalCluster
-from support.log_surgery import chop
-from support.moved_logs import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import admin, delete_topic, topic_partitions
+from support.clusters.log_damage import truncate
+from support.clusters.log_restore import (
     copy_data,
     delete_before,
     replace_data,
     restore_data,
     stored_positions,
 )
-from support.odd_logs import COMPACTED, alter
+from support.clusters.topic_histories import COMPACTED, alter_configs
 from support.waiting import PATIENCE_SECONDS
-from support.witness import admin, delete_topic, topic_partitions
 
 _BEFORE_THE_PAIR = 300  # a cut may lie so many offsets before a stored position
 _TAIL = 1500  # offsets at the end of a target's log that a cut may take
@@ -41,7 +41,7 @@ _EXPIRY_MS = "1000"
 
 
 @contextmanager
-def _standstill(fault: Fault, arena: Arena) -> Iterator[None]:
+def _standstill(fault: Fault, arena: Environment) -> Iterator[None]:
     """Kill the mirror; in here nothing is copied or written."""
     with arena.keeper.down():
         arena.wait(fault.seconds)
@@ -50,22 +50,22 @@ def _standstill(fault: Fault, arena: Arena) -> Iterator[None]:
 
 
 @contextmanager
-def _no_load(arena: Arena) -> Iterator[None]:
+def _no_load(arena: Environment) -> Iterator[None]:
     with ExitStack() as stack:
         for load in arena.loads:
             stack.enter_context(load.paused())
         yield
 
 
-def _held(arena: Arena, source: LocalCluster) -> Streams:
+def _held(arena: Environment, source: LocalCluster) -> Streams:
     return read_streams(source, TOPIC, _streams(arena, source))
 
 
-def _streams(arena: Arena, source: LocalCluster) -> list[Stream]:
+def _streams(arena: Environment, source: LocalCluster) -> list[Stream]:
     return [(source.name, index) for index in range(arena.scenario.partitions)]
 
 
-def _copies(arena: Arena) -> Streams:
+def _copies(arena: Environment) -> Streams:
     streams = [stream for source in arena.sources for stream in _streams(arena, source)]
     return read_streams(arena.target, arena.scenario.remote_topic, streams)
 
@@ -73,7 +73,7 @@ def _copies(arena: Arena) -> Streams:
 # --- the source
 
 
-def truncate_source(fault: Fault, arena: Arena) -> None:
+def truncate_source(fault: Fault, arena: Environment) -> None:
     """Cut the tail off, under newer leader epochs than the lost records had."""
     source = arena.sources[fault.choose(arena.sources)]
     older = arena.directory / "older"
@@ -91,7 +91,7 @@ def truncate_source(fault: Fault, arena: Arena) -> None:
             source.stop()
             for (_, index), log in before.items():
                 keep = _cut(fault, log, stored.get((TOPIC, index), 0))
-                chop(source.brokers[0].data, TOPIC, index, keep)
+                truncate(source.brokers[0].data, TOPIC, index, keep)
             source.start()
         after = _held(arena, source)
         for stream, log in before.items():
@@ -104,7 +104,7 @@ def _cut(fault: Fault, log: list[Seen], stored: int) -> int:
     return lowest + int(fault.pick * (end - lowest))
 
 
-def delete_from_source(fault: Fault, arena: Arena) -> None:
+def delete_from_source(fault: Fault, arena: Environment) -> None:
     """DeleteRecords past the stored position, up to the copied end or past that as well."""
     source = arena.sources[fault.choose(arena.sources)]
     with _standstill(fault, arena):
@@ -125,13 +125,13 @@ def delete_from_source(fault: Fault, arena: Arena) -> None:
             arena.history.source_deleted(stream, log, after[stream], copies[stream])
 
 
-def compact_source(fault: Fault, arena: Arena) -> None:
+def compact_source(fault: Fault, arena: Environment) -> None:
     """Compact the topic, which is otherwise not compacted."""
     source = arena.sources[fault.choose(arena.sources)]
     load = arena.loads[arena.sources.index(source)]
     with _standstill(fault, arena):
         before = _held(arena, source)
-        alter(source, ResourceType.TOPIC, TOPIC, COMPACTED)
+        alter_configs(source, ResourceType.TOPIC, TOPIC, COMPACTED)
         try:
             arena.wait(2 * int(COMPACTED["segment.ms"]) / 1000)
             load.write_now(arena.scenario.partitions)  # begins a segment: the last is not cleaned
@@ -139,7 +139,7 @@ def compact_source(fault: Fault, arena: Arena) -> None:
                 arena, lambda: _cleaned(_held(arena, source)), "the source is compacted"
             )
         finally:
-            alter(source, ResourceType.TOPIC, TOPIC, dict.fromkeys(COMPACTED))
+            alter_configs(source, ResourceType.TOPIC, TOPIC, dict.fromkeys(COMPACTED))
         for stream, log in before.items():
             arena.history.source_compacted(stream, log, after[stream])
 
@@ -152,7 +152,7 @@ def _cleaned(held: Streams) -> Streams | None:
 # --- the target
 
 
-def truncate_target(fault: Fault, arena: Arena) -> None:
+def truncate_target(fault: Fault, arena: Environment) -> None:
     """Cut the tail off on all replicas, or restore all of the target from an older copy."""
     target, older = arena.target, arena.directory / "older"
     if fault.way == RESTORED:
@@ -178,7 +178,7 @@ def truncate_target(fault: Fault, arena: Arena) -> None:
                 arena.history.target_truncated(stream, log, before[stream], after[stream])
 
 
-def _chop_replicas(fault: Fault, arena: Arena, partition: int) -> None:
+def _chop_replicas(fault: Fault, arena: Environment, partition: int) -> None:
     """Behind a record batch; with transactions behind the end of one, else it never ends."""
     topic = arena.scenario.remote_topic
     replicas = [list(batch_lines(b.data / f"{topic}-{partition}")) for b in arena.target.brokers]
@@ -189,10 +189,10 @@ def _chop_replicas(fault: Fault, arena: Arena, partition: int) -> None:
     tail = [end for end in ends if end > ends[-1] - _TAIL]
     keep = tail[fault.choose(tail)]
     for broker in arena.target.brokers:
-        chop(broker.data, topic, partition, keep)
+        truncate(broker.data, topic, partition, keep)
 
 
-def recreate_target(fault: Fault, arena: Arena) -> None:
+def recreate_target(fault: Fault, arena: Environment) -> None:
     """Delete the remote topic; the mirror makes it again if it runs."""
     topic, partitions = arena.scenario.remote_topic, arena.scenario.partitions
     if fault.way == "while running":
@@ -215,7 +215,7 @@ def recreate_target(fault: Fault, arena: Arena) -> None:
             arena.history.target_recreated(stream)
 
 
-def expire_producers(fault: Fault, arena: Arena) -> None:
+def expire_producers(fault: Fault, arena: Environment) -> None:
     """Let the target forget every producer, while the mirror is down or has nothing to write."""
     _set_expiry(arena, _EXPIRY_MS)
     try:
@@ -229,6 +229,8 @@ def expire_producers(fault: Fault, arena: Arena) -> None:
         _set_expiry(arena, None)
 
 
-def _set_expiry(arena: Arena, milliseconds: str | None) -> None:
+def _set_expiry(arena: Environment, milliseconds: str | None) -> None:
     for broker in arena.target.brokers:
-        alter(arena.target, ResourceType.BROKER, str(broker.node_id), {_EXPIRY: milliseconds})
+        alter_configs(
+            arena.target, ResourceType.BROKER, str(broker.node_id), {_EXPIRY: milliseconds}
+        )

@@ -18,9 +18,9 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from chaos.verdict import Stream
-from support.names import unique_name
+from support.clients.librdkafka import Cluster
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS
-from support.witness import Cluster
 
 _CHUNK = 1000
 _LOOK_SECONDS = 0.1

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from chaos.observer import source_and_number
 from chaos.verdict import Seen, Stream
-from support.witness import Cluster, messages
+from support.clients.librdkafka import Cluster, messages
 
 Streams = dict[Stream, list[Seen]]
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.arena import AbandonedError, Arena
+from chaos.arena import AbandonedError, Environment
 from chaos.evidence import write_evidence, write_ledger
 from chaos.inflict import inflict, is_possible
 from chaos.ledger import read_entries
@@ -21,9 +21,9 @@ from chaos.reading import Streams, read_streams
 from chaos.scenario import KEYS, TOPIC, Scenario
 from chaos.translation import UNKNOWN, WRONG, translations
 from chaos.verdict import Stream, StreamVerdict, compare
-from support.load import Load
+from support.clients.librdkafka import Cluster, topic_partitions
+from support.clients.load_generator import Load
 from support.waiting import eventually
-from support.witness import Cluster, topic_partitions
 
 # Much more than it takes: the machine may be busy with other things.
 _START_SECONDS = 600.0
@@ -82,7 +82,7 @@ class Run:
         self._say_line = say
         self._plan = draw_plan(scenario.seed, scenario.faults, kinds)
         self._report = Report(scenario, directory, time.monotonic())
-        self._arena = Arena(
+        self._arena = Environment(
             directory, scenario, version=version, say=self._say, small_disks=small_disks
         )
         self._threads: list[threading.Thread] = []
@@ -97,7 +97,7 @@ class Run:
                 self._end_faults(arena)
         return self._report
 
-    def _end_faults(self, arena: Arena) -> None:
+    def _end_faults(self, arena: Environment) -> None:
         """A fault in progress may wait for a broker that it has just started: end that as well."""
         while any(thread.is_alive() for thread in self._threads):
             for thread in self._threads:
@@ -106,7 +106,7 @@ class Run:
                 for cluster in (*arena.sources, arena.target):
                     cluster.kill()
 
-    def _play(self, arena: Arena) -> None:
+    def _play(self, arena: Environment) -> None:
         streams = [
             (name, partition)
             for name in self._scenario.sources
@@ -134,7 +134,7 @@ class Run:
             keys=KEYS,
         )
 
-    def _await_topic(self, arena: Arena) -> None:
+    def _await_topic(self, arena: Environment) -> None:
         topic, wanted = self._scenario.remote_topic, self._scenario.partitions
         eventually(
             lambda: topic_partitions(arena.target, topic) == wanted,
@@ -144,7 +144,7 @@ class Run:
 
     # --- faults
 
-    def _hurt(self, arena: Arena, observer: Observer) -> None:
+    def _hurt(self, arena: Environment, observer: Observer) -> None:
         for group in _groups(self._plan):
             possible = [fault for fault in group if is_possible(fault, arena)]
             self._report.skipped += [fault for fault in group if fault not in possible]
@@ -168,7 +168,7 @@ class Run:
             if failed or not self._await_flow(observer, what, _RECOVERY_SECONDS, since=over):
                 return
 
-    def _strike(self, fault: Fault, arena: Arena, *, later: bool) -> Struck:
+    def _strike(self, fault: Fault, arena: Environment, *, later: bool) -> Struck:
         if later:
             arena.wait(fault.after_seconds)
         struck = Struck(fault, self._now())
@@ -182,7 +182,7 @@ class Run:
         thread.start()
         return struck
 
-    def _inflict(self, struck: Struck, arena: Arena) -> None:
+    def _inflict(self, struck: Struck, arena: Environment) -> None:
         try:
             inflict(struck.fault, arena)
         except AbandonedError:
@@ -209,7 +209,7 @@ class Run:
 
     # --- the end
 
-    def _conclude(self, arena: Arena, observer: Observer, streams: Sequence[Stream]) -> None:
+    def _conclude(self, arena: Environment, observer: Observer, streams: Sequence[Stream]) -> None:
         self._say("the load has ended; waiting for the last records")
         originals = self._read_sources(arena)
         last = {stream: seen[-1].number for stream, seen in originals.items() if seen}
@@ -250,7 +250,7 @@ class Run:
                     self._report.times[one.stream, anomaly.at] = seen_at - self._report.began
         write_evidence(arena, self._report.streams)
 
-    def _read_sources(self, arena: Arena) -> Streams:
+    def _read_sources(self, arena: Environment) -> Streams:
         found: Streams = {}
         for cluster in arena.sources:
             streams = [(cluster.name, index) for index in range(self._scenario.partitions)]

@@ -9,10 +9,10 @@ import pytest
 
 from chaos.evidence import BatchLine, batch_lines
 from chaos.scenario import TARGET, Mode, Scenario, properties
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
-from support.log_surgery import chop
-from support.record_batches import LZ4, encode, numbered
+from support.clusters.log_damage import truncate
+from support.data.record_batches import LZ4, encode, numbered
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -24,8 +24,8 @@ def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int, mode: 
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join(properties(scenario, servers)))
     config = MirrorConfig.load(file)
-    assert [str(one) for one in config.problems(()) if one.level is Level.WARNING] == []
-    assert len([flow for flow in config.pairs(()) if config.flow_settings(flow).enabled]) == flows
+    assert [str(one) for one in config.all_notices(()) if one.level is NoticeLevel.WARNING] == []
+    assert len([flow for flow in config.flows(()) if config.flow_settings(flow).enabled]) == flows
 
 
 def test_evidence_names_the_writer_of_each_record_batch(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_log_is_cut_behind_a_record_batch_of_any_segment(
     (folder / "00000000000000000006.log").write_bytes(encode(numbered(6, 3)))
     for offset in (5, 6):
         (folder / f"{offset:020}.snapshot").touch()
-    assert chop(tmp_path, "logs", 0, keep) == end
+    assert truncate(tmp_path, "logs", 0, keep) == end
     lines = [*batch_lines(folder)]
     assert lines[-1].base_offset + lines[-1].records == end
     assert all(int(one.stem) <= end for one in folder.glob("*.snapshot"))

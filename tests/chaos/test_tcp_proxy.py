@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from support.tcp_proxy import HOST, Line
+from support.peers.tcp_proxy import HOST, NetworkLink
 from support.waiting import PATIENCE_SECONDS, eventually
 
 A_WHILE = 0.3
@@ -59,14 +59,14 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
+def line() -> Iterator[NetworkLink]:
     """A line without trouble."""
-    with Line("test") as found:
+    with NetworkLink("test") as found:
         yield found
 
 
 @pytest.fixture
-def client(line: Line, broker: Broker) -> Iterator[socket.socket]:
+def client(line: NetworkLink, broker: Broker) -> Iterator[socket.socket]:
     """A client that has exchanged a word with the broker."""
     port = line.proxy(lambda: broker.port)
     with closing(socket.create_connection((HOST, port), PATIENCE_SECONDS)) as connection:
@@ -94,7 +94,7 @@ def ask(port: int) -> bytes:
 
 
 def test_requests_that_are_held_arrive_when_the_line_heals(
-    line: Line, broker: Broker, client: socket.socket
+    line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
     """The broker hears nothing during the cut and everything afterwards."""
     line.cut(to_broker=True, to_client=False)
@@ -106,7 +106,7 @@ def test_requests_that_are_held_arrive_when_the_line_heals(
 
 
 def test_replies_can_be_held_while_requests_pass(
-    line: Line, broker: Broker, client: socket.socket
+    line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
     """The request takes effect, and its sender does not learn it."""
     line.cut(to_broker=False, to_client=True)
@@ -118,7 +118,7 @@ def test_replies_can_be_held_while_requests_pass(
 
 
 def test_what_a_client_sent_before_it_gave_up_arrives_all_the_same(
-    line: Line, broker: Broker, client: socket.socket
+    line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
     """As from a kernel that still has it in its buffer: the late request of a zombie."""
     line.cut(to_broker=True, to_client=False)
@@ -132,12 +132,12 @@ def test_what_a_client_sent_before_it_gave_up_arrives_all_the_same(
 
 
 def test_a_torn_line_loses_what_is_on_the_way(
-    line: Line, broker: Broker, client: socket.socket
+    line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
     """Connections are reset; new ones work after the line has healed."""
     line.cut(to_broker=True, to_client=True)
     client.sendall(b"lost")
-    line.tear()
+    line.reset()
     with pytest.raises(ConnectionResetError):
         client.recv(100)
     line.heal()
@@ -149,7 +149,7 @@ def test_a_torn_line_loses_what_is_on_the_way(
     assert broker.received == b"hello again"
 
 
-def test_a_slow_line_delays_both_ways(line: Line, client: socket.socket) -> None:
+def test_a_slow_line_delays_both_ways(line: NetworkLink, client: socket.socket) -> None:
     """A round trip takes at least the sum of the delays, and after the line has healed does not."""
     line.slow(to_broker=0.6, to_client=0.3)
     began = time.monotonic()
@@ -162,7 +162,7 @@ def test_a_slow_line_delays_both_ways(line: Line, client: socket.socket) -> None
     assert client.recv(100) == b"FAST"  # and there is a limit to waiting for it
 
 
-def test_a_window_bounds_what_a_slow_line_carries(line: Line, client: socket.socket) -> None:
+def test_a_window_bounds_what_a_slow_line_carries(line: NetworkLink, client: socket.socket) -> None:
     """So many bytes for each round trip, as TCP does it; without windows only the delay counts."""
     size = 200_000
     line.slow(to_broker=0.05, to_client=0.05)
@@ -179,7 +179,9 @@ def test_a_window_bounds_what_a_slow_line_carries(line: Line, client: socket.soc
     assert took[1] > 0.4  # three more round trips until the last of it is on its way
 
 
-def test_a_broker_that_is_not_there_is_a_broken_connection(line: Line, broker: Broker) -> None:
+def test_a_broker_that_is_not_there_is_a_broken_connection(
+    line: NetworkLink, broker: Broker
+) -> None:
     """The client does not hang on a proxy that has nobody to forward to."""
     port = line.proxy(lambda: broker.port)
     broker.close()
@@ -187,7 +189,7 @@ def test_a_broker_that_is_not_there_is_a_broken_connection(line: Line, broker: B
         ask(port)
 
 
-def test_an_unbounded_amount_is_not_held(line: Line, client: socket.socket) -> None:
+def test_an_unbounded_amount_is_not_held(line: NetworkLink, client: socket.socket) -> None:
     """A sender that goes on into a cut line must wait some time, as on a real one."""
     line.cut(to_broker=True, to_client=False)
     client.settimeout(A_WHILE)

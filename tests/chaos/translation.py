@@ -13,7 +13,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit
-from support.witness import Cluster
+from support.clients.librdkafka import Cluster
 
 EXACT, ROUGH, WRONG, UNKNOWN = "exactly", "at or before", "wrongly", "not at all"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.formats.connect_protocol import PROTOCOL, Assignment, Metadata
+from sparkmirror.formats.connect_protocol import PROTOCOL, Assignment, WorkerMetadata
 
 GOLDEN = json.loads(
     (Path(__file__).parent / "golden" / "connect_group.json").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ MEMBERS = [
 def test_members_are_understood_and_written_with_the_same_bytes(member: dict[str, str]) -> None:
     """What each said, and what each was given."""
     metadata, assignment = bytes.fromhex(member["metadata"]), bytes.fromhex(member["assignment"])
-    said, given = Metadata.decode(metadata), Assignment.decode(assignment)
+    said, given = WorkerMetadata.decode(metadata), Assignment.decode(assignment)
     assert (said.encode(), given.encode()) == (metadata, assignment)
 
 
@@ -39,7 +39,7 @@ def test_we_know_who_leads_and_who_runs_what(step: dict[str, Any]) -> None:
     leaders = set()
     urls = {}
     for member in step["members"]:
-        said = Metadata.decode(bytes.fromhex(member["metadata"]))
+        said = WorkerMetadata.decode(bytes.fromhex(member["metadata"]))
         given = Assignment.decode(bytes.fromhex(member["assignment"]))
         worker = said.url.removeprefix("http://").removesuffix("/")
         running[worker] = sorted(({*said.connectors} - {*given.revoked}) | {*given.connectors})
@@ -55,7 +55,7 @@ def test_we_know_who_leads_and_who_runs_what(step: dict[str, Any]) -> None:
 
 def test_work_and_revocations_were_captured() -> None:
     """A file that lacks them would prove less than it seems to."""
-    said = [Metadata.decode(bytes.fromhex(param.values[0]["metadata"])) for param in MEMBERS]
+    said = [WorkerMetadata.decode(bytes.fromhex(param.values[0]["metadata"])) for param in MEMBERS]
     given = [Assignment.decode(bytes.fromhex(param.values[0]["assignment"])) for param in MEMBERS]
     assert any(one.current is None for one in said)
     assert any(one.connectors for one in said)

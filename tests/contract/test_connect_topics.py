@@ -12,31 +12,31 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_records import (
+from sparkmirror.formats.connect_config_records import (
     ConnectorConfig,
-    ConnectorTarget,
+    ConnectorTargetState,
     LoggerLevel,
     RestartRequest,
     SessionKey,
     TargetState,
     TaskConfig,
-    TaskCount,
     TasksCommit,
+    TasksFencing,
     read_config_record,
 )
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     TaskStatus,
     TopicStatus,
     read_status_record,
 )
-from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.kafka.records import LogRecord
-from sparkmirror.state.connect_configs import ConfigState
-from sparkmirror.state.connect_statuses import StatusState
+from sparkmirror.formats.primitives import partition_for_key
+from sparkmirror.kafka.log_records import LogRecord
+from sparkmirror.state.connect_configs import ClusterConfigState
+from sparkmirror.state.connect_statuses import ClusterStatusState
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "connect.json").read_text(encoding="utf-8"))
 READERS = {"config": read_config_record, "status": read_status_record}
@@ -79,16 +79,16 @@ def test_records_are_understood_and_written_with_the_same_bytes(golden: dict[str
     """Every one of them, in the partition where it was."""
     key, value = raw(golden)
     record = READERS[golden["kind"]](key, value)
-    assert not isinstance(record, Foreign)
+    assert not isinstance(record, UnreadableRecord)
     assert (record.key(), record.value()) == (key, value)
     partitions = 1 if golden["kind"] == "config" else STATUS_PARTITIONS
-    assert partition_for(key, partitions) == golden["partition"]
+    assert partition_for_key(key, partitions) == golden["partition"]
 
 
 @pytest.mark.parametrize("step", GOLDEN["steps"], ids=lambda step: step["step"])
 def test_after_every_step_we_know_what_the_worker_knows(step: dict[str, Any]) -> None:
     """Connectors, tasks, statuses and topics, as its API has told them."""
-    configs, statuses = ConfigState(), StatusState()
+    configs, statuses = ClusterConfigState(), ClusterStatusState()
     for record in log("config", step["records"]["config"]):
         configs.apply(record)
     for record in log("status", step["records"]["status"]):
@@ -104,24 +104,33 @@ def test_after_every_step_we_know_what_the_worker_knows(step: dict[str, Any]) ->
             task["id"]: told_status(task) for task in status["tasks"]
         }
         assert list(statuses.topics(name)) == sorted(answer["topics"])
-    assert (configs.passed_over, statuses.passed_over) == (0, 0)
+    assert (configs.skipped_records, statuses.skipped_records) == (0, 0)
 
 
 def test_every_kind_of_record_was_captured() -> None:
     """A file that lacks one would prove less than it seems to."""
     found = [READERS[one["kind"]](*raw(one)) for one in GOLDEN["records"]]
     assert {type(one) for one in found} == {
-        ConnectorConfig, ConnectorTarget, LoggerLevel, RestartRequest, SessionKey, TaskConfig,
-        TaskCount, TasksCommit, ConnectorStatus, TaskStatus, TopicStatus,
+        ConnectorConfig, ConnectorTargetState, LoggerLevel, RestartRequest, SessionKey, TaskConfig,
+        TasksFencing, TasksCommit, ConnectorStatus, TaskStatus, TopicStatus,
     }  # fmt: skip
     deleted = {type(one) for one in found if one.value() is None}  # type: ignore[union-attr]
-    assert deleted == {ConnectorConfig, ConnectorTarget, ConnectorStatus, TaskStatus, TopicStatus}
-    assert {one.state for one in found if isinstance(one, ConnectorTarget)} == {None, *TargetState}
+    assert deleted == {
+        ConnectorConfig,
+        ConnectorTargetState,
+        ConnectorStatus,
+        TaskStatus,
+        TopicStatus,
+    }
+    assert {one.state for one in found if isinstance(one, ConnectorTargetState)} == {
+        None,
+        *TargetState,
+    }
     states = {
         one.status.state
         for one in found
         if isinstance(one, ConnectorStatus | TaskStatus) and one.status is not None
     }
-    assert states == set(State)
+    assert states == set(RunState)
     assert any(step["told"] == {} for step in GOLDEN["steps"])
     assert GOLDEN["kafka"] == "4.3.1"

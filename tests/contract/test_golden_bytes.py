@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.formats.checkpoint import Checkpoint
 from sparkmirror.formats.connect_json import decode, encode
 from sparkmirror.formats.fixed_offsets import (
     FIXED_OFFSET,
     CheckpointPartition,
     HeartbeatPartition,
 )
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from sparkmirror.formats.primitives import partition_for_key
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.model import Flow, TopicPartition
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "mm2.json").read_text(encoding="utf-8"))
@@ -75,13 +73,13 @@ def test_binary_records_decode_to_what_java_says_and_encode_to_the_same_bytes(
 def test_stored_offsets_decode_and_encode_to_the_same_bytes(golden: dict[str, Any]) -> None:
     """Of all three connectors; and they lie in the partition that we would choose."""
     key, value = parts(golden)
-    assert partition_for(key, GOLDEN["offsets partitions"]) == golden["partition"]
+    assert partition_for_key(key, GOLDEN["offsets partitions"]) == golden["partition"]
     assert encode(decode(key, "key")) == key
     connector, fields = json.loads(key)
     match fields:
         case {"cluster": "primary", "partition": partition, "topic": topic}:
-            named = SourcePartition(connector, "primary", TopicPartition(topic, partition))
-            assert SourcePartition.from_key(key) == named
+            named = SourceOffsetKey(connector, "primary", TopicPartition(topic, partition))
+            assert SourceOffsetKey.from_key(key) == named
             position = StoredPosition.from_value(value)
             assert position.is_foreign
             assert position.value() == value

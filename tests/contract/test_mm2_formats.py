@@ -4,11 +4,9 @@
 import pytest
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.formats.murmur2 import murmur2, partition_for
-from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from sparkmirror.formats.primitives import murmur2, partition_for_key
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.model import Flow, TopicPartition
 
 OFFSET_SYNC = OffsetSync(TopicPartition("topic-1", 2), upstream_offset=3, downstream_offset=4)
@@ -25,7 +23,7 @@ HEARTBEAT = Heartbeat(Flow("source-1", "target-2"), 1234567890)
 HEARTBEAT_KEY = bytes.fromhex("00 08 73 6f 75 72 63 65 2d 31 00 08 74 61 72 67 65 74 2d 32")
 HEARTBEAT_VALUE = bytes.fromhex("00 00 00 00 00 00 49 96 02 d2")
 
-SOURCE_PARTITION = SourcePartition(
+SOURCE_PARTITION = SourceOffsetKey(
     "MirrorSourceConnector", "primary", TopicPartition("test-topic-1", 0)
 )
 SOURCE_PARTITION_KEY = bytes.fromhex(
@@ -71,9 +69,9 @@ def test_an_unknown_version_is_refused(record: Checkpoint | Heartbeat) -> None:
 def test_source_offset_keys_are_those_of_connect() -> None:
     """The key has Java's field order and lands in Java's partition."""
     assert SOURCE_PARTITION.key() == SOURCE_PARTITION_KEY
-    assert SourcePartition.from_key(SOURCE_PARTITION_KEY) == SOURCE_PARTITION
+    assert SourceOffsetKey.from_key(SOURCE_PARTITION_KEY) == SOURCE_PARTITION
     assert murmur2(SOURCE_PARTITION_KEY) == 0x7AAAABD8
-    assert partition_for(SOURCE_PARTITION_KEY, 25) == 14
+    assert partition_for_key(SOURCE_PARTITION_KEY, 25) == 14
 
 
 def test_source_offset_values_are_those_of_connect() -> None:
@@ -93,7 +91,7 @@ def test_source_offset_values_are_those_of_connect() -> None:
 )
 def test_keys_lie_where_java_put_them(key: bytes, partition: int) -> None:
     """Keys and their partitions of 25 as found in mm2-offsets.a.internal after Java MM2 4.3.1."""
-    assert partition_for(key, 25) == partition
+    assert partition_for_key(key, 25) == partition
 
 
 @pytest.mark.parametrize(

@@ -7,30 +7,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
-from support.rest_golden import GOLDEN, NAMES, check_answer
-from support.rest_script import Heard, play
+from support.clients.served_rest import ServedRest
+from support.data.rest_golden import GOLDEN, NAMES, check_response
+from support.data.rest_script import Response, run_script
+from support.peers.memory_worker import MemoryWorker
 
 
 @pytest.fixture(scope="module")
-def heard() -> Iterator[dict[str, Heard]]:
+def heard() -> Iterator[dict[str, Response]]:
     """Every answer of ours."""
     worker = MemoryWorker()
-    with RestClient(worker) as client:
+    with ServedRest(worker) as client:
         worker.worker_id = f"127.0.0.1:{client.port}"
-        answers = play(worker.worker_id, "kafka:9092", lambda *_states: None)
+        answers = run_script(worker.worker_id, "kafka:9092", lambda *_states: None)
         yield {step.name: answer for step, answer in answers}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_answer_is_javas(name: str, heard: dict[str, Heard]) -> None:
+def test_an_answer_is_javas(name: str, heard: dict[str, Response]) -> None:
     """Of a worker that keeps everything in memory."""
-    check_answer(name, heard[name])
+    check_response(name, heard[name])
 
 
 @pytest.mark.parametrize("name", ["validate", "validate wrong"])
-def test_a_validation_has_javas_errors_and_values(name: str, heard: dict[str, Heard]) -> None:
+def test_a_validation_has_javas_errors_and_values(name: str, heard: dict[str, Response]) -> None:
     """Key by key, for the keys that Java has."""
     ours, java = heard[name].body, GOLDEN[name]["body"]
     assert (ours["name"], ours["error_count"]) == (java["name"], java["error_count"])
@@ -42,13 +42,13 @@ def test_a_validation_has_javas_errors_and_values(name: str, heard: dict[str, He
         assert expected["errors"] == found[expected["name"]]["errors"]
 
 
-def test_definitions_have_javas_fields(heard: dict[str, Heard]) -> None:
+def test_definitions_have_javas_fields(heard: dict[str, Response]) -> None:
     """And its documentation is our own."""
     java = set(GOLDEN["plugin keys"]["body"][0])
     assert {*java, "documentation"} == set(heard["plugin keys"].body[0])
 
 
-def test_the_root_has_javas_fields(heard: dict[str, Heard]) -> None:
+def test_the_root_has_javas_fields(heard: dict[str, Response]) -> None:
     """Also its version, which clients look at."""
     ours, java = heard["root"].body, GOLDEN["root"]["body"]
     assert (sorted(ours), ours["version"]) == (sorted(java), java["version"])

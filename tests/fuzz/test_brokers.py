@@ -22,13 +22,13 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from sparkmirror.errors import CorruptRecordBatchError, UnreadableAnswerError, WireError
-from sparkmirror.kafka.records import decode_fetched
+from sparkmirror.errors import CorruptRecordBatchError, UndecodableResponseError, WireError
+from sparkmirror.kafka import log_records
 from sparkmirror.wire import codecs
-from sparkmirror.wire.answers import decode_answer
-from sparkmirror.wire.connection import Connection
-from sparkmirror.wire.damage import after_damage
+from sparkmirror.wire.connection import BrokerConnection
+from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
 from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import (
     IDS_VERSION,
     NAMES_VERSION,
@@ -36,19 +36,19 @@ from sparkmirror.wire.fetch_protocol import (
     parse_response,
 )
 from sparkmirror.wire.frames import FrameReader
-from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.merge import MERGED_BYTES, Joint
-from sparkmirror.wire.record_batch import split, stamp
-from sparkmirror.wire.records import decode, frames
+from sparkmirror.wire.merge import MAX_MERGED_BYTES, BatchMerger
+from sparkmirror.wire.record_batch import split_batches, stamp
+from sparkmirror.wire.records import decode_records, raw_records
 from sparkmirror.wire.reframe import needs_reframe, reframe
+from sparkmirror.wire.responses import decode_response
+from support.clients.wire_requests import Outcome, run_until
+from support.data.record_batches import CODECS, GZIP, encode, marker, numbered
 from support.fuzzing import Parser, attempt, damaged, fuzzed, mutated
-from support.record_batches import CODECS, GZIP, encode, marker, numbered
-from support.wire_requests import Outcome, turn
 
 TESTS = Path(__file__).parent.parent
 GOLDEN = TESTS / "unit/wire/golden"
 CORRUPT = (CorruptRecordBatchError,)
-UNREADABLE = (UnreadableAnswerError,)
+UNREADABLE = (UndecodableResponseError,)
 HEADER_BYTES = 61
 
 # --- answers
@@ -88,7 +88,7 @@ def answer(version: int, message: Any) -> Parser:
     kind = type(message)
     return Parser(
         f"{kind.__name__} {version}",
-        lambda data: decode_answer(kind, memoryview(data), version),
+        lambda data: decode_response(kind, memoryview(data), version),
         UNREADABLE,
         (bytes(message.encode(version=version)),),
     )
@@ -248,23 +248,23 @@ BACKWARDS[HEADER_BYTES] = 1  # a length of -1
 
 def through(data: bytes) -> None:
     """Every way that a task and a reader of internal topics have with a fetched partition."""
-    for batch in split(memoryview(bytearray(data))):
+    for batch in split_batches(memoryview(bytearray(data))):
         batch.verify()
         if batch.is_control:
             batch.is_abort_marker()
             continue
-        for _frame in frames(batch.view, batch.base_offset):
+        for _frame in raw_records(batch.view, batch.base_offset):
             pass
-        decode(batch.view)
+        decode_records(batch.view)
         for start in (0, batch.base_offset + 2):
             if needs_reframe(batch, start):
                 found = reframe(batch, start)
                 if found is not None:
                     assert sum(run.length for run in found.runs) == found.records
-                    assert len(decode(found.view)) == found.records
-            joint = Joint(MERGED_BYTES)
-            if joint.take(batch, start) and joint.members:
-                assert len(decode(joint.seal())) == joint.count
+                    assert len(decode_records(found.view)) == found.records
+            joint = BatchMerger(MAX_MERGED_BYTES)
+            if joint.append(batch, start) and joint.batches:
+                assert len(decode_records(joint.seal())) == joint.count
         stamp(batch.view, 7, 0, 3)
 
 
@@ -281,7 +281,7 @@ def test_a_record_batch_is_copied_or_corrupt(data: st.DataObject) -> None:
 def test_records_of_internal_topics_are_read_or_corrupt(data: st.DataObject) -> None:
     """The control plane's reader of the same."""
     one = sealed(data.draw(mutated(BATCHES)))
-    attempt(lambda raw: decode_fetched(memoryview(raw), 0, 0, [(9, 0)]), one, CORRUPT)
+    attempt(lambda raw: log_records.decode_records(memoryview(raw), 0, 0, [(9, 0)]), one, CORRUPT)
 
 
 @pytest.mark.parametrize("messages", OLD, ids=range(len(OLD)))
@@ -295,7 +295,7 @@ def test_messages_of_old_formats_are_refused_by_their_name(messages: bytes) -> N
 def test_a_record_batch_that_did_harm_does_no_more(harm: bytes) -> None:
     """A few bytes that were read for ever."""
     attempt(through, harm, CORRUPT)
-    attempt(lambda raw: decode_fetched(memoryview(raw), 0, 0, []), harm, CORRUPT)
+    attempt(lambda raw: log_records.decode_records(memoryview(raw), 0, 0, []), harm, CORRUPT)
 
 
 @given(data=st.data(), end=st.integers(-5, 2**63 - 1))
@@ -303,7 +303,7 @@ def test_a_record_batch_that_did_harm_does_no_more(harm: bytes) -> None:
 def test_the_place_behind_damage_is_behind_it(data: st.DataObject, end: int) -> None:
     """Never back, never beyond the end of the log."""
     one = data.draw(mutated([BATCHES[0] + BATCHES[5]]))
-    found = attempt(lambda raw: after_damage(memoryview(raw), 0, end), one, ())
+    found = attempt(lambda raw: offset_after_corrupt_batch(memoryview(raw), 0, end), one, ())
     assert found is None or 0 < found <= end
 
 
@@ -336,11 +336,11 @@ def fed(data: bytes) -> None:
     reader = FrameReader()
     rest = memoryview(data)
     while rest:
-        space = reader.space()
+        space = reader.writable_buffer()
         assert len(space), "no room to go on"
         size = min(len(space), len(rest))
         space[:size] = rest[:size]
-        reader.received(size)
+        reader.feed(size)
         rest = rest[size:]
 
 
@@ -414,11 +414,11 @@ NEGATIVE = ApiVersionsResponse(
 
 def exchanged(peer: Peer) -> None:
     """A request on a connection of its own: an answer or a failure, and not both."""
-    loop, outcome = Loop(), Outcome()
+    loop, outcome = EventLoop(), Outcome()
     try:
-        connection = Connection(loop, Dialer("b", "test", 2.0, 2.0, -1, -1), peer.address)
+        connection = BrokerConnection(loop, Dialer("b", "test", 2.0, 2.0, -1, -1), peer.address)
         connection.when_ready(
-            lambda: connection.call(
+            lambda: connection.request(
                 MetadataRequest(topics=None),
                 outcome.replies.append,
                 outcome.failures.append,
@@ -426,7 +426,7 @@ def exchanged(peer: Peer) -> None:
             ),
             outcome.failures.append,
         )
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
         assert len(outcome.replies) + len(outcome.failures) == 1
     finally:

@@ -19,8 +19,14 @@ from hypothesis import strategies as st
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline import control_client, control_door, control_server
-from sparkmirror.pipeline.contract import (
+from sparkmirror.spark import control_acceptor, control_server
+from sparkmirror.spark.control_server import ControlServer, EpochTasks
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.task import control_client
+from sparkmirror.task.control_client import ControlClient
+from sparkmirror.task.control_protocol import SERVER_NAME, client_context
+from sparkmirror.task.messages import (
     OtherWriter,
     PartitionProgress,
     PartitionStart,
@@ -29,12 +35,7 @@ from sparkmirror.pipeline.contract import (
     TaskSettings,
     split_to_json,
 )
-from sparkmirror.pipeline.control_channel import SERVER_NAME, client_context
-from sparkmirror.pipeline.control_client import ControlClient
-from sparkmirror.pipeline.control_server import ControlServer, EpochLine
-from sparkmirror.pipeline.progress_json import progress_from_json, progress_to_json
-from sparkmirror.pipeline.status import FlowStatus
-from sparkmirror.state.incidents import Incident, Kind
+from sparkmirror.task.progress_json import progress_from_json, progress_to_json
 from support.fuzzing import HUSH, attempt, damaged, fuzzed
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -67,10 +68,10 @@ class Port:
         self.server = ControlServer(LOOPBACK, LOOPBACK)
         self.server.start()
         self.reports: list[Progress] = []
-        self.line = EpochLine({4: SPLIT, 5: SPLIT}, SETTINGS, self.reports.append)
-        self.invitation = self.server.open(self.line)
+        self.line = EpochTasks({4: SPLIT, 5: SPLIT}, SETTINGS, self.reports.append)
+        self.invitation = self.server.open_epoch(self.line)
         self.task = ControlClient(self.invitation, 4)
-        self.task.listen(lambda: None)
+        self.task.start(lambda: None)
 
     def stop(self) -> None:
         """Task and server."""
@@ -175,13 +176,15 @@ def test_a_task_that_talks_nonsense_hurts_only_itself(port: Port, data: st.DataO
         task.sendall(struct.pack(">i", len(token)) + token)
         assert task.recv(4)
         task.sendall(struct.pack(">i", max(1, len(said))) + said)
-    eventually(lambda: 5 not in port.line.heard, PATIENCE_SECONDS, "the connection has ended")
+    eventually(
+        lambda: 5 not in port.line.last_message_at, PATIENCE_SECONDS, "the connection has ended"
+    )
 
 
 REPORT = Progress(
     4,
     1,
-    (ROW, ROW._replace(partition=1, trouble_code=29, trouble="may not")),
+    (ROW, ROW._replace(partition=1, error_code=29, error="may not")),
     ((3, 1), (7, 2)),
     512,
     1.5,
@@ -189,7 +192,7 @@ REPORT = Progress(
     ("a gap",),
     "out of reach",
     (OtherWriter("a.t", 0, 77),),
-    (Incident(Kind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
+    (Incident(IncidentKind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
     ("mm2-ledger.a.internal",),
 )
 
@@ -200,19 +203,19 @@ def test_what_a_task_reports_can_be_calculated_with_and_shown(data: st.DataObjec
     """Or it is refused before: nothing of it fails in the driver, or in an answer over REST."""
     status = FlowStatus("a->b")
     status.begin_epoch(1, [(TopicPartition("t", n), 0, 100) for n in (0, 1)])
-    line = EpochLine({4: SPLIT}, SETTINGS, status.progressed)
+    line = EpochTasks({4: SPLIT}, SETTINGS, status.on_progress)
 
     def heard(said: bytes) -> None:
         try:
             report = json.loads(said)
         except (ValueError, RecursionError):
             return  # as the server does, before it looks for a report
-        line.progressed(4, progress_from_json(report))
+        line.on_progress(4, progress_from_json(report))
         found = status.snapshot()
         numbers = [found.lag, found.remaining, found.latency_p99_ms, found.bytes, found.held_bytes]
         json.dumps([numbers, found.task_cpu_seconds], allow_nan=False)
-        "".join((*found.troubles, *found.recent_incidents)).encode()
-        json.dumps(split_to_json(line.resumed(4)), allow_nan=False).encode()
+        "".join((*found.problems, *found.recent_incidents)).encode()
+        json.dumps(split_to_json(line.resumed_split(4)), allow_nan=False).encode()
 
     attempt(
         heard, data.draw(damaged([json.dumps(progress_to_json(REPORT)).encode()])), (WireError,)
@@ -227,7 +230,7 @@ def test_who_speaks_slowly_is_not_waited_for(
     if is_encrypted:
         monkeypatch.setattr(control_server, "_HELLO_SECONDS", 0.3)
     else:
-        monkeypatch.setattr(control_door, "HANDSHAKE_SECONDS", 0.3)
+        monkeypatch.setattr(control_acceptor, "HANDSHAKE_SECONDS", 0.3)
     with port.encrypted() if is_encrypted else port.connect() as stranger:
         stranger.settimeout(0.1)
         for byte in b"\x00\x00\x04\x00" + b"{" * 600:  # a minute
@@ -249,9 +252,9 @@ def test_a_thousand_silent_strangers_keep_no_task_waiting(
     port: Port, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who idle go first, and the log does not fill with them."""
-    rounds = 1_000 / control_door.MOST_STRANGERS
-    assert rounds * control_door._IDLE_SECONDS < control_client._CONNECT_SECONDS
-    monkeypatch.setattr(control_door, "_IDLE_SECONDS", 0.2)
+    rounds = 1_000 / control_acceptor.MAX_UNAUTHENTICATED
+    assert rounds * control_acceptor._IDLE_SECONDS < control_client._CONNECT_SECONDS
+    monkeypatch.setattr(control_acceptor, "_IDLE_SECONDS", 0.2)
     monkeypatch.setattr(control_client, "_CONNECT_SECONDS", PATIENCE_SECONDS)
     with ExitStack() as stack:
         for _ in range(1_000):

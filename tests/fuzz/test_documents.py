@@ -14,45 +14,44 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from starlette.datastructures import MutableHeaders
 
-from sparkmirror.config.assertion_settings import parse_template
-from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import read_connector
-from sparkmirror.config.connector_offsets import offset_changes
-from sparkmirror.config.connector_validation import validate
-from sparkmirror.config.keys import is_secret
+from sparkmirror.config.connector_validation import validate_connector
+from sparkmirror.config.files.config_providers import ReferenceResolver
+from sparkmirror.config.files.notices import Notice
+from sparkmirror.config.files.properties import parse_properties, read_properties
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.keys.table import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Notice
-from sparkmirror.config.properties import parse_properties, read_properties
-from sparkmirror.config.providers import Resolver
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.security.oauth_settings import parse_template
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect.api import ApiError
+from sparkmirror.connect.offset_alterations import offset_records
 from sparkmirror.errors import ArgumentError, AuthenticationError, ConfigError, PlanError
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import Flow, Secret
 from sparkmirror.policy.java_regex import compile_java
-from sparkmirror.rest import bodies
-from sparkmirror.rest.basic_auth import read_authorization
-from sparkmirror.rest.response_headers import read_rules
-from sparkmirror.rest_client import answers
-from sparkmirror.rest_client.connector_files import read_files
-from sparkmirror.rest_client.exchange import Answer
-from sparkmirror.security.assertions import ES256, read_key
-from sparkmirror.security.certificates import read_facts
-from sparkmirror.security.jaas import parse_jaas
+from sparkmirror.rest import request_bodies
+from sparkmirror.rest.basic_auth import parse_authorization
+from sparkmirror.rest.response_headers import parse_header_rules
+from sparkmirror.rest_client import responses
+from sparkmirror.rest_client.connector_files import load_connector_files
+from sparkmirror.rest_client.http_client import HttpResponse
+from sparkmirror.security.certificates import parse_certificate
+from sparkmirror.security.jaas import jaas_file_in_opts, parse_jaas, parse_jaas_file
+from sparkmirror.security.jwt_assertions import ES256, load_signing_key
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.keytab import read_principals
-from sparkmirror.security.login_files import login_file_of, parse_login_file
-from sparkmirror.security.sasl import authenticate_steps
-from sparkmirror.security.settings import Mechanism, OAuthSettings, SaslSettings, TlsSettings
-from sparkmirror.security.tokens import Token, given_token, read_answer
+from sparkmirror.security.sasl import create_sasl_client
+from sparkmirror.security.settings import OAuthSettings, SaslMechanism, SaslSettings, TlsSettings
+from sparkmirror.security.tokens import Token, parse_static_token, parse_token_response
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.acls import GrantAcl
 from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.topics import CreateTopic
-from support.encrypted_keys import as_pem, with_pbkdf2, with_scrypt
+from support.data.encrypted_keys import as_pem, with_pbkdf2, with_scrypt
+from support.data.keytabs import keytab
 from support.fuzzing import HUSH, Parser, attempt, damaged, fuzzed
-from support.keytabs import keytab
 
 TESTS = Path(__file__).parent.parent
 NOW = 1_700_000_000.0
@@ -164,32 +163,32 @@ class Folder:
     def mirror(self, data: bytes) -> None:
         """As `check` reads a file: every remark on every flow."""
         config = MirrorConfig(read_properties(self.file(data)))
-        told(config.problems())
-        for flow in config.pairs():
-            told(list(config.reading(flow).report.notices))
-            assert HUSH not in repr(config.reading(flow).settings)
+        told(config.all_notices())
+        for flow in config.flows():
+            told(list(config.parsed_flow(flow).report.notices))
+            assert HUSH not in repr(config.parsed_flow(flow).settings)
 
     def worker(self, data: bytes) -> None:
         """As `sparkmirror worker` reads its file."""
-        file = WorkerFile(read_properties(self.file(data)))
+        file = WorkerConfig(read_properties(self.file(data)))
         told(list(file.notices))
         assert HUSH not in repr(file.settings)
 
     def connector(self, data: bytes) -> None:
         """A file that is deployed, then read and validated as a worker does it."""
         path = self.file(data)
-        (found,) = read_files([path])
+        (found,) = load_connector_files([path])
         reading = read_connector(found.config, GOOD_WORKER)
         told(list(reading.notices))
         assert HUSH not in repr(reading)
-        assert HUSH not in " ".join(validate(found.config, GOOD_WORKER).errors)
+        assert HUSH not in " ".join(validate_connector(found.config, GOOD_WORKER).errors)
 
     def plan(self, data: bytes) -> None:
         """A plan that somebody edited."""
         plan_file.dump(plan_file.read(self.file(data))).encode()
 
 
-GOOD_WORKER = WorkerFile.parse(WORKER.decode())
+GOOD_WORKER = WorkerConfig.parse(WORKER.decode())
 DOCUMENT = plan_file.PlanDocument(
     "/etc/mm2.properties",
     "2030-01-01T00:00:00+00:00",
@@ -269,23 +268,30 @@ PROVIDERS = st.sampled_from(["file", "directory", "env", "other"])
 @fuzzed(4)
 def test_a_reference_leads_somewhere_or_nowhere(text: str) -> None:
     """LookupError, whatever the path or the name looks like."""
-    attempt(lambda _data: Resolver({}).resolve(text), b"", (LookupError,))
+    attempt(lambda _data: ReferenceResolver({}).resolve(text), b"", (LookupError,))
 
 
 # --- over HTTP
 
 HTTP = [
-    Parser("texts", bodies.read_texts, (ApiError,), (json.dumps(CONNECTOR).encode(),)),
-    Parser("text lists", bodies.read_text_lists, (ApiError,), (json.dumps([CONNECTOR]).encode(),)),
+    Parser(
+        "texts", request_bodies.parse_string_map, (ApiError,), (json.dumps(CONNECTOR).encode(),)
+    ),
+    Parser(
+        "text lists",
+        request_bodies.parse_string_maps,
+        (ApiError,),
+        (json.dumps([CONNECTOR]).encode(),),
+    ),
     Parser(
         "create request",
-        bodies.read_create_request,
+        request_bodies.parse_create_request,
         (ApiError,),
         (json.dumps({"name": "m", "config": CONNECTOR, "initial_state": "PAUSED"}).encode(),),
     ),
     Parser(
         "offsets",
-        bodies.read_offsets,
+        request_bodies.parse_offset_entries,
         (ApiError,),
         (b'{"offsets":[{"partition":{"cluster":"a","partition":0},"offset":{"offset":1.5e3}}]}',),
     ),
@@ -297,14 +303,14 @@ PLACE = {"cluster": "a", "topic": "t", "partition": 0}
 
 def altered(data: bytes) -> object:
     """Offsets as far as the records that would be written."""
-    return offset_changes(ConnectorClass.SOURCE, "m", bodies.read_offsets(data))
+    return offset_records(ConnectorClass.SOURCE, "m", request_bodies.parse_offset_entries(data))
 
 
 def header_rules(data: bytes) -> None:
     """Rules as far as the headers of an answer."""
     headers = MutableHeaders()
-    for rule in read_rules(data.decode(errors="replace")):
-        rule.add_to(headers)
+    for rule in parse_header_rules(data.decode(errors="replace")):
+        rule.apply_to(headers)
 
 
 TEXTS = [
@@ -340,41 +346,44 @@ def recorded(path: str) -> bytes:
 
 def over_http(read: Any) -> Any:
     """An answer's body through the reader of its path."""
-    return lambda data: read(Answer(200, data).json())
+    return lambda data: read(HttpResponse(200, data).json())
 
 
 ANSWERED = [
-    Parser("names", over_http(answers.read_names), (ValueError,), (b'["a","b"]',)),
+    Parser("names", over_http(responses.parse_names), (ValueError,), (b'["a","b"]',)),
     Parser(
         "listed",
-        over_http(answers.read_listed),
+        over_http(responses.parse_listed_connectors),
         (ValueError,),
         (recorded("/connectors?expand"),),
     ),
     Parser(
         "topics",
-        over_http(lambda found: answers.read_topics(found, "a")),
+        over_http(lambda found: responses.parse_topics(found, "a")),
         (ValueError,),
         (b'{"a":{"topics":["x"]}}',),
     ),
     Parser(
         "offsets answer",
-        over_http(answers.read_offsets),
+        over_http(responses.parse_offsets),
         (ValueError,),
         (b'{"offsets":[{"partition":{},"offset":{}}]}',),
     ),
     Parser(
-        "plugins", over_http(answers.read_plugins), (ValueError,), (recorded("/connector-plugins"),)
+        "plugins",
+        over_http(responses.parse_plugins),
+        (ValueError,),
+        (recorded("/connector-plugins"),),
     ),
     Parser(
         "errors",
-        over_http(answers.read_errors),
+        over_http(responses.parse_config_problems),
         (ValueError,),
         (b'{"configs":[{"value":{"name":"a","errors":["b"]}},{"value":null}]}',),
     ),
     Parser(
         "loggers",
-        over_http(answers.read_loggers),
+        over_http(responses.parse_loggers),
         (ValueError,),
         (b'{"root":{"level":"INFO","last_modified":null}}',),
     ),
@@ -391,7 +400,9 @@ REFUSAL = json.dumps({"error": "no", "error_description": f"bad secret {HUSH}"})
 TOKENS = [
     Parser(
         f"token answer {status}",
-        lambda data, s=status: read_answer(s, data, "https://idp.example/token", OAUTH, NOW),
+        lambda data, s=status: parse_token_response(
+            s, data, "https://idp.example/token", OAUTH, NOW
+        ),
         (AuthenticationError,),
         (TOKEN if status == OK else REFUSAL,),
     )
@@ -400,7 +411,7 @@ TOKENS = [
 TOKENS += [
     Parser(
         "token in a file",
-        lambda data: given_token(data.decode(errors="replace")),
+        lambda data: parse_static_token(data.decode(errors="replace")),
         (ValueError,),
         (f"a.{CLAIMS}.c".encode(), HUSH.encode()),
     ),
@@ -440,7 +451,7 @@ STORED = [
 STORED += [
     Parser(
         "assertion's key",
-        lambda data: read_key(data, None, ES256),
+        lambda data: load_signing_key(data, None, ES256),
         (ValueError,),
         (read_keystore(*stored("key.p12"), "PKCS12", STORE, None).key.reveal().encode(),),
     )
@@ -481,7 +492,7 @@ KEYED.append(
     )
 )
 CERTIFICATE = Parser(
-    "certificate", read_facts, (ValueError,), (ssl.PEM_cert_to_DER_cert(PEM.decode()),)
+    "certificate", parse_certificate, (ValueError,), (ssl.PEM_cert_to_DER_cert(PEM.decode()),)
 )
 LINES = Parser(
     "JAAS line",
@@ -514,8 +525,8 @@ def scram(*, is_first: bool) -> Any:
     """A broker's message to somebody who has said the name, or has also given the proof."""
 
     def said(data: bytes) -> object:
-        login = SaslSettings(Mechanism.SCRAM_SHA_256, "me", Secret(HUSH))
-        client: Any = authenticate_steps(login, "broker", None)
+        login = SaslSettings(SaslMechanism.SCRAM_SHA_256, "me", Secret(HUSH))
+        client: Any = create_sasl_client(login, "broker", None)
         client._nonce = NONCE.encode()
         return client.next(data) if is_first else (client.next(SERVER_FIRST), client.next(data))
 
@@ -524,15 +535,15 @@ def scram(*, is_first: bool) -> Any:
 
 def bearer(data: bytes) -> object:
     """What a broker says to a token that it does not like."""
-    login = SaslSettings(Mechanism.OAUTHBEARER, oauth=OAUTH)
-    return authenticate_steps(login, "broker", Token(Secret(HUSH), NOW)).next(data)
+    login = SaslSettings(SaslMechanism.OAUTHBEARER, oauth=OAUTH)
+    return create_sasl_client(login, "broker", Token(Secret(HUSH), NOW)).evaluate_challenge(data)
 
 
 LOGINS = [
-    Parser("login file", lambda data: parse_login_file(text_of(data)), (ValueError,), (SECTIONS,)),
+    Parser("login file", lambda data: parse_jaas_file(text_of(data)), (ValueError,), (SECTIONS,)),
     Parser(
         "options of Java",
-        lambda data: login_file_of(text_of(data)),
+        lambda data: jaas_file_in_opts(text_of(data)),
         (),
         (b"-Xmx1g '-Djava.security.auth.login.config=/a b' -Dx=\\",),
     ),
@@ -541,7 +552,7 @@ LOGINS = [
     Parser("bearer", bearer, (AuthenticationError,), (b"", b'{"status":"invalid_token"}')),
     Parser(
         "name and password",
-        lambda data: read_authorization(text_of(data)),
+        lambda data: parse_authorization(text_of(data)),
         (),
         (b"Basic " + base64.b64encode(f"me:{HUSH}".encode()), b"bearer x"),
     ),

@@ -18,12 +18,12 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialer import Dialer
-from sparkmirror.wire.frames import BELIEVED_BYTES
-from sparkmirror.wire.loop import Loop
-from support.hostile_peer import Answer, HostilePeer, framed
-from support.wire_requests import Outcome, turn
+from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.frames import MAX_PREALLOCATED_BYTES
+from support.clients.wire_requests import Outcome, run_until
+from support.peers.hostile_broker import Answer, HostileBroker, framed
 
 PATIENCE_SECONDS = 0.2
 MOST_SECONDS = 60.0  # of a test that takes one, on a busy machine
@@ -77,14 +77,14 @@ def bounded() -> Iterator[None]:
     assert peak < MOST_BYTES
 
 
-def ask(peer: HostilePeer) -> Outcome:
+def ask(peer: HostileBroker) -> Outcome:
     """A request on a connection of the data path, whose owner looks at the clock at times."""
-    loop, outcome = Loop(), Outcome()
+    loop, outcome = EventLoop(), Outcome()
     dialer = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
     try:
-        connection = Connection(loop, dialer, peer.address)
+        connection = BrokerConnection(loop, dialer, peer.address)
         connection.when_ready(
-            lambda: connection.call(
+            lambda: connection.request(
                 MetadataRequest(topics=None),
                 outcome.replies.append,
                 outcome.failures.append,
@@ -94,10 +94,10 @@ def ask(peer: HostilePeer) -> Outcome:
         )
 
         def is_over() -> bool:
-            connection.check_deadlines(time.monotonic())
+            connection.check_timeout(time.monotonic())
             return outcome.is_over
 
-        turn(loop, is_over)
+        run_until(loop, is_over)
         connection.close("the test is over")
     finally:
         loop.close()
@@ -108,7 +108,7 @@ def ask(peer: HostilePeer) -> Outcome:
 def test_a_task_loses_only_the_connection(case: str) -> None:
     """Its request has failed, once."""
     answers = AT_ONCE | SLOWLY
-    with HostilePeer([answers[case]], drips=case in SLOWLY) as peer:
+    with HostileBroker([answers[case]], drips=case in SLOWLY) as peer:
         outcome = ask(peer)
 
     assert len(outcome.failures) == 1
@@ -121,7 +121,7 @@ def test_the_control_plane_says_what_cluster_it_is(
 ) -> None:
     """An error of ours; the log does not repeat what came."""
     answers = AT_ONCE | SLOWLY
-    with HostilePeer([REDIRECT, answers[case]], drips=case in SLOWLY) as peer:
+    with HostileBroker([REDIRECT, answers[case]], drips=case in SLOWLY) as peer:
         settings = ConnectionSettings(
             "b",
             (str(peer.address),),
@@ -132,7 +132,7 @@ def test_the_control_plane_says_what_cluster_it_is(
         client = ClusterClient(settings)
         try:
             with caplog.at_level(logging.DEBUG), pytest.raises(ClusterError, match="'b'"):
-                client.persist("listing topics", lambda: client.metadata(None))
+                client.retry("listing topics", lambda: client.metadata(None))
         finally:
             client.close()
     assert not any(len(record.getMessage()) > 2_000 for record in caplog.records)
@@ -143,8 +143,8 @@ def test_a_broker_is_not_believed_a_gigabyte(
     announced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor waited for as long as a byte comes now and then."""
-    monkeypatch.setattr("sparkmirror.wire.frames.BELIEVED_BYTES", BELIEVED_BYTES // 16)
-    with HostilePeer([WELCOME, framed(b"", announced=announced)], drips=True) as peer:
+    monkeypatch.setattr("sparkmirror.wire.frames.BELIEVED_BYTES", MAX_PREALLOCATED_BYTES // 16)
+    with HostileBroker([WELCOME, framed(b"", announced=announced)], drips=True) as peer:
         outcome = ask(peer)
 
     assert len(outcome.failures) == 1

@@ -13,19 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_protocol import Assignment, Metadata
-from sparkmirror.formats.connect_records import read_config_record
-from sparkmirror.formats.connect_statuses import read_status_record
-from sparkmirror.formats.heartbeat import Heartbeat
+from sparkmirror.formats.connect_config_records import read_config_record
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.connect_protocol import Assignment, WorkerMetadata
+from sparkmirror.formats.connect_status_records import read_status_record
 from sparkmirror.formats.map_chunk import MapChunk, MappedRun, read_header
-from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import ProducerState
 from sparkmirror.state.granted_acls import _binding, _key
-from sparkmirror.state.ledger import LedgerEntry, entry_from
+from sparkmirror.state.ledger import LedgerEntry, parse_entry
 from support.fuzzing import Parser, attempt, damaged, fuzzed
 
 TESTS = Path(__file__).parent.parent
@@ -70,7 +68,7 @@ def connect_pairs(kind: str, read: Callable[[bytes | None, bytes | None], Any]) 
 
     def copied(key: bytes, value: bytes) -> None:
         found = read(key, value)
-        if not isinstance(found, Foreign):
+        if not isinstance(found, UnreadableRecord):
             again = read(found.key(), found.value())
             assert again == found, "what was read is written as something else"
 
@@ -87,7 +85,7 @@ def connect_pairs(kind: str, read: Callable[[bytes | None, bytes | None], Any]) 
 
 def stored_partition(data: bytes) -> object:
     """None for keys that are not ours, and never an exception."""
-    found = SourcePartition.from_key(data)
+    found = SourceOffsetKey.from_key(data)
     if found is not None:
         assert found.key() == data
         assert 0 <= found.topic_partition.partition < 2**31
@@ -143,7 +141,7 @@ RECORDS = [
     Parser("offset map", chunk, WIRE, (CHUNK.value(),)),
     Parser(
         "group metadata",
-        Metadata.decode,
+        WorkerMetadata.decode,
         WIRE,
         tuple(bytes.fromhex(one["metadata"]) for one in GROUP),
     ),
@@ -153,8 +151,8 @@ RECORDS = [
         WIRE,
         tuple(bytes.fromhex(one["assignment"]) for one in GROUP),
     ),
-    Parser("ledger, key", lambda data: entry_from(data, ENTRY.value()), WIRE, (ENTRY.key(),)),
-    Parser("ledger, value", lambda data: entry_from(ENTRY.key(), data), WIRE, (ENTRY.value(),)),
+    Parser("ledger, key", lambda data: parse_entry(data, ENTRY.value()), WIRE, (ENTRY.key(),)),
+    Parser("ledger, value", lambda data: parse_entry(ENTRY.key(), data), WIRE, (ENTRY.value(),)),
     Parser("granted ACL", _binding, WIRE, (_key(ACL),)),
 ]
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.clients.served_rest import ServedRest
 from support.fuzzing import HUSH, damaged, fuzzed, mutated
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from support.peers.memory_worker import MemoryWorker
 
 HEARTBEAT = {
     "name": "beat",
@@ -74,13 +74,13 @@ BODIES = {
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[RestClient]:
+def client() -> Iterator[ServedRest]:
     """One for all: nothing that is sent may hurt it."""
-    with RestClient(MemoryWorker()) as opened:
+    with ServedRest(MemoryWorker()) as opened:
         yield opened
 
 
-def answer_to(client: RestClient, said: bytes, patience: float = SECONDS) -> bytes:
+def answer_to(client: ServedRest, said: bytes, patience: float = SECONDS) -> bytes:
     """All that comes back until the end, which is hurried after a while: more may be expected."""
     heard = b""
     with socket.create_connection(("127.0.0.1", client.port), SECONDS) as stranger:
@@ -105,14 +105,14 @@ def _piece(stranger: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("said", REQUESTS, ids=lambda said: said.partition(b" HTTP")[0].decode())
-def test_good_requests_are_understood(client: RestClient, said: bytes) -> None:
+def test_good_requests_are_understood(client: ServedRest, said: bytes) -> None:
     """Or damage would be done to what nobody reads anyway."""
     assert answer_to(client, said).startswith(DONE)
 
 
 @pytest.mark.parametrize("pause", [0, 0.02])
 def test_a_body_that_is_none_is_refused_once(
-    client: RestClient, caplog: pytest.LogCaptureFixture, pause: float
+    client: ServedRest, caplog: pytest.LogCaptureFixture, pause: float
 ) -> None:
     """By the server, when the application may have begun to read it, or to answer."""
     head, body = REQUESTS[-1][: -len(CHUNKS)], b'5\r\n{"a":\r\x0b2\r\n1}\r\n0\r\n\r\n'
@@ -131,7 +131,7 @@ def test_a_body_that_is_none_is_refused_once(
 @given(data=st.data())
 @fuzzed()
 def test_any_request_is_answered_or_hung_up_on(
-    client: RestClient, caplog: pytest.LogCaptureFixture, data: st.DataObject
+    client: ServedRest, caplog: pytest.LogCaptureFixture, data: st.DataObject
 ) -> None:
     """Damaged anywhere: its first line, its headers, its body, the lengths of both."""
     caplog.clear()
@@ -144,7 +144,7 @@ def test_any_request_is_answered_or_hung_up_on(
 @given(data=st.data())
 @fuzzed(0.5)
 def test_any_body_is_taken_or_refused(
-    client: RestClient, what: str, caplog: pytest.LogCaptureFixture, data: st.DataObject
+    client: ServedRest, what: str, caplog: pytest.LogCaptureFixture, data: st.DataObject
 ) -> None:
     """With JSON that says why, whatever its values are."""
     caplog.clear()

@@ -22,6 +22,7 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.config_sync import ConfigSync
 from sparkmirror.connectors.source_topics import topic_rules
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.acls import (
     SECURITY_DISABLED,
@@ -34,20 +35,19 @@ from sparkmirror.kafka.acls import (
 )
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.granted_acls import GrantedAcls
 from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
-from support.acls import AUTHORIZER, acls, grant, revoke
-from support.memory_disk import keep_in_memory
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.tcp_proxy import Line
+from support.clients.acls import AUTHORIZER, acls, grant, revoke
+from support.clients.librdkafka import create_topics
+from support.clusters.memory_disk import keep_in_memory
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.peers.tcp_proxy import NetworkLink
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics
 
 SYNC_HOST = "127.0.0.2"
 EVERYTHING = AclBinding(
@@ -77,14 +77,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterat
 
     def port_of(number: int) -> Callable[[], int]:
         def port() -> int:
-            detour = clusters[number].brokers[0].detour
+            detour = clusters[number].brokers[0].proxied_listener
             assert detour is not None
             return detour.port
 
         return port
 
     with ExitStack() as stack:
-        line = stack.enter_context(Line("acl-sync", SYNC_HOST))
+        line = stack.enter_context(NetworkLink("acl-sync", SYNC_HOST))
         for number, name in enumerate(("source", "target")):
             cluster = LocalCluster(
                 name,
@@ -171,7 +171,7 @@ class Bench:
         with closing(ClusterClient(self.settings.target_admin)) as client:
             memory = GrantedAcls(client, f"mm2-acls.{self.alias}.internal")
             memory.refresh()
-            memory.remember([self.remote(one) for one in more])
+            memory.add([self.remote(one) for one in more])
             return memory.bindings
 
     @property
@@ -182,7 +182,7 @@ class Bench:
     @property
     def troubles(self) -> tuple[str, ...]:
         """What the status says."""
-        return self.status.snapshot().troubles
+        return self.status.snapshot().problems
 
 
 @contextmanager
@@ -216,7 +216,7 @@ def denied(bench: Bench, side: str, operation: Operation) -> Iterator[None]:
 
 
 def _address(cluster: LocalCluster) -> str:
-    return cluster.detour_servers or cluster.bootstrap_servers
+    return cluster.proxied_bootstrap_servers or cluster.bootstrap_servers
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_acls_are_filtered_and_renamed_as_in_mm2(bench: Bench) -> None:
         all_of_it,
         denied,
     )
-    sync.round(["read"])
+    sync.sync(["read"])
     expected = [
         bench.remote(bench.acl("read")),
         bench.remote(bench.acl("*")),
@@ -253,7 +253,7 @@ def test_acls_are_filtered_and_renamed_as_in_mm2(bench: Bench) -> None:
         bench.remote(denied),
     ]
     bench.on_target(*expected)
-    sync.round(["read"])
+    sync.sync(["read"])
     assert bench.troubles == ()
     assert bench.counts == {"granted": 4}
 
@@ -262,14 +262,14 @@ def test_a_look_touches_nothing(bench: Bench) -> None:
     """It is what `plan` shows; applying it leaves nothing to do."""
     sync = bench.start()
     grant(bench.source, bench.acl("orders"))
-    plan = sync.look(["orders"])
+    plan = sync.plan(["orders"])
     assert [one.binding for one in plan.grants if one.binding.principal == bench.user] == [
         bench.remote(bench.acl("orders"))
     ]
     assert acls(bench.target, bench.user) == set()
     assert {one.error for one in sync.apply(plan)} == {None}
     bench.on_target(bench.remote(bench.acl("orders")))
-    assert sync.look(["orders"]) == AclPlan()
+    assert sync.plan(["orders"]) == AclPlan()
 
 
 def test_an_acl_deleted_on_the_target_comes_back(bench: Bench) -> None:
@@ -277,10 +277,10 @@ def test_an_acl_deleted_on_the_target_comes_back(bench: Bench) -> None:
     sync = bench.start()
     grant(bench.source, bench.acl("orders"))
     remote = bench.remote(bench.acl("orders"))
-    sync.round(["orders"])
+    sync.sync(["orders"])
     bench.on_target(remote)
     revoke(bench.target, remote)
-    sync.round(["orders"])
+    sync.sync(["orders"])
     bench.on_target(remote)
 
 
@@ -302,7 +302,7 @@ def test_the_scope_of_all_carries_every_kind(bench: Bench) -> None:
         bench.acl("elsewhere", pattern=PatternType.PREFIXED),
         bench.acl("console-consumer-1", kind=ResourceType.GROUP),
     )
-    sync.round(["orders"])
+    sync.sync(["orders"])
     bench.on_target(
         *kept,
         bench.remote(replace(prefixed, operation=Operation.READ)),
@@ -322,7 +322,7 @@ def test_a_migration_lets_writers_write(bench: Bench) -> None:
         bench.acl("ord", Operation.ALL, pattern=PatternType.PREFIXED),
     ]
     grant(bench.source, *found)
-    sync.round(["orders"])
+    sync.sync(["orders"])
     bench.on_target(*found)
 
 
@@ -333,34 +333,36 @@ def test_only_acls_of_ours_are_removed(bench: Bench) -> None:
     stranger = bench.acl(f"{bench.alias}.stranger")
     grant(bench.target, bench.remote(theirs), stranger)
     grant(bench.source, ours, theirs)
-    sync.round(["ours", "theirs"])
+    sync.sync(["ours", "theirs"])
     bench.on_target(bench.remote(ours), bench.remote(theirs), stranger)
     revoke(bench.source, ours, theirs)
     sync = bench.start()
-    assert sync.look([]).revocations == (RevokeAcl(bench.remote(ours)),)
-    sync.round([])
+    assert sync.plan([]).revocations == (RevokeAcl(bench.remote(ours)),)
+    sync.sync([])
     assert bench.counts == {}
-    sync.round([])
+    sync.sync([])
     bench.on_target(bench.remote(theirs), stranger)
     assert bench.counts == {"revoked": 1}
-    assert bench.start().look([]) == AclPlan()
+    assert bench.start().plan([]) == AclPlan()
 
 
 def test_a_memory_of_what_was_never_created_does_no_harm(bench: Bench) -> None:
     """Killed between the memory's record and the ACL: granted if it is wanted, or forgotten."""
     first, wanted, unwanted = bench.acl("first"), bench.acl("wanted"), bench.acl("unwanted")
     grant(bench.source, first)
-    bench.start("sync.acls.removals.enabled = true").round([])
+    bench.start("sync.acls.removals.enabled = true").sync([])
     bench.on_target(bench.remote(first))
     assert bench.remembered(wanted, unwanted) == {*map(bench.remote, (first, wanted, unwanted))}
     grant(bench.source, wanted)
     sync = bench.start()
-    plan = sync.look([])
-    assert plan == AclPlan(grants=(GrantAcl(bench.remote(wanted)),), gone=(bench.remote(unwanted),))
-    sync.round([])
-    sync.round([])
+    plan = sync.plan([])
+    assert plan == AclPlan(
+        grants=(GrantAcl(bench.remote(wanted)),), vanished=(bench.remote(unwanted),)
+    )
+    sync.sync([])
+    sync.sync([])
     bench.on_target(bench.remote(first), bench.remote(wanted))
-    assert bench.start().look([]) == AclPlan()
+    assert bench.start().plan([]) == AclPlan()
 
 
 def test_what_came_from_the_target_does_not_go_back(bench: Bench) -> None:
@@ -369,12 +371,12 @@ def test_what_came_from_the_target_does_not_go_back(bench: Bench) -> None:
     own = bench.acl("writers", kind=ResourceType.GROUP)
     there = bench.start("sync.acls.scope = all", "sync.acls.removals.enabled = true")
     grant(bench.source, group)
-    there.round([])
+    there.sync([])
     bench.on_target(group)
     grant(bench.target, own)
     revoke(bench.source, group)
     back = Bench(bench.target, bench.source, "target", bench.alias, bench.user, bench.lines)
-    plan = back.start().look([])
+    plan = back.start().plan([])
     back.close()
     assert own in {action.binding for action in plan.grants}
     assert group not in {action.binding for action in plan.grants}
@@ -388,8 +390,8 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
     caplog.set_level(logging.INFO, "sparkmirror")
     grant(bench.source, bench.acl("one"), bench.acl("two"))
     with denied(bench, "target", Operation.ALTER):
-        sync.round(["one"])
-        sync.round(["one"])
+        sync.sync(["one"])
+        sync.sync(["one"])
         (trouble,) = bench.troubles
         assert "needs ALTER on the cluster" in trouble
         assert "2 failed" in trouble
@@ -397,7 +399,7 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
         assert sum("needs ALTER" in record.getMessage() for record in caplog.records) == 1
         assert acls(bench.target, bench.user) == set()
         assert bench.remembered() == set()
-    sync.round(["one"])
+    sync.sync(["one"])
     bench.on_target(bench.remote(bench.acl("one")), bench.remote(bench.acl("two")))
     assert bench.troubles == ()
 
@@ -407,11 +409,11 @@ def test_a_source_that_does_not_tell_is_a_trouble_until_it_does(bench: Bench) ->
     sync = bench.start()
     grant(bench.source, bench.acl("orders"))
     with denied(bench, "source", Operation.DESCRIBE):
-        sync.round(["orders"])
+        sync.sync(["orders"])
         (trouble,) = bench.troubles
         assert "needs DESCRIBE on the cluster" in trouble
         assert acls(bench.target, bench.user) == set()
-    sync.round(["orders"])
+    sync.sync(["orders"])
     assert bench.troubles == ()
     bench.on_target(bench.remote(bench.acl("orders")))
 
@@ -421,12 +423,12 @@ def test_a_target_that_does_not_tell_gets_each_acl_once(bench: Bench) -> None:
     sync = bench.start("sync.acls.removals.enabled = true")
     grant(bench.source, bench.acl("orders"))
     with denied(bench, "target", Operation.DESCRIBE):
-        sync.round(["orders"])
+        sync.sync(["orders"])
         bench.on_target(bench.remote(bench.acl("orders")))
-        plan = sync.look(["orders"])
-        assert (plan.is_blind, plan.grants) == (True, ())
+        plan = sync.plan(["orders"])
+        assert (plan.target_unreadable, plan.grants) == (True, ())
     revoke(bench.source, bench.acl("orders"))
-    assert sync.look(["orders"]) == AclPlan()
+    assert sync.plan(["orders"]) == AclPlan()
 
 
 def test_without_an_authorizer_there_is_one_line_and_no_trouble(
@@ -444,8 +446,8 @@ def test_without_an_authorizer_there_is_one_line_and_no_trouble(
         bench = Bench(source, target)
         with bench.start() as sync:
             caplog.clear()
-            sync.round([])
-            sync.round([])
+            sync.sync([])
+            sync.sync([])
         (record,) = [one for one in caplog.records if "no authorizer" in one.getMessage()]
         alias = bench.alias if bare == "source" else "target"
         assert f"cluster '{alias}' has no authorizer" in record.message
@@ -517,16 +519,16 @@ def test_missing_describe_configs(bench: Bench, caplog: pytest.LogCaptureFixture
     ):
         grant(bench.source, rule)
         try:
-            sync.round(remotes, source, target)
-            sync.round(remotes, source, target)
+            sync.sync(remotes, source, target)
+            sync.sync(remotes, source, target)
         finally:
             revoke(bench.source, rule)
-        (trouble,) = status.snapshot().troubles
+        (trouble,) = status.snapshot().problems
         assert f"cannot be read on {bench.alias}" in trouble
         assert "TOPIC_AUTHORIZATION_FAILED" in trouble
         assert sum("cannot be read" in one.getMessage() for one in caplog.records) == 1
         eventually(
-            lambda: sync.round(remotes, source, target) or not status.snapshot().troubles,
+            lambda: sync.sync(remotes, source, target) or not status.snapshot().problems,
             PATIENCE_SECONDS,
             "it is read again",
         )

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import create_topics, numbered, produce, read_topic, topics
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
 from support.waiting import PATIENCE_SECONDS
-from support.witness import create_topics, numbered, produce, read_topic, topics
 
 COUNT = 20_000
 SECOND = 1_000_000  # where the numbers of the second region begin

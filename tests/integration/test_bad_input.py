@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli import run as run_command
 from sparkmirror.cli.main import app
-from support.mirror_process import command
+from support.mirrors.mirror_process import command
 from support.waiting import PATIENCE_SECONDS
 
 FATAL, START_FAILED = 2, 3  # as MM2's

@@ -15,12 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.local.cluster import LocalCluster
-from support.mirror_process import MirrorProcess
-from support.odd_logs import UNTIL_FLUSHED_MS, await_markers, hurry_the_cleaner, transactional
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.primitives import partition_for_key
+from support.clients.librdkafka import (
     Cluster,
     Record,
     admin,
@@ -33,6 +30,14 @@ from support.witness import (
     send,
     topics,
 )
+from support.clusters.topic_histories import (
+    UNTIL_FLUSHED_MS,
+    await_markers,
+    speed_up_log_cleaner,
+    transactional,
+)
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 OFFSETS, OFFSETS_PARTITIONS = "mm2-offsets.tape.internal", 25
 COMPACTED = {
@@ -64,7 +69,7 @@ def position_key(topic: str, partition: int = 0) -> bytes:
 
 def write_holes(cluster: Cluster, topic: str) -> None:
     """Every third record has a key of its own; of the others only the last of each key stays."""
-    hurry_the_cleaner(cluster)
+    speed_up_log_cleaner(cluster)
     records = [
         (0, record._replace(key=record.key if number % 3 == 0 else b"%d" % (number % 7)))
         for number, (_, record) in enumerate(numbered(600))
@@ -151,7 +156,7 @@ def bounded_run(
     produce(source, "bounded-middle", numbered(100), **one_go)
     key = position_key("bounded-middle")
     record = Record(key, b'{"offset":41}')
-    produce(target, OFFSETS, [(partition_for(key, OFFSETS_PARTITIONS), record)])
+    produce(target, OFFSETS, [(partition_for_key(key, OFFSETS_PARTITIONS), record)])
     write_holes(source, "bounded-holes")
     aborted = write_transactions(source, "bounded-aborted")
     aborted.abort_transaction(PATIENCE_SECONDS)
@@ -169,7 +174,7 @@ def bounded_run(
 def stored(run: BoundedRun, topic: str) -> list[bytes | None]:
     """Every value that the offsets topic has for a topic's partition 0, oldest first."""
     key = position_key(topic)
-    where = partition_for(key, OFFSETS_PARTITIONS)
+    where = partition_for_key(key, OFFSETS_PARTITIONS)
     return [one.value for one in read_topic(run.target, OFFSETS)[where] if one.key == key]
 
 

@@ -21,11 +21,11 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from sparkmirror.cli.check import check
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.ports import HOST
-from support.acls import AUTHORIZER
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.ports import HOST
+from support.clients.acls import AUTHORIZER
+from support.clients.librdkafka import Cluster, admin, create_topics, topics
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import Cluster, admin, create_topics, topics
 
 # Port 1 is never ours: what a broker inside a container advertises looks like this from outside.
 NOBODY = 1
@@ -90,7 +90,7 @@ def test_an_advertised_address_of_nobody_is_named(
     tmp_path: Path, source_cluster: LocalCluster, odd_cluster: LocalCluster
 ) -> None:
     """The bootstrap address answers, the broker's own does not; the other cluster is fine."""
-    misled = odd_cluster.brokers[0].detour
+    misled = odd_cluster.brokers[0].proxied_listener
     assert misled is not None
     code, found = run_check(tmp_path, source_cluster, Address(f"{HOST}:{misled.port}"))
     good, bad = found["clusters"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.model import Flow
-from support.copy_tasks import TaskFlow
-from support.log_files import logged_batches
-from support.mirror_file import mirror_file
-from support.odd_logs import UNTIL_FLUSHED_MS
-from support.witness import compare_topics, numbered, produce
+from support.clients.librdkafka import compare_topics, numbered, produce
+from support.clusters.log_segments import logged_batches
+from support.clusters.topic_histories import UNTIL_FLUSHED_MS
+from support.mirrors.copy_tasks import TaskFlow
+from support.mirrors.mirror_file import mirror_file
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS, TINY = 300, 40

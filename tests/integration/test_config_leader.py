@@ -20,29 +20,29 @@ from confluent_kafka.admin import (
 )
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import (
     BrokerError,
     LeadershipLostError,
     OpenTransactionError,
     UnreachableError,
 )
-from sparkmirror.formats.connect_records import SessionKey, TargetState
+from sparkmirror.formats.connect_config_records import SessionKey, TargetState
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.fenced_producer import FencedProducer
-from sparkmirror.kafka.topic_log import sealed
+from sparkmirror.kafka.topic_log import build_record_batch
 from sparkmirror.kafka.topic_tail import TopicTail
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.connect_configs import ConfigLog
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.librdkafka import (
     admin,
     create_topics,
     delete_topic,
     read_topic,
     topics,
 )
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 COMPACT = {"cleanup.policy": "compact"}
 AUTHORIZER = {
@@ -59,19 +59,19 @@ class CountingClient(ClusterClient):
     requests = 0
     exchanges = 0
 
-    def ask(
+    def send(
         self, request: object, node_id: int | None = None, timeout_seconds: float | None = None
     ) -> object:
         """One question."""
         self.requests += 1
         self.exchanges += 1
-        return super().ask(request, node_id, timeout_seconds)
+        return super().send(request, node_id, timeout_seconds)
 
-    def ask_all(self, requests: Sequence[object], node_id: int | None = None) -> list[object]:
+    def send_all(self, requests: Sequence[object], node_id: int | None = None) -> list[object]:
         """Several at once."""
         self.requests += len(requests)
         self.exchanges += 1
-        return super().ask_all(requests, node_id)
+        return super().send_all(requests, node_id)
 
     def counted(self, act: Callable[[], object]) -> tuple[int, int]:
         """Requests and exchanges that something takes."""
@@ -113,9 +113,9 @@ def test_an_earlier_leader_writes_nothing(
 ) -> None:
     """Nor does it when it tries again; what it has read stays, and it may lead again."""
     one, other = ConfigLog(client, topic), ConfigLog(client, topic)
-    one.lead(leader_id, KEY)
+    one.become_leader(leader_id, KEY)
     one.put_connector("a", {"name": "a"})
-    other.lead(leader_id, KEY)
+    other.become_leader(leader_id, KEY)
     for _ in range(2):
         with pytest.raises(LeadershipLostError, match=leader_id):
             one.put_connector("b", {"name": "b"})
@@ -125,11 +125,11 @@ def test_an_earlier_leader_writes_nothing(
     one.refresh()
     assert one.state == other.state
     assert one.state.connectors == ["a", "c"]
-    one.lead(leader_id, KEY)
+    one.become_leader(leader_id, KEY)
     one.put_tasks("a", [{"task": "0"}])
     with pytest.raises(LeadershipLostError):
         other.remove_connector("a")
-    other.follow()
+    other.resign()
     other.put_target_state("a", TargetState.PAUSED)
     assert keys(target_cluster, topic) == [
         b"session-key",
@@ -148,8 +148,8 @@ def test_a_leader_goes_on_in_a_topic_created_anew(
 ) -> None:
     """The brokers know nothing of its record batches there, and still nobody else may write."""
     log, late = ConfigLog(client, topic), ConfigLog(client, topic)
-    late.lead(leader_id, KEY)
-    log.lead(leader_id, KEY)
+    late.become_leader(leader_id, KEY)
+    log.become_leader(leader_id, KEY)
     log.put_connector("a", {"name": "a"})
     delete_topic(target_cluster, topic)
     eventually(lambda: topic not in topics(target_cluster), PATIENCE_SECONDS, "it is gone")
@@ -166,7 +166,7 @@ def test_a_lost_answer_writes_nothing_twice(
     """Neither when the same is sent again, nor when the next one comes after a failure."""
     tail = TopicTail(client, topic, lambda: None)
     producer = FencedProducer(client, leader_id)
-    producer.take()
+    producer.acquire()
 
     def append(batch: bytes) -> int:
         (offset,) = tail.append({0: batch}).values()
@@ -198,7 +198,7 @@ def test_a_leader_that_slept_asks_whether_it_is_one(
     """Brokers forget; the coordinator knows who took the id last, though it wrote nothing yet."""
     now = time.time()
     sleeper = FencedProducer(client, leader_id, lambda: now)
-    sleeper.take()
+    sleeper.acquire()
     tail = TopicTail(client, topic, lambda: None)
 
     def append(batch: bytes) -> int:
@@ -208,7 +208,7 @@ def test_a_leader_that_slept_asks_whether_it_is_one(
     sleeper.write(append, 0, [(b"1", b"")])
     now += 2 * HOUR
     sleeper.write(append, 0, [(b"2", b"")])
-    FencedProducer(client, leader_id).take()
+    FencedProducer(client, leader_id).acquire()
     now += 2 * HOUR
     with pytest.raises(LeadershipLostError):
         sleeper.write(append, 0, [(b"3", b"")])
@@ -232,12 +232,12 @@ def test_an_open_transaction_of_a_dead_leader(
     assert follower.state.connectors == ["a"]
     tail = TopicTail(client, topic, lambda: None)
     (offset,) = tail.append(
-        {0: sealed([(b"connector-b", b'{"properties":{"name":"b"}}')])}
+        {0: build_record_batch([(b"connector-b", b'{"properties":{"name":"b"}}')])}
     ).values()
     with pytest.raises(OpenTransactionError, match=f"{leader_id}.*since offset 1,"):
-        list(tail.read_on({TopicPartition(topic, 0): offset + 1}, 0.5))
+        list(tail.read_new({TopicPartition(topic, 0): offset + 1}, 0.5))
     leader = ConfigLog(client, topic)
-    leader.lead(leader_id, KEY)
+    leader.become_leader(leader_id, KEY)
     follower.refresh()
     assert follower.state == leader.state
     assert leader.state.connectors == ["a", "b"]
@@ -262,7 +262,7 @@ def test_nothing_of_what_is_too_large_is_written(
 def test_reading_on_takes_one_exchange(client: CountingClient, topic: str, leader_id: str) -> None:
     """A worker does it all the time; writing takes a look at the topic, the write, and reading."""
     log = ConfigLog(client, topic)
-    log.lead(leader_id, KEY)
+    log.become_leader(leader_id, KEY)
     log.refresh()
     assert client.counted(log.refresh) == (2, 1)
     assert client.counted(lambda: log.put_connector("a", {"name": "a"})) == (4, 3)
@@ -292,14 +292,14 @@ def test_without_the_right_to_fence_a_leader_writes_as_before(
 
             def is_denied() -> bool:
                 with pytest.raises(BrokerError):
-                    FencedProducer(client, "connect-cluster-g").take()
+                    FencedProducer(client, "connect-cluster-g").acquire()
                 return True
 
             eventually(is_denied, PATIENCE_SECONDS, "the rule holds", not_yet=(Failed,))
             one, other = ConfigLog(client, "configs"), ConfigLog(client, "configs")
-            one.lead("connect-cluster-g", KEY)
-            one.lead("connect-cluster-g", KEY)
-            other.lead("connect-cluster-h", KEY)
+            one.become_leader("connect-cluster-g", KEY)
+            one.become_leader("connect-cluster-g", KEY)
+            other.become_leader("connect-cluster-h", KEY)
             one.put_connector("a", {"name": "a"})
     (warning,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
     assert "Grant WRITE and DESCRIBE on the transactional id 'connect-cluster-g'" in warning

@@ -13,16 +13,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.connect.runner import ConnectorRunner
-from sparkmirror.formats.connect_statuses import State
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import TopicPartition
-from support.connectors import Place
-from support.groups import commit
-from support.load import Load
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.consumer_groups import commit
+from support.clients.librdkafka import (
     Record,
     await_copy,
     compare_topics,
@@ -33,6 +30,9 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clients.load_generator import Load
+from support.mirrors.connector_runs import ConnectorWorker
+from support.waiting import PATIENCE_SECONDS, eventually
 
 ANSWER_SECONDS = 5.0  # a command returns; on a busy machine
 NOBODY = "127.0.0.1:1"  # port 1 is never ours
@@ -47,9 +47,9 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[ConnectorRunner]:
+def runner() -> Iterator[ConnectorSupervisor]:
     """Ends in order, and leaves no thread of a connector behind."""
-    made = ConnectorRunner({})
+    made = ConnectorSupervisor({})
     yield made
     assert made.close()
     assert at_work("runs-") == []
@@ -57,14 +57,14 @@ def runner() -> Iterator[ConnectorRunner]:
 
 @pytest.fixture
 def place(
-    runner: ConnectorRunner, source_cluster: LocalCluster, target_cluster: LocalCluster
-) -> Iterator[Place]:
+    runner: ConnectorSupervisor, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> Iterator[ConnectorWorker]:
     """A worker on the target, as Connect wants it."""
-    made = Place.made(runner, target_cluster, source_cluster, target_cluster)
+    made = ConnectorWorker.made(runner, target_cluster, source_cluster, target_cluster)
     yield made
-    for name in runner.statuses():
+    for name in runner.states():
         runner.stop(name)
-    for name in runner.statuses():
+    for name in runner.states():
         made.await_gone(name)
 
 
@@ -74,7 +74,7 @@ def at_work(name: str) -> list[str]:
 
 
 @contextmanager
-def never_two(place: Place) -> Iterator[None]:
+def never_two(place: ConnectorWorker) -> Iterator[None]:
     """Fails if two lives of a connector ever copied at the same time.
 
     The records alone would not tell: sequences and comparisons keep them right even then.
@@ -106,7 +106,7 @@ def answered(command: Callable[[str], None], name: str) -> None:
 
 
 def test_three_connectors_run_from_their_own_configurations(
-    place: Place, unique_topic: Callable[..., str]
+    place: ConnectorWorker, unique_topic: Callable[..., str]
 ) -> None:
     """Records, a checkpoint of a group, heartbeats; each has the tasks it needs, and its topics."""
     topic = unique_topic()
@@ -119,13 +119,13 @@ def test_three_connectors_run_from_their_own_configurations(
     remote = f"{place.alias}.{topic}"
     await_copy(place.source, topic, place.target, remote, PATIENCE_SECONDS)
     assert compare_topics(place.source, topic, place.target, remote) == 1000
-    copying = place.await_state("copy", State.RUNNING, tasks=2)
+    copying = place.await_state("copy", RunState.RUNNING, tasks=2)
     assert [part.partitions for _, part in sorted(copying.tasks.items())] == [
         (TopicPartition(topic, 0),),
         (TopicPartition(topic, 1),),
     ]
     for name in ("groups", "beats"):
-        place.await_state(name, State.RUNNING, tasks=1)
+        place.await_state(name, RunState.RUNNING, tasks=1)
     checkpoints = f"{place.alias}.checkpoints.internal"
     eventually(lambda: end_offsets(place.target, checkpoints)[0], PATIENCE_SECONDS, "a checkpoint")
     assert {tp for tp, one in place.positions("copy").items() if one.downstream is not None} == {
@@ -143,16 +143,16 @@ def test_three_connectors_run_from_their_own_configurations(
 
 
 def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
-    place: Place, unique_topic: Callable[..., str]
+    place: ConnectorWorker, unique_topic: Callable[..., str]
 ) -> None:
     """Paused it copies nothing and keeps its place; in the end nothing is lost, nothing twice."""
     topic, name = unique_topic(), "steady"
     create_topics(place.source, {topic: 2})
     remote = f"{place.alias}.{topic}"
     place.start(SOURCE, name, topics=topic, tasks_max="2", paused=True)
-    assert place.state(name).connector.state is State.PAUSED
+    assert place.state(name).connector.state is RunState.PAUSED
     answered(place.runner.resume, name)
-    place.await_state(name, State.RUNNING, tasks=2)
+    place.await_state(name, RunState.RUNNING, tasks=2)
 
     def copied() -> int:
         return sum(end_offsets(place.target, remote).values())
@@ -166,7 +166,7 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
         began = time.monotonic()
         answered(place.runner.pause, name)
         answered(place.runner.pause, name)
-        place.await_state(name, State.PAUSED, PATIENCE_SECONDS, tasks=2)
+        place.await_state(name, RunState.PAUSED, PATIENCE_SECONDS, tasks=2)
         took = time.monotonic() - began
         at = copied()
         stored = place.positions(name)
@@ -184,13 +184,13 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
         answered(place.runner.resume, name)
         grows()
         answered(place.runner.restart, name)
-        assert place.state(name).connector.state is State.RESTARTING
-        place.await_state(name, State.RUNNING, tasks=2)
+        assert place.state(name).connector.state is RunState.RESTARTING
+        place.await_state(name, RunState.RUNNING, tasks=2)
         grows()
         answered(place.runner.restart_tasks, name)
         grows()
         place.start(SOURCE, name, topics=topic, tasks_max="1")  # as a PUT of its config
-        place.await_state(name, State.RUNNING, tasks=1)
+        place.await_state(name, RunState.RUNNING, tasks=1)
         grows()
         answered(place.runner.stop, name)
         place.start(SOURCE, name, topics=topic, tasks_max="1")  # deleted and created again
@@ -202,7 +202,7 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
     assert at_work(place.alias) == []
 
 
-def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
+def test_a_cluster_out_of_reach_is_a_warning(place: ConnectorWorker) -> None:
     """Each connector runs, and says which cluster it waits for; it can be stopped meanwhile."""
     for kind in (SOURCE, CHECKPOINT):
         name = kind.value
@@ -213,24 +213,24 @@ def test_a_cluster_out_of_reach_is_a_warning(place: Place) -> None:
         target_cluster_bootstrap_servers=NOBODY,
         producer_override_bootstrap_servers=NOBODY,
     )
-    place.await_state(SOURCE.value, State.RUNNING)
-    place.await_state(HEARTBEAT.value, State.RUNNING)
-    place.await_state(CHECKPOINT.value, State.RUNNING, tasks=1)
+    place.await_state(SOURCE.value, RunState.RUNNING)
+    place.await_state(HEARTBEAT.value, RunState.RUNNING)
+    place.await_state(CHECKPOINT.value, RunState.RUNNING, tasks=1)
 
     def warnings(name: str) -> str:
         found = place.state(name)
         parts = (found.connector, *found.tasks.values())
-        assert {part.state for part in parts} == {State.RUNNING}
+        assert {part.state for part in parts} == {RunState.RUNNING}
         return "; ".join(part.warning for part in parts)
 
     for name in (SOURCE.value, HEARTBEAT.value, CHECKPOINT.value):
         eventually(lambda: NOBODY in warnings(name), PATIENCE_SECONDS, f"{name} says so")  # noqa: B023 - called at once
     answered(place.runner.pause, SOURCE.value)
-    place.await_state(SOURCE.value, State.PAUSED, PATIENCE_SECONDS)
+    place.await_state(SOURCE.value, RunState.PAUSED, PATIENCE_SECONDS)
 
 
 def test_a_partition_in_quarantine_fails_its_task_and_no_other(
-    place: Place, unique_topic: Callable[..., str]
+    place: ConnectorWorker, unique_topic: Callable[..., str]
 ) -> None:
     """The trace says what happened; after a remedy a restart of the tasks is enough."""
     topic, name = unique_topic(), "strict"
@@ -247,32 +247,32 @@ def test_a_partition_in_quarantine_fails_its_task_and_no_other(
         refused_record_policy="stop",
         sync_topic_configs_enabled="false",
     )
-    failed = place.await_task(name, 1, State.FAILED)
+    failed = place.await_task(name, 1, RunState.FAILED)
     assert f"{remote}-1: MESSAGE_TOO_LARGE" in failed.trace
     assert failed.partitions == (TopicPartition(topic, 1),)
-    assert place.state(name).tasks[0].state is State.RUNNING
-    assert place.state(name).connector.state is State.RUNNING
+    assert place.state(name).tasks[0].state is RunState.RUNNING
+    assert place.state(name).connector.state is RunState.RUNNING
     produce(place.source, topic, numbered(10, 1, first=100))
     eventually(
         lambda: end_offsets(place.target, remote)[0] == 15, PATIENCE_SECONDS, "the other one flows"
     )
     place.start(SOURCE, name, topics=topic, tasks_max="2", sync_topic_configs_enabled="false")
-    place.await_state(name, State.RUNNING, tasks=2)  # its policy is now to set it aside
+    place.await_state(name, RunState.RUNNING, tasks=2)  # its policy is now to set it aside
 
 
 def test_positions_stay_with_a_worker_on_the_source(
-    runner: ConnectorRunner,
+    runner: ConnectorSupervisor,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     unique_topic: Callable[..., str],
 ) -> None:
     """They are there and not on the target, and the connector goes on from them."""
-    place = Place.made(runner, source_cluster, source_cluster, target_cluster)
+    place = ConnectorWorker.made(runner, source_cluster, source_cluster, target_cluster)
     topic, name = unique_topic(), "from-the-source"
     remote = f"{place.alias}.{topic}"
     create_topics(source_cluster, {topic: 2})
     place.start(SOURCE, name, topics=topic, tasks_max="2")
-    place.await_state(name, State.RUNNING, tasks=2)
+    place.await_state(name, RunState.RUNNING, tasks=2)
     produce(source_cluster, topic, numbered(500, 2))
     await_copy(source_cluster, topic, target_cluster, remote, PATIENCE_SECONDS)
     ends = end_offsets(source_cluster, topic)

@@ -15,16 +15,16 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
 from sparkmirror.client import Fit, MirrorClient
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import ArgumentError
-from sparkmirror.local.cluster import LocalCluster
-from support.groups import NO_OFFSET, commit, committed, consumer, process
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.translations import held
+from support.clients.consumer_groups import NO_OFFSET, commit, committed, consumer, process
+from support.clients.librdkafka import await_copy, create_topics, end_offsets, numbered, produce
+from support.clients.load_generator import Load
+from support.clients.offset_translations import partition_records
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import await_copy, create_topics, end_offsets, numbered, produce
 
 PARTITIONS = 2
 RECORDS = 1_000
@@ -182,8 +182,8 @@ def test_what_cannot_be_moved_has_a_reason(flow: Flow) -> None:
 
 def test_offsets_are_translated_by_the_command(flow: Flow) -> None:
     """Both ways."""
-    here = held(flow.source, (flow.topic, 0))[flow.topic, 0]
-    there = held(flow.target, (flow.remote, 0))[flow.remote, 0]
+    here = partition_records(flow.source, (flow.topic, 0))[flow.topic, 0]
+    there = partition_records(flow.target, (flow.remote, 0))[flow.remote, 0]
     words = ["offsets", "translate", str(flow.file), "--topic", flow.topic, "--offset"]
     for offset in (0, 123, RECORDS // PARTITIONS - 1):
         found = json.loads(sparkmirror(*words, str(offset), "--json"))
@@ -239,8 +239,8 @@ def test_a_group_that_is_further_on_the_target_is_parked_only_if_asked_to(flow: 
 
 def test_users_own_programs_translate_any_offset(flow: Flow) -> None:
     """By the client library, without Spark."""
-    here = held(flow.source, (flow.topic, 1))[flow.topic, 1]
-    there = held(flow.target, (flow.remote, 1))[flow.remote, 1]
+    here = partition_records(flow.source, (flow.topic, 1))[flow.topic, 1]
+    there = partition_records(flow.target, (flow.remote, 1))[flow.remote, 1]
     with MirrorClient.from_file(flow.file, "target") as client:
         for offset in range(0, RECORDS // PARTITIONS, 37):
             found = client.translate(flow.topic, 1, offset, flow.alias)

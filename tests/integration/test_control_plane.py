@@ -15,29 +15,29 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings, TopicFactor
+from sparkmirror.config.settings import ConnectionSettings, ReplicationFactor
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource, NewTopic
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from sparkmirror.topology.apply import apply_plan, refusals
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.topology.apply_topics import apply_topic_plan, rejected_config_messages
 from sparkmirror.topology.internal_topics import (
-    InternalState,
+    EnsureOutcome,
     InternalTopic,
     Side,
     ensure_internal_topics,
 )
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.topology.topics import (
     ConfigsUnknown,
     TopicRules,
     plan_topics,
     topics_to_create,
 )
-from support.names import unique_name
-from support.topics import make
+from support.clusters.topic_histories import create_with_admin
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 
@@ -80,7 +80,7 @@ def test_a_plan_makes_the_target_follow_the_source(
 ) -> None:
     """Topics are created with configs, grown with their source, and a refused config left out."""
     orders, odd = unique_name("orders"), unique_name("odd")
-    make(
+    create_with_admin(
         admin,
         NewTopic(orders, 2, 1, {"cleanup.policy": "compact", "retention.ms": "1234567"}),
         NewTopic(odd, 1, 1, {"segment.ms": "7654321"}),
@@ -101,9 +101,9 @@ def test_a_plan_makes_the_target_follow_the_source(
                 for name, value in extra.items()
             )
         plan = plan_topics(known, known, configs, rules, 1)
-        outcomes = apply_plan(plan.actions, admin)
+        outcomes = apply_topic_plan(plan.actions, admin)
         assert [outcome.error for outcome in outcomes] == [None] * len(plan.actions)
-        return refusals(outcomes)
+        return rejected_config_messages(outcomes)
 
     wrong = {"compression.type": "smoke"}
     unknown = {"no.such.config": "1"}  # as of a newer source: no complaint
@@ -136,7 +136,7 @@ def test_a_plan_makes_the_target_follow_the_source(
 def config_sources(admin: ClusterAdmin) -> dict[str, ConfigSource]:
     """Where the configs of a new topic come from, one of which was set on it."""
     topic = unique_name("sources")
-    make(admin, NewTopic(topic, 1, 1, {"retention.ms": "1000"}))
+    create_with_admin(admin, NewTopic(topic, 1, 1, {"retention.ms": "1000"}))
 
     def told() -> dict[str, ConfigSource]:
         return {one.name: one.source for one in admin.topic_configs([topic]).found[topic]}
@@ -162,7 +162,7 @@ def test_a_value_from_the_brokers_own_file_is_told_apart(own_admin: ClusterAdmin
 def test_answers_about_good_topics_survive_bad_ones(admin: ClusterAdmin) -> None:
     """A topic that does not exist is reported next to the ones that do."""
     topic, missing = unique_name("good"), unique_name("missing")
-    make(admin, NewTopic(topic, 2, 1))
+    create_with_admin(admin, NewTopic(topic, 2, 1))
     described = admin.topics([topic, missing])
     assert described.found[topic].partitions == 2
     assert described.found[topic].topic_id is not None
@@ -253,7 +253,9 @@ def test_a_refused_permission_concerns_its_own_topic_only(
         replicates=lambda name: name in ("open", "closed", "secret"), remote_name="a.{}".format
     )
     with ClusterAdmin(connection) as admin:
-        make(admin, *(NewTopic(name, 1, 1) for name in ("open", "closed", "secret", "heartbeats")))
+        create_with_admin(
+            admin, *(NewTopic(name, 1, 1) for name in ("open", "closed", "secret", "heartbeats"))
+        )
         forbid(witness, AclOperation.CREATE, ResourceType.BROKER, "kafka-cluster")
         forbid(witness, AclOperation.CREATE, ResourceType.TOPIC, "a.closed")
         forbid(witness, AclOperation.CREATE, ResourceType.TOPIC, "heartbeats")
@@ -269,14 +271,14 @@ def test_a_refused_permission_concerns_its_own_topic_only(
         assert "lacks a permission" in str(configs.failed["secret"])
         plan = plan_topics(known, known, configs.found, rules, 1)
         assert plan.notices == (ConfigsUnknown("secret", "a.secret"),)
-        outcomes = {o.action.remote: o.error for o in apply_plan(plan.actions, admin)}
+        outcomes = {o.action.remote: o.error for o in apply_topic_plan(plan.actions, admin)}
         assert outcomes.pop("a.open") is None
         refused = outcomes.pop("a.closed")
         assert isinstance(refused, BrokerError)
         assert (refused.code, refused.topic, refused.retriable) == (29, "a.closed", False)
-        heartbeats = InternalTopic(Side.TARGET, "heartbeats", 1, TopicFactor("factor", 1, 1))
-        (ensured,) = ensure_internal_topics([heartbeats], admin, ReplicationFactors())
-        assert ensured.state is InternalState.EXISTED
+        heartbeats = InternalTopic(Side.TARGET, "heartbeats", 1, ReplicationFactor("factor", 1, 1))
+        (ensured,) = ensure_internal_topics([heartbeats], admin, ReplicationFactorChooser())
+        assert ensured.state is EnsureOutcome.EXISTED
 
 
 @pytest.mark.thorough
@@ -285,15 +287,15 @@ def test_two_thousand_topics_take_few_requests(
 ) -> None:
     """Discovery is one request, however many topics there are; configs are asked for in bulk."""
     names = [unique_name(f"many-{number}") for number in range(2000)]
-    make(own_admin, *(NewTopic(name, 1, 1) for name in names))
+    create_with_admin(own_admin, *(NewTopic(name, 1, 1) for name in names))
     asked: list[object] = []
-    original = ClusterClient.ask
+    original = ClusterClient.send
 
     def counting(self: ClusterClient, request: object, node_id: int | None = None) -> object:
         asked.append(request)
         return original(self, request, node_id)
 
-    monkeypatch.setattr(ClusterClient, "ask", counting)
+    monkeypatch.setattr(ClusterClient, "send", counting)
     described = own_admin.topics()
     assert set(names) <= set(described.found)
     assert len(asked) == 1

@@ -16,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
-from sparkmirror.local.cache import cache_directory
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.ports import HeldPort
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.ports import ReservedPort
+from sparkmirror.system.cache_directory import cache_directory
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 README = Path(__file__).parents[2] / "README.md"
@@ -174,8 +174,8 @@ def test_the_commands_for_a_connect_cluster_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker runs with the README's own file, on another port; the others ask it."""
-    port = HeldPort()
-    port.hold()
+    port = ReservedPort()
+    port.reserve()
     text = re.findall(r"```properties\n(.*?)```", README.read_text(), re.DOTALL)[1]
     text = text.replace("backup-1:9092", target_cluster.bootstrap_servers)
     for word in ("connect-cluster", "connect-configs", "connect-offsets", "connect-status"):
@@ -194,7 +194,7 @@ def test_the_commands_for_a_connect_cluster_work(
     (tmp_path / "mm2" / "heartbeats.json").write_text(json.dumps(heartbeats))
     first, *others = commands("Connectors in a Connect cluster")
     log = tmp_path / "worker.log"
-    port.make_way()
+    port.prepare_bind()
     with log.open("wb") as output:
         worker = subprocess.Popen(
             shlex.split(first),

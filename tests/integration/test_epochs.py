@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import Load, observed
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import await_copy, compare_topics, create_topics
+from support.clients.load_generator import Load, observed
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import await_copy, compare_topics, create_topics
 
 pytestmark = pytest.mark.thorough
 

@@ -11,19 +11,14 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.fenced_producer import CANNOT_FENCE, FencedProducer
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.wire.error_codes import UNSUPPORTED_VERSION
-from support.event_hubs import EventHubs, event_hubs
-from support.groups import commit, committed
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess, command
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.consumer_groups import commit, committed
+from support.clients.librdkafka import (
     await_copy,
     compare_topics,
     create_topics,
@@ -32,6 +27,11 @@ from support.witness import (
     produce,
     topics,
 )
+from support.clusters.event_hubs import EventHubs, event_hubs
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess, command
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 MANY = 60_000
 QUICK = (
@@ -137,7 +137,7 @@ def test_what_the_service_lacks_is_refused_before_anything_is_sent(hubs: EventHu
     client = ClusterClient(connection)
     try:
         with pytest.raises(BrokerError) as caught:
-            FencedProducer(client, unique_name("worker")).take()
+            FencedProducer(client, unique_name("worker")).acquire()
         assert caught.value.code in CANNOT_FENCE
     finally:
         client.close()

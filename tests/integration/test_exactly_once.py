@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import create_topics, duplicates, end_offsets, read_topic
+from support.clients.load_generator import Load
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics, duplicates, end_offsets, read_topic
 
 pytestmark = pytest.mark.thorough
 

@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
 from sparkmirror.client import MirrorClient
-from sparkmirror.local.cluster import LocalCluster
-from support.groups import commit, committed, process
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.consumer_groups import commit, committed, process
+from support.clients.librdkafka import create_topics, end_offsets, numbered, produce
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics, end_offsets, numbered, produce
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "failover.md"
 BEFORE, MEANWHILE = 100, 40

@@ -16,21 +16,21 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.kafka.transactions import TransactionalIds
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.state.offsets import OffsetStore
-from support.figures import measured
-from support.load import Load
-from support.memory_disk import keep_in_memory
-from support.mirror_file import mirror_file
-from support.mirror_process import STOP_SECONDS, MirrorProcess
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.state.offset_store import OffsetStore
+from support.clients.librdkafka import (
     create_topics,
     duplicates,
     end_offsets,
     read_topic,
 )
+from support.clients.load_generator import Load
+from support.clusters.memory_disk import keep_in_memory
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import STOP_SECONDS, MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 PER_SECOND = 200
 FLUSH_SECONDS = 1

@@ -16,40 +16,19 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
 
-from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.local.cluster import LocalCluster
-from support import record_batches
-from support.figures import measured
-from support.java_consumer import java_lines
-from support.load import Load
-from support.log_files import LoggedBatch, log_bytes, logged_batches
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.odd_logs import (
-    COMPACTED,
-    UNTIL_FLUSHED_MS,
-    alter,
-    await_batches,
-    await_markers,
-    delete_before,
-    hurry_the_cleaner,
-    transactional,
-    write_compacted,
-    write_part,
-    write_transactions,
-)
-from support.raw_producer import produce_batches
-from support.seen import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.primitives import partition_for_key
+from support.clients.consumed_records import (
     APPEND_TIME,
     CREATE_TIME,
-    Seen,
+    ConsumedRecord,
     difference,
     ends,
-    places,
-    read_places,
+    partitions_of,
+    read_partitions,
 )
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.java_console_consumer import java_lines
+from support.clients.librdkafka import (
     Place,
     Record,
     create_topics,
@@ -58,6 +37,27 @@ from support.witness import (
     produce,
     produce_many,
 )
+from support.clients.load_generator import Load
+from support.clients.raw_producer import produce_batches
+from support.clusters.log_segments import LoggedBatch, log_bytes, logged_batches
+from support.clusters.topic_histories import (
+    COMPACTED,
+    UNTIL_FLUSHED_MS,
+    alter_configs,
+    await_batches,
+    await_markers,
+    delete_before,
+    speed_up_log_cleaner,
+    transactional,
+    write_compacted,
+    write_part,
+    write_transactions,
+)
+from support.data import record_batches
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 NOT_YET = (AssertionError, KafkaException)  # a topic or partition that is being made
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -106,9 +106,9 @@ class Copied:
 
     source_cluster: LocalCluster
     target_cluster: LocalCluster
-    source: dict[Place, list[Seen]]
-    target: dict[Place, list[Seen]]  # by the place on the source
-    held_back: list[Seen]
+    source: dict[Place, list[ConsumedRecord]]
+    target: dict[Place, list[ConsumedRecord]]  # by the place on the source
+    held_back: list[ConsumedRecord]
     began_ms: int
 
     def check_equal(self, topic: str, partitions: int) -> int:
@@ -229,7 +229,9 @@ def write_tombstones(cluster: LocalCluster, topic: str) -> None:
     await_batches(
         cluster, topic, 0, lambda found: found[0].has_delete_horizon, "tombstones have a time to go"
     )
-    alter(cluster, ResourceType.TOPIC, topic, {"cleanup.policy": "delete", "retention.ms": "-1"})
+    alter_configs(
+        cluster, ResourceType.TOPIC, topic, {"cleanup.policy": "delete", "retention.ms": "-1"}
+    )
 
 
 def store_positions(cluster: LocalCluster, topic: str) -> None:
@@ -243,7 +245,7 @@ def store_positions(cluster: LocalCluster, topic: str) -> None:
         ).encode()
         for index in range(EACH)
     ]
-    positions = [(partition_for(key, OFFSETS_PARTITIONS), Record(key, value)) for key in keys]
+    positions = [(partition_for_key(key, OFFSETS_PARTITIONS), Record(key, value)) for key in keys]
     produce(cluster, OFFSETS, positions)
 
 
@@ -305,7 +307,7 @@ def write_topics(source: LocalCluster) -> None:
 # --- the run
 
 
-def await_arrival(source: dict[Place, list[Seen]], target: LocalCluster) -> None:
+def await_arrival(source: dict[Place, list[ConsumedRecord]], target: LocalCluster) -> None:
     """Wait until the target has as many records as the source, or for long enough.
 
     What has not come by then fails the tests of its own topic, not all of them.
@@ -336,8 +338,8 @@ def copied(
     source, target = source_cluster, target_cluster
     took = {}
     began = time.monotonic()
-    hurry_the_cleaner(source)
-    hurry_the_cleaner(target)
+    speed_up_log_cleaner(source)
+    speed_up_log_cleaner(target)
     make_topics(source, target)
     write_topics(source)
     store_positions(target, "fidelity-middle")
@@ -360,36 +362,43 @@ def copied(
     with MirrorProcess(file) as mirror:
         began_ms = time.time_ns() // 1_000_000
         began = time.monotonic()
-        before = read_places(source, places(everything | {"fidelity-growing": 2}))
+        before = read_partitions(source, partitions_of(everything | {"fidelity-growing": 2}))
         await_arrival(before, target)
         took["copy"] = time.monotonic() - began
         began = time.monotonic()
         with Load(source, "fidelity-growing", per_second=GROWING_PER_SECOND, partitions=2):
             grow_topic(source, "fidelity-growing", 4)
             eventually(
-                lambda: len(ends(source, places({"fidelity-growing": 4}))) == 4,
+                lambda: len(ends(source, partitions_of({"fidelity-growing": 4}))) == 4,
                 PATIENCE_SECONDS,
                 "the source topic has grown",
                 not_yet=NOT_YET,
             )
             with Load(source, "fidelity-growing", per_second=GROWING_PER_SECOND, partitions=4):
                 eventually(
-                    lambda: min(ends(target, places({remote("fidelity-growing"): 4})).values()) > 0,
+                    lambda: (
+                        min(ends(target, partitions_of({remote("fidelity-growing"): 4})).values())
+                        > 0
+                    ),
                     PATIENCE_SECONDS,
                     "records of the new partitions arrive",
                     not_yet=NOT_YET,
                 )
-        held_back = read_places(target, [(remote("fidelity-open"), 0)])[remote("fidelity-open"), 0]
+        held_back = read_partitions(target, [(remote("fidelity-open"), 0)])[
+            remote("fidelity-open"), 0
+        ]
         late.commit_transaction(PATIENCE_SECONDS)
         await_markers(source, "fidelity-open")
         changed = {"fidelity-growing": 4, "fidelity-open": 1}
-        originals = before | read_places(source, places(changed))
+        originals = before | read_partitions(source, partitions_of(changed))
         await_arrival(originals, target)
         took["grow"] = time.monotonic() - began
         code, _seconds = mirror.interrupt()
         assert code == 0
         began = time.monotonic()
-        arrived = read_places(target, places({remote(t): n for t, n in everything.items()}))
+        arrived = read_partitions(
+            target, partitions_of({remote(t): n for t, n in everything.items()})
+        )
         took["read"] = time.monotonic() - began
         measured(", ".join(f"{what} {seconds:.1f} s" for what, seconds in took.items()))
         copies = {(t.removeprefix(f"{ALIAS}."), n): found for (t, n), found in arrived.items()}
@@ -575,7 +584,7 @@ def test_a_header_key_that_is_not_utf8_comes_through(copied: Copied) -> None:
     assert odd_header() in log_bytes(copied.target_cluster, remote(HEADER_KEY))
 
 
-def java_line(partition: int, record: Seen) -> str:
+def java_line(partition: int, record: ConsumedRecord) -> str:
     """How Java's console consumer prints a record."""
     headers = ",".join(f"{name}:{(value or b'null').decode()}" for name, value in record.headers)
     parts = [(part if part is not None else b"null").decode() for part in record[:2]]
@@ -594,7 +603,7 @@ def test_java_reads_what_the_source_holds(copied: Copied) -> None:
     names = [f"fidelity-{name}" for name in ("compacted", "trimmed", "append-source")]
     expected = sorted(
         java_line(place[1], record)
-        for place in places(dict.fromkeys(names, EACH))
+        for place in partitions_of(dict.fromkeys(names, EACH))
         for record in copied.source[place]
     )
     pattern = "|".join([*names, HEADER_KEY])

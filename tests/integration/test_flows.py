@@ -11,16 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.mm2_records import Heartbeat
 from sparkmirror.model import Flow
-from support.figures import measured
-from support.load import Load, await_more, observed
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.librdkafka import (
     Record,
     await_copy,
     compare_topics,
@@ -33,6 +27,12 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clients.load_generator import Load, await_more, observed
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 NOTICED_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 2.0

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.foreign_client import drive
-from support.kafka_ui import CONNECTOR, STATUS, click_through, misfits
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from support.clients.kafka_connect_py import exercise_connector
+from support.clients.kafka_ui import CONNECTOR, STATUS, click_through, schema_errors
+from support.clients.served_rest import ServedRest
+from support.peers.memory_worker import MemoryWorker
 
 # As people write them: numbers and truth values are no texts.
 CONFIG = {
@@ -28,13 +28,13 @@ CONFIG = {
 @pytest.fixture
 def url() -> Iterator[str]:
     """Where a worker listens."""
-    with RestClient(MemoryWorker()) as client:
+    with ServedRest(MemoryWorker()) as client:
         yield client.url
 
 
 def test_a_foreign_client_takes_a_connector_through_its_life(url: str) -> None:
     """kafka-connect-py: create, list, read, change, restart, pause, stop, delete."""
-    drive(url, "mirror", CONFIG, {"topics": "orders,payments", "tasks.max": 2})
+    exercise_connector(url, "mirror", CONFIG, {"topics": "orders,payments", "tasks.max": 2})
 
 
 @pytest.mark.parametrize("name", ["mirror", "a name / with ümlauts"])
@@ -58,8 +58,8 @@ def test_a_shape_that_kafka_ui_cannot_read_is_noticed(
 ) -> None:
     """Or the test above could not fail."""
     good = {"name": "c", "config": {"a": 1}, "tasks": [], "type": "source", "more": 1}
-    assert misfits(good, CONNECTOR) == []
-    assert misfits(good | change, CONNECTOR) == [misfit]
-    assert misfits(
+    assert schema_errors(good, CONNECTOR) == []
+    assert schema_errors(good | change, CONNECTOR) == [misfit]
+    assert schema_errors(
         {"connector": {"state": "RUNNING"}, "tasks": [{"state": "STOPPED"}]}, STATUS
     ) == ["$.tasks[0].state is 'STOPPED'"]

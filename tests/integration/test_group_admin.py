@@ -22,19 +22,19 @@ from confluent_kafka.admin import (
 from kafka.protocol.consumer import JoinGroupRequest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka import cluster_client
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.descriptions import Answers, NewTopic
-from sparkmirror.kafka.groups import Committed, Group, GroupAdmin
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.kafka.descriptions import NewTopic, PartialResults
+from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
 from sparkmirror.model import TopicPartition
-from support.names import unique_name
-from support.quotas import set_quota
-from support.topics import make
+from support.clients.librdkafka import create_topics
+from support.clusters.client_quotas import set_quota
+from support.clusters.topic_histories import create_with_admin
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics
 
 BULK_SECONDS = 5.0
 UNKNOWN_MEMBER_ID = 25
@@ -67,7 +67,7 @@ def groups(connection: ConnectionSettings) -> Iterator[GroupAdmin]:
 def topic(admin: ClusterAdmin) -> str:
     """A new topic with three partitions."""
     name = unique_name("topic")
-    make(admin, NewTopic(name, 3, 1))
+    create_with_admin(admin, NewTopic(name, 3, 1))
     return name
 
 
@@ -119,14 +119,14 @@ def test_state_and_type_tell_whether_a_group_is_in_use(
     with closing(consumer(cluster, group, protocol)) as member:
         join(member, topic)
         eventually(
-            lambda: groups.groups()[group] == Group(group, "Stable", protocol, "consumer"),
+            lambda: groups.groups()[group] == GroupListing(group, "Stable", protocol, "consumer"),
             PATIENCE_SECONDS,
             "the group is stable",
         )
         assert groups.groups()[group].is_active
-    expected = Group(group, "Empty", protocol, "consumer")
+    expected = GroupListing(group, "Empty", protocol, "consumer")
     eventually(lambda: groups.groups()[group] == expected, PATIENCE_SECONDS, "the group is empty")
-    answer = groups.states([group, absent])
+    answer = groups.listings([group, absent])
     assert (answer.found, answer.failed) == ({group: expected}, {})
     assert not answer.found[group].is_active
 
@@ -140,20 +140,22 @@ def test_a_group_in_use_keeps_its_offsets(
     with closing(consumer(cluster, group, protocol)) as member:
         join(member, topic)
         member.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 5)], asynchronous=False)
-        before = groups.committed([group]).found[group]
+        before = groups.committed_offsets([group]).found[group]
         assert {tp: one.offset for tp, one in before.items()} == {first: 5}
         unknown = TopicPartition(unique_name("unknown"), 0)
-        refused = groups.commit({group: {unknown: Committed(1), first: Committed(99)}})[group]
+        refused = groups.commit_offsets(
+            {group: {unknown: CommittedOffset(1), first: CommittedOffset(99)}}
+        )[group]
         assert refused is not None
         assert (refused.code, refused.topic) == (UNKNOWN_MEMBER_ID, None)
         assert f"refused committing offsets of group '{group}'" in str(refused)
         assert "live members" in str(refused)
-        assert groups.committed([group]).found[group] == before
+        assert groups.committed_offsets([group]).found[group] == before
     eventually(
-        lambda: not groups.states([group]).found[group].is_active, PATIENCE_SECONDS, "it has left"
+        lambda: not groups.listings([group]).found[group].is_active, PATIENCE_SECONDS, "it has left"
     )
-    assert groups.commit({group: {first: Committed(99)}}) == {group: None}
-    assert groups.committed([group]).found[group] == {first: Committed(99)}
+    assert groups.commit_offsets({group: {first: CommittedOffset(99)}}) == {group: None}
+    assert groups.committed_offsets([group]).found[group] == {first: CommittedOffset(99)}
 
 
 def test_what_is_committed_is_read_back(
@@ -165,19 +167,19 @@ def test_what_is_committed_is_read_back(
     """
     plain, noted, absent = unique_name("plain"), unique_name("noted"), unique_name("absent")
     offsets = {
-        plain: {TopicPartition(topic, 0): Committed(0)},
+        plain: {TopicPartition(topic, 0): CommittedOffset(0)},
         noted: {
-            TopicPartition(topic, 0): Committed(7, "seven\0"),
-            TopicPartition(topic, 2): Committed(9, "", 4),
+            TopicPartition(topic, 0): CommittedOffset(7, "seven\0"),
+            TopicPartition(topic, 2): CommittedOffset(9, "", 4),
         },
     }
-    assert groups.commit(offsets) == {plain: None, noted: None}
-    answer = groups.committed([plain, absent, noted, plain])
+    assert groups.commit_offsets(offsets) == {plain: None, noted: None}
+    answer = groups.committed_offsets([plain, absent, noted, plain])
     assert (answer.found, answer.failed) == (offsets | {absent: {}}, {})
     assert witnessed(cluster, plain, topic) == {0: (0, "")}
     assert witnessed(cluster, noted, topic) == {0: (7, "seven"), 2: (9, "")}
-    assert groups.groups()[noted] == Group(noted, "Empty", "classic", "")
-    assert groups.commit({absent: {}}) == {absent: None}
+    assert groups.groups()[noted] == GroupListing(noted, "Empty", "classic", "")
+    assert groups.commit_offsets({absent: {}}) == {absent: None}
     assert absent not in groups.groups()
 
 
@@ -185,25 +187,30 @@ def test_an_offset_that_was_reset_counts_as_never_committed(groups: GroupAdmin, 
     """Clients may commit -1, which the broker keeps as it is."""
     group = unique_name("reset")
     kept, reset = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    assert groups.commit({group: {kept: Committed(3), reset: Committed(-1)}}) == {group: None}
-    assert groups.committed([group]).found[group] == {kept: Committed(3)}
+    assert groups.commit_offsets(
+        {group: {kept: CommittedOffset(3), reset: CommittedOffset(-1)}}
+    ) == {group: None}
+    assert groups.committed_offsets([group]).found[group] == {kept: CommittedOffset(3)}
 
 
 def test_a_topic_that_does_not_exist_is_named(groups: GroupAdmin, topic: str) -> None:
     """The group's other topics, and the other groups, take theirs."""
     group, other = unique_name("half"), unique_name("whole")
     good, bad = TopicPartition(topic, 0), TopicPartition(unique_name("missing"), 0)
-    results = groups.commit(
-        {group: {bad: Committed(1), good: Committed(2)}, other: {good: Committed(3)}}
+    results = groups.commit_offsets(
+        {
+            group: {bad: CommittedOffset(1), good: CommittedOffset(2)},
+            other: {good: CommittedOffset(3)},
+        }
     )
     refused = results[group]
     assert refused is not None
     assert (refused.code, refused.topic) == (3, bad.topic)
     assert group in str(refused)
     assert results[other] is None
-    assert groups.committed([group, other]).found == {
-        group: {good: Committed(2)},
-        other: {good: Committed(3)},
+    assert groups.committed_offsets([group, other]).found == {
+        group: {good: CommittedOffset(2)},
+        other: {good: CommittedOffset(3)},
     }
 
 
@@ -216,10 +223,12 @@ def test_other_kinds_of_groups_are_left_out(
 ) -> None:
     """Workers of Connect are a group too, and share groups have no offsets to translate."""
     ours, workers, share = unique_name("ours"), unique_name("workers"), unique_name("share")
-    assert groups.commit({ours: {TopicPartition(topic, 0): Committed(1)}}) == {ours: None}
+    assert groups.commit_offsets({ours: {TopicPartition(topic, 0): CommittedOffset(1)}}) == {
+        ours: None
+    }
     protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="any", metadata=b"")]
     with closing(ClusterClient(connection)) as client:
-        joined = client.ask(
+        joined = client.send(
             JoinGroupRequest(
                 group_id=workers,
                 session_timeout_ms=SESSION_MS,
@@ -238,14 +247,14 @@ def test_other_kinds_of_groups_are_left_out(
         with closing(sharer):
             sharer.subscribe([topic])
             eventually(
-                lambda: not sharer.poll(0.1) and share in groups.states([share]).found,
+                lambda: not sharer.poll(0.1) and share in groups.listings([share]).found,
                 PATIENCE_SECONDS,
                 "the share group exists",
             )
-            found = groups.states([share]).found[share]
+            found = groups.listings([share]).found[share]
             assert (found.type, found.protocol_type) == ("share", "share")
             assert share not in groups.groups()
-    seen = groups.states([workers]).found
+    seen = groups.listings([workers]).found
     assert {one.id: (one.type, one.protocol_type) for one in seen.values()} == expected
     assert {ours, workers} & set(groups.groups()) == {ours}
 
@@ -258,13 +267,13 @@ def test_older_brokers_are_asked_one_group_at_a_time(
     monkeypatch.setattr(cluster_client, "open_client", older)
     names = [unique_name("older") for _ in range(12)]
     offsets = {
-        name: {TopicPartition(topic, 1): Committed(number, "note")}
+        name: {TopicPartition(topic, 1): CommittedOffset(number, "note")}
         for number, name in enumerate(names)
     }
     with GroupAdmin(connection) as groups:
-        assert groups.commit(offsets) == dict.fromkeys(names)
-        assert groups.committed(names).found == offsets
-        assert groups.groups()[names[0]] == Group(names[0], "", "classic", "")
+        assert groups.commit_offsets(offsets) == dict.fromkeys(names)
+        assert groups.committed_offsets(names).found == offsets
+        assert groups.groups()[names[0]] == GroupListing(names[0], "", "classic", "")
 
 
 @pytest.mark.thorough
@@ -278,19 +287,19 @@ def test_two_thousand_groups_take_seconds(own_cluster: LocalCluster) -> None:
 def use_two_thousand(admin: ClusterAdmin, groups: GroupAdmin) -> None:
     """Measure them."""
     wide = unique_name("wide")
-    make(admin, NewTopic(wide, 10, 1))
+    create_with_admin(admin, NewTopic(wide, 10, 1))
     offsets = {
         unique_name(f"bulk-{number}"): {
-            TopicPartition(wide, partition): Committed(number * 10 + partition)
+            TopicPartition(wide, partition): CommittedOffset(number * 10 + partition)
             for partition in range(10)
         }
         for number in range(2000)
     }
     started = time.monotonic()
-    assert set(groups.commit(offsets).values()) == {None}
+    assert set(groups.commit_offsets(offsets).values()) == {None}
     committing = time.monotonic() - started
     started = time.monotonic()
-    answer = groups.committed(list(offsets))
+    answer = groups.committed_offsets(list(offsets))
     reading = time.monotonic() - started
     started = time.monotonic()
     listed = groups.groups()
@@ -312,7 +321,8 @@ def test_a_quota_slows_but_does_not_break(
     topic = unique_name("topic")
     create_topics(own_cluster, {topic: 1})
     offsets = {
-        unique_name("slow"): {TopicPartition(topic, 0): Committed(number)} for number in range(12)
+        unique_name("slow"): {TopicPartition(topic, 0): CommittedOffset(number)}
+        for number in range(12)
     }
     unused = unique_name("client")  # what a client did before counts
     connection = ConnectionSettings("b", (own_cluster.bootstrap_servers,), unused)
@@ -323,11 +333,11 @@ def test_a_quota_slows_but_does_not_break(
         with GroupAdmin(connection) as groups:
             while "throttled by broker" not in caplog.text:
                 assert time.monotonic() < deadline, "the quota does not bite"
-                assert groups.commit(offsets) == dict.fromkeys(offsets)
+                assert groups.commit_offsets(offsets) == dict.fromkeys(offsets)
     finally:
         set_quota(own_cluster.bootstrap_servers, "request_percentage", None)
     with GroupAdmin(connection) as groups:
-        assert groups.committed(list(offsets)).found == offsets
+        assert groups.committed_offsets(list(offsets)).found == offsets
 
 
 @pytest.mark.thorough
@@ -340,9 +350,11 @@ def test_a_forbidden_group_does_not_hide_the_others(tmp_path: Path, kafka_versio
     with LocalCluster("guarded", tmp_path, version=kafka_version, config=config) as cluster:
         connection = ConnectionSettings("guarded", (cluster.bootstrap_servers,), "group-test")
         with ClusterAdmin(connection) as admin, GroupAdmin(connection) as groups:
-            make(admin, NewTopic("t", 1, 1))
-            offsets = {name: {TopicPartition("t", 0): Committed(1)} for name in ("open", "closed")}
-            assert groups.commit(offsets) == {"open": None, "closed": None}
+            create_with_admin(admin, NewTopic("t", 1, 1))
+            offsets = {
+                name: {TopicPartition("t", 0): CommittedOffset(1)} for name in ("open", "closed")
+            }
+            assert groups.commit_offsets(offsets) == {"open": None, "closed": None}
             rule = AclBinding(
                 ResourceType.GROUP,
                 "closed",
@@ -356,15 +368,15 @@ def test_a_forbidden_group_does_not_hide_the_others(tmp_path: Path, kafka_versio
             for future in witness.create_acls([rule]).values():
                 future.result()
             eventually(
-                lambda: "closed" in groups.committed(["closed"]).failed,
+                lambda: "closed" in groups.committed_offsets(["closed"]).failed,
                 PATIENCE_SECONDS,
                 "the rule holds",
             )
-            answer = groups.committed(["open", "closed"])
+            answer = groups.committed_offsets(["open", "closed"])
             assert answer.found == {"open": offsets["open"]}
             assert answer.failed["closed"].code == GROUP_AUTHORIZATION_FAILED
             assert "lacks a permission" in str(answer.failed["closed"])
-            results = groups.commit(offsets)
+            results = groups.commit_offsets(offsets)
             assert results["open"] is None
             refused = results["closed"]
             assert refused is not None
@@ -379,20 +391,20 @@ def test_groups_outlive_their_coordinator(tmp_path: Path, kafka_version: str) ->
             "trio", tuple(cluster.bootstrap_servers.split(",")), "group-test"
         )
         with ClusterAdmin(connection) as admin, GroupAdmin(connection) as groups:
-            make(admin, NewTopic("t", 1, 3))
+            create_with_admin(admin, NewTopic("t", 1, 3))
             offsets = {
-                f"group-{number}": {TopicPartition("t", 0): Committed(number)}
+                f"group-{number}": {TopicPartition("t", 0): CommittedOffset(number)}
                 for number in range(150)
             }
-            assert groups.commit(offsets) == dict.fromkeys(offsets)
+            assert groups.commit_offsets(offsets) == dict.fromkeys(offsets)
             assert set(groups.groups()) == set(offsets)
             cluster.brokers[0].kill()
             # A new coordinator answers before it has all that the old one had acknowledged.
             eventually(
-                lambda: groups.committed(list(offsets)) == Answers(offsets, {}),
+                lambda: groups.committed_offsets(list(offsets)) == PartialResults(offsets, {}),
                 PATIENCE_SECONDS,
                 "every group stands where it stood",
             )
-            assert groups.commit(offsets) == dict.fromkeys(offsets)
+            assert groups.commit_offsets(offsets) == dict.fromkeys(offsets)
             assert set(groups.groups()) == set(offsets)
         cluster.kill()  # quicker than an orderly end, and the data is not wanted

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.ports import HOST, HeldPort
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.ports import HOST, ReservedPort
 from sparkmirror.model import Secret
-from sparkmirror.rest_client.exchange import Access, Exchange
-from support.certificates import Authority
-from support.java_connect import ConnectTopics, heartbeat_config
-from support.mirror_process import MirrorProcess, command
-from support.names import unique_name
+from sparkmirror.rest_client.http_client import HttpClient, WorkerEndpoint
+from support.clients.librdkafka import Cluster
+from support.data.certificates import Authority
+from support.mirrors.java_connect import ConnectTopics, heartbeat_config
+from support.mirrors.mirror_process import MirrorProcess, command
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import Cluster
 
 pytestmark = pytest.mark.thorough
 
@@ -40,19 +40,19 @@ class Guarded:
 
     url: str
     process: MirrorProcess
-    known: Exchange
-    stranger: Exchange
+    known: HttpClient
+    stranger: HttpClient
 
     def get(self, path: str) -> Any:
         """What somebody who is known sees."""
-        answer = self.known.ask("GET", path)
+        answer = self.known.request("GET", path)
         assert answer.status == 200, (path, answer, self.process.log)
         return answer.json()
 
 
 def _start(stack: ExitStack, cluster: Cluster, scratch: Path, topics: ConnectTopics) -> Guarded:
-    port = HeldPort()
-    port.hold()
+    port = ReservedPort()
+    port.reserve()
     file = scratch / f"{unique_name('worker')}.properties"
     more = {
         "listeners": f"https://{HOST}:{port.number}",
@@ -64,13 +64,13 @@ def _start(stack: ExitStack, cluster: Cluster, scratch: Path, topics: ConnectTop
     }
     lines = "".join(f"{key}={text}\n" for key, text in more.items())
     file.write_text(topics.worker_file(cluster, port.number) + lines)
-    port.make_way()
+    port.prepare_bind()
     stack.callback(port.release)
     options = f"-Xmx1g -Djava.security.auth.login.config={scratch / 'jaas.conf'}"
     process = stack.enter_context(_Process(file, environment={"KAFKA_OPTS": options}))
     url = f"https://{HOST}:{port.number}"
-    known = Exchange(Access(url, USER, Secret(PASSWORD)))
-    return Guarded(url, process, known, Exchange(Access(url)))
+    known = HttpClient(WorkerEndpoint(url, USER, Secret(PASSWORD)))
+    return Guarded(url, process, known, HttpClient(WorkerEndpoint(url)))
 
 
 def test_guarded_workers_work_together_and_strangers_get_nothing(
@@ -101,7 +101,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
             )
         for one, name in zip(workers, names, strict=True):
             body = {"name": name, "config": heartbeat_config(target_cluster)}
-            assert one.stranger.ask("POST", "/connectors", body).status == 401
+            assert one.stranger.request("POST", "/connectors", body).status == 401
             eventually(
                 lambda one=one, body=body: one.known.ask("POST", "/connectors", body).status == 201,
                 PATIENCE_SECONDS,
@@ -115,7 +115,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
                 not_yet=(AssertionError,),
             )
             assert sorted(one.get("/connectors")) == names
-            assert one.stranger.ask("GET", "/connectors").status == 401
+            assert one.stranger.request("GET", "/connectors").status == 401
         listed = subprocess.run(
             [command(), "get", "connectors", "--url", workers[0].url, "--user", USER],
             capture_output=True,

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.hand_over import check_exact, check_no_skip, check_records, java_hands_over, relay
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.measurements import measured
+from support.mirrors.java_hand_over import (
+    check_exact,
+    check_no_skip,
+    check_records,
+    java_hands_over,
+    shared_flow,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -21,7 +27,7 @@ def test_sparkmirror_goes_on_where_java_stopped(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """No record lost, none twice, and groups are synced wherever they stand."""
-    one = relay(tmp_path, source_cluster, target_cluster)
+    one = shared_flow(tmp_path, source_cluster, target_cluster)
     found = java_hands_over(one)
     check_records(found)
     check_exact(one, "further", found.further)

@@ -9,15 +9,15 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as WitnessPartition
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.connectors.heartbeat import HeartbeatState, MirrorHeartbeatConnector
+from sparkmirror.connectors.heartbeat_connector import HeartbeatState, MirrorHeartbeatConnector
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import UnreachableError
-from sparkmirror.formats.heartbeat import Heartbeat
+from sparkmirror.formats.mm2_records import Heartbeat
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
-from support.names import unique_name
-from support.topics import make
+from support.clusters.topic_histories import create_with_admin
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 STOP_SECONDS = 5.0  # one, and what a busy machine adds
@@ -63,7 +63,7 @@ def test_heartbeats_are_those_of_mm2(
 ) -> None:
     """One record an interval, after waiting first; the record's time is the value's."""
     topic = unique_name("heartbeats")
-    make(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
+    create_with_admin(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
     flow = Flow("a", "b")
     started = time.time_ns() // 1_000_000
     connector = MirrorHeartbeatConnector(
@@ -165,7 +165,7 @@ def survive_a_kill(
 ) -> None:
     """Heartbeats before, during and after."""
     topic = unique_name("heartbeats")
-    make(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
+    create_with_admin(admin, NewTopic(topic, 1, 1, {"cleanup.policy": "compact"}))
     connection = ConnectionSettings("b", (cluster.bootstrap_servers,), "test")
     connector = MirrorHeartbeatConnector(
         Flow("a", "b"), connection, topic=topic, interval_seconds=0.2

@@ -18,14 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.ports import HOST, HeldPort
-from support.load import Load
-from support.mirror_process import MirrorProcess
-from support.scrape import Sample, sample, scrape
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.ports import HOST, ReservedPort
+from sparkmirror.formats.mm2_records import Heartbeat
+from support.clients.librdkafka import (
     await_copy,
     compare_topics,
     create_topics,
@@ -34,6 +30,10 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clients.load_generator import Load
+from support.clients.prometheus import Sample, sample, scrape
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 STEADY, MOVED = "stay->hub", "move->hub"
 LAST_RELOAD = sample("sparkmirror_config_last_reload_successful")
@@ -128,9 +128,9 @@ def bench(
 ) -> Iterator[Bench]:
     """A process with one flow, under load."""
     create_topics(source_cluster, {"reload-steady": 1, "reload-one": 2, "reload-two": 1})
-    port = HeldPort()
-    port.hold()
-    port.make_way()
+    port = ReservedPort()
+    port.reserve()
+    port.prepare_bind()
     file = Mounted(tmp_path_factory.mktemp("reload"))
     file.lines = {
         "clusters": "stay, move, hub",
@@ -285,9 +285,9 @@ def test_metrics_move_and_a_taken_port_refuses_the_file(bench: Bench) -> None:
         bench.file.publish()
         bench.await_figure(reloads("refused"), refused + 1)
         bench.mirror.await_log("Metrics cannot be served at", PATIENCE_SECONDS)
-    port = HeldPort()
-    port.hold()
-    port.make_way()
+    port = ReservedPort()
+    port.reserve()
+    port.prepare_bind()
     bench.file.lines |= {"metrics.port": str(port.number), "spark.executor.memory": "2g"}
     bench.file.publish()
     bench.await_reload("spark.executor.memory takes effect at the next start")

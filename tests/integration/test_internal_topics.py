@@ -5,22 +5,22 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, TopicFactor
+from sparkmirror.config.settings import ConnectionSettings, ReplicationFactor
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import ReplicationFactorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.state.offsets import OffsetStore
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.topology.internal_topics import (
-    InternalState,
+    EnsureOutcome,
     InternalTopic,
     Side,
     ensure_internal_topics,
     internal_topics,
 )
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from support.waiting import PATIENCE_SECONDS, eventually
 
 FILE = """
@@ -68,7 +68,7 @@ def test_internal_topics_are_those_that_mm2_leaves(
 ) -> None:
     """Names, partition counts and compaction; the second time nothing is created."""
     topics = flow_topics("mm")
-    ensured = ensure_internal_topics(topics, admin, ReplicationFactors())
+    ensured = ensure_internal_topics(topics, admin, ReplicationFactorChooser())
     assert {result.error for result in ensured} == {None}
     expected = {
         "mm2-configs.mm.internal": 1,
@@ -90,8 +90,8 @@ def test_internal_topics_are_those_that_mm2_leaves(
         connection, "mm2-offsets.mm.internal", connector="MirrorSourceConnector", source_alias="mm"
     )
     assert (store.read().positions, store.read().partitions) == ({}, 25)
-    again = ensure_internal_topics(topics, admin, ReplicationFactors())
-    assert {result.state for result in again} == {InternalState.EXISTED}
+    again = ensure_internal_topics(topics, admin, ReplicationFactorChooser())
+    assert {result.state for result in again} == {EnsureOutcome.EXISTED}
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_storage_topic_of_the_wrong_shape_is_refused(
     topics = flow_topics(alias)
     failed = [
         result
-        for result in ensure_internal_topics(topics, admin, ReplicationFactors())
+        for result in ensure_internal_topics(topics, admin, ReplicationFactorChooser())
         if result.error is not None
     ]
     (result,) = failed
-    assert result.state is InternalState.FAILED
+    assert result.state is EnsureOutcome.FAILED
     with pytest.raises(type(result.error), match=f"'{name}' on cluster 'b' has {complaint}"):
         raise result.error
 
@@ -148,7 +148,7 @@ def test_a_set_factor_that_cannot_be_met_fails_its_own_topic_only(admin: Cluster
     topics = flow_topics("rf", "status.storage.replication.factor = 3\n")
     results = {
         result.topic.name: result
-        for result in ensure_internal_topics(topics, admin, ReplicationFactors())
+        for result in ensure_internal_topics(topics, admin, ReplicationFactorChooser())
     }
     failed = results.pop("mm2-status.rf.internal")
     assert isinstance(failed.error, ReplicationFactorError)
@@ -165,12 +165,12 @@ def test_a_refused_config_is_left_out_only_where_we_chose_it_ourselves(
         Side.TARGET,
         f"mm2-refused.{needs_configs}.internal",
         1,
-        TopicFactor("replication.factor", None, 1),
+        ReplicationFactor("replication.factor", None, 1),
         extra_configs={"segment.bytes": "-5"},
         needs_configs=needs_configs,
     )
-    (result,) = ensure_internal_topics([topic], admin, ReplicationFactors())
+    (result,) = ensure_internal_topics([topic], admin, ReplicationFactorChooser())
     if needs_configs:
         assert "segment.bytes" in str(result.error)
     else:
-        assert (result.state, result.error) == (InternalState.CREATED, None)
+        assert (result.state, result.error) == (EnsureOutcome.CREATED, None)

@@ -21,16 +21,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.acls import grant
-from support.groups import commit, committed
-from support.java_connect import ConnectTopics
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.secure_clients import Keys, file_lines, login, property_text, reached, trusting
-from support.secure_cluster import MASTER, SecureCluster, secure_cluster
-from support.secure_rights import Audit, documented_rights
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.acls import grant
+from support.clients.consumer_groups import commit, committed
+from support.clients.librdkafka import (
     Record,
     admin,
     create_topics,
@@ -41,7 +34,14 @@ from support.witness import (
     produce,
     topics,
 )
-from support.worker_process import WorkerProcess
+from support.clusters.acl_audit import AuthorizerAudit, documented_acls
+from support.clusters.secure_cluster import MASTER, SecureCluster, secure_cluster
+from support.data.security_configs import Keys, file_lines, login, property_text, reached, trusting
+from support.mirrors.java_connect import ConnectTopics
+from support.mirrors.mirror_process import MirrorProcess
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 
@@ -126,10 +126,10 @@ def test_the_documented_rights_are_enough_and_all_needed(
             "<group>": group,
             "<original>": theirs,
         }
-        granted |= documented_rights("source", READER, names)
-        granted |= documented_rights("target", WRITER, names, without)
+        granted |= documented_acls("source", READER, names)
+        granted |= documented_acls("target", WRITER, names, without)
     grant(secure, *granted)
-    audit = Audit(secure)
+    audit = AuthorizerAudit(secure)
 
     lines = (
         f"{THERE}.topics = {prefix}-.*",
@@ -200,11 +200,11 @@ def test_the_documented_rights_of_a_worker_are_enough_and_all_needed(
         "<offset.storage.topic>": places.offsets,
         "<status.storage.topic>": places.statuses,
     }
-    own = documented_rights("cluster of a Connect worker", WRITER, names)
-    connectors = documented_rights("source", READER, names, ("flows both ways", "ACL sync"))
-    connectors |= documented_rights("target", WRITER, names, NOT_OF_A_CONNECTOR)
+    own = documented_acls("cluster of a Connect worker", WRITER, names)
+    connectors = documented_acls("source", READER, names, ("flows both ways", "ACL sync"))
+    connectors |= documented_acls("target", WRITER, names, NOT_OF_A_CONNECTOR)
     grant(secure, *own, *connectors)
-    audit = Audit(secure)
+    audit = AuthorizerAudit(secure)
     reader: Keys = {
         **reached(secure, "TLSLOGIN"),
         **trusting(tmp_path, "PEM", secure.authority),

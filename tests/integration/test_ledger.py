@@ -13,23 +13,23 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.connectors.side_topics import SideTopics
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.connectors.on_demand_topics import OnDemandTopics
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.state.incidents import Incident, Kind
-from sparkmirror.state.ledger import LedgerEntry, entry_of
-from sparkmirror.topology.factors import ReplicationFactors
-from support.mirror_file import mirror_file
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.state.ledger import LedgerEntry, entry_for_incident
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
+from support.clients.librdkafka import (
     Record,
     admin,
     produce,
     topics,
 )
+from support.mirrors.mirror_file import mirror_file
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 
 def print_ledger(file: Path, *options: str) -> str:
@@ -49,8 +49,10 @@ def documented_commands() -> list[str]:
 
 def entry(flow: Flow, topic: str, offset: int, *, last: int | None = None) -> LedgerEntry:
     """An entry about a gap."""
-    incident = Incident(Kind.GAP, topic, 0, offset, last or offset, 1, "why", offset, "continue")
-    return entry_of(str(flow), incident)
+    incident = Incident(
+        IncidentKind.GAP, topic, 0, offset, last or offset, 1, "why", offset, "continue"
+    )
+    return entry_for_incident(str(flow), incident)
 
 
 def test_side_topics_are_made_when_needed_and_the_ledger_is_printed(
@@ -65,12 +67,12 @@ def test_side_topics_are_made_when_needed_and_the_ledger_is_printed(
     settings = MirrorConfig.load(file).flow_settings(flow)
     names = load_policy(settings.policy, flow).replication
     status = FlowStatus(str(flow))
-    side_topics = SideTopics(settings, names, ReplicationFactors(), status)
+    side_topics = OnDemandTopics(settings, names, ReplicationFactorChooser(), status)
     wanted = [f"mm2-{what}.{alias}.internal" for what in ("ledger", "dead-letters")]
-    side_topics.need(["not-ours", *wanted])
-    side_topics.need(wanted)
+    side_topics.request(["not-ours", *wanted])
+    side_topics.request(wanted)
     eventually(lambda: set(wanted) <= topics(target_cluster).keys(), PATIENCE_SECONDS, "topics")
-    assert status.snapshot().troubles == ()
+    assert status.snapshot().problems == ()
     assert "not-ours" not in topics(target_cluster)
     client = admin(target_cluster)  # futures of a client that is gone never end
     asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in wanted])

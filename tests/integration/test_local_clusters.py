@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
+from sparkmirror.devcluster.broker import LocalBroker
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, kafka_classpath
+from sparkmirror.devcluster.jvm import KafkaJvm
+from sparkmirror.devcluster.kafka_tools import KafkaTools
+from sparkmirror.devcluster.metadata_probe import fetch_broker_metadata
+from sparkmirror.devcluster.ports import HOST
+from sparkmirror.devcluster.process_identity import ProcessIdentity
 from sparkmirror.errors import ClusterError, SetupError
-from sparkmirror.local.broker import LocalBroker
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.jars import DEFAULT_KAFKA, TRIED_KAFKA, kafka_classpath
-from sparkmirror.local.jvm import KafkaJvm
-from sparkmirror.local.ports import HOST
-from sparkmirror.local.probe import membership
-from sparkmirror.local.process import ProcessIdentity
-from sparkmirror.local.tools import KafkaTools
-from support.tcp_proxy import Line
+from support.peers.tcp_proxy import NetworkLink
 from support.waiting import PATIENCE_SECONDS, eventually
 
 WITH_ZOOKEEPER = "2.4.1"
@@ -73,7 +73,7 @@ def test_killed_broker_comes_back_with_its_data(cluster: LocalCluster) -> None:
     broker.kill()
     assert not broker.running
     assert broker.pid is None
-    assert broker.membership() is None
+    assert broker.metadata() is None
     broker.start()
     assert (address, True) == (broker.address, broker.pid != pid)
     assert tools.consume("kept", records=2) == ["one", "two"]
@@ -85,9 +85,9 @@ def test_suspended_broker_is_silent_until_resumed(cluster: LocalCluster) -> None
     broker = cluster.brokers[0]
     broker.suspend()
     assert broker.running
-    assert broker.membership() is None
+    assert broker.metadata() is None
     broker.resume()
-    eventually(broker.membership, PATIENCE_SECONDS, "the resumed broker answers")
+    eventually(broker.metadata, PATIENCE_SECONDS, "the resumed broker answers")
 
 
 @pytest.mark.thorough
@@ -113,7 +113,7 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
         victim.kill()
 
         def noticed() -> bool:
-            seen = others[0].membership()
+            seen = others[0].metadata()
             return seen is not None and seen.node_ids == {broker.node_id for broker in others}
 
         eventually(noticed, PATIENCE_SECONDS, "the loss of broker 1 is noticed")
@@ -125,7 +125,7 @@ def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: st
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("version", TRIED_KAFKA)
+@pytest.mark.parametrize("version", TESTED_KAFKA)
 def test_every_listed_version_works(tmp_path: Path, version: str) -> None:
     """Start, produce and consume."""
     with LocalCluster("versions", tmp_path, version=version) as cluster:
@@ -188,7 +188,7 @@ def test_extra_broker_settings_take_effect(tmp_path: Path, kafka_version: str) -
 @pytest.mark.thorough
 def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) -> None:
     """Whoever bootstraps through the proxy is sent back to the proxy; the others never see it."""
-    with Line("detour") as line:
+    with NetworkLink("detour") as line:
         cluster = LocalCluster(
             "detour",
             tmp_path,
@@ -199,16 +199,16 @@ def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) ->
             direct = KafkaTools(cluster.bootstrap_servers)
             direct.create_topic("both")
             assert line.connections == 0
-            KafkaTools(cluster.detour_servers).produce("both", ["through the proxy"])
+            KafkaTools(cluster.proxied_bootstrap_servers).produce("both", ["through the proxy"])
             assert direct.consume("both", records=1) == ["through the proxy"]
             line.cut(to_broker=True, to_client=True)
-            assert cluster.brokers[0].membership() is not None
-            host, _, port = cluster.detour_servers.partition(":")
-            assert membership(host, int(port)) is None
+            assert cluster.brokers[0].metadata() is not None
+            host, _, port = cluster.proxied_bootstrap_servers.partition(":")
+            assert fetch_broker_metadata(host, int(port)) is None
 
 
 def _detour_port(cluster: LocalCluster) -> int:
-    detour = cluster.brokers[0].detour
+    detour = cluster.brokers[0].proxied_listener
     assert detour is not None
     return detour.port
 
@@ -248,7 +248,7 @@ def test_free_port_lost_at_the_last_moment_is_replaced(
 ) -> None:
     """With free choice the cluster starts all the same, on another port."""
     with LocalCluster("free", tmp_path, version=kafka_version) as cluster:
-        assert cluster.brokers[0].membership() is not None
+        assert cluster.brokers[0].metadata() is not None
         assert cluster.brokers[0].port not in squatted
     assert len(squatted) == 1
 
@@ -294,7 +294,7 @@ def test_brokers_die_with_the_process_that_started_them(tmp_path: Path, kafka_ve
     code = f"""
 import os, signal
 from pathlib import Path
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.devcluster.cluster import LocalCluster
 cluster = LocalCluster("orphan", Path({str(tmp_path)!r}), version={kafka_version!r}).start()
 print(cluster.brokers[0].pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

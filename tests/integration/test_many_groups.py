@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.connectors.group_rounds import GroupRounds
-from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.connectors.group_sync import GroupSync
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow, TopicPartition
-from sparkmirror.offsets.group_positions import State
+from sparkmirror.offsets.group_positions import GroupPositionState
 from sparkmirror.policy.loading import load_policy
-from support.groups import commit
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from support.clients.consumer_groups import commit
+from support.clients.librdkafka import create_topics, numbered, produce, read_topic
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS
-from support.witness import create_topics, numbered, produce, read_topic
 
 GROUPS, PARTITIONS = 2_000, 10
 ROUND_SECONDS = 5.0
@@ -47,31 +47,34 @@ def test_two_thousand_groups_are_moved_in_one_round(
     settings = MirrorConfig.load(file).flow_settings(Flow(alias, "target"))
     names = [f"{alias}-{number}" for number in range(GROUPS)]
     with GroupAdmin(settings.source_admin) as admin:
-        refused = admin.commit(
+        refused = admin.commit_offsets(
             {
-                name: {TopicPartition(topic, n): Committed(number % 100) for n in range(PARTITIONS)}
+                name: {
+                    TopicPartition(topic, n): CommittedOffset(number % 100)
+                    for n in range(PARTITIONS)
+                }
                 for number, name in enumerate(names)
             }
         )
         assert not any(refused.values())
-    with GroupRounds(settings, load_policy(settings.policy, settings.flow)) as rounds:
+    with GroupSync(settings, load_policy(settings.policy, settings.flow)) as rounds:
         rounds.checkpoints.refresh()
         began = time.monotonic()
         groups = rounds.wanted_groups()
-        found = rounds.look(groups, syncs_groups=True)
+        found = rounds.plan(groups, syncs_groups=True)
         looked = time.monotonic()
-        rounds.emit(found.checkpoints)
-        done = rounds.sync(found)
+        rounds.write_checkpoints(found.checkpoints)
+        done = rounds.commit_offsets(found)
         took = time.monotonic() - began
         print(f"\n{len(groups)} groups: looked {looked - began:.2f} s, in all {took:.2f} s")
         assert sorted(groups) == sorted(names)
         assert len(found.checkpoints) == GROUPS * PARTITIONS
-        assert {one.state for one in done.positions} == {State.SYNCED}
+        assert {one.state for one in done.positions} == {GroupPositionState.SYNCED}
         assert took < ROUND_SECONDS
-        again = rounds.look(groups, syncs_groups=True)
+        again = rounds.plan(groups, syncs_groups=True)
         assert (again.checkpoints, again.writes) == ([], {})
     with GroupAdmin(settings.target_admin) as admin:
-        there = admin.committed([names[0], names[123]]).found
+        there = admin.committed_offsets([names[0], names[123]]).found
     assert {one.offset for one in there[names[123]].values()} == {23}
 
 

@@ -14,17 +14,17 @@ from confluent_kafka.admin import ResourceType
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors.config_sync import ConfigSync
 from sparkmirror.connectors.source_topics import topic_rules
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.topics import mirrored_topics, plan_topics
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.odd_logs import alter, set_configs
+from support.clusters.topic_histories import alter_configs, set_configs
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
 from support.waiting import PATIENCE_SECONDS, eventually
 
 TOPICS = 5_000
@@ -43,10 +43,10 @@ class CountingClient(ClusterClient):
 
     requests = 0
 
-    def ask(self, request: object, node_id: int | None = None) -> Any:
+    def send(self, request: object, node_id: int | None = None) -> Any:
         """As it is."""
         CountingClient.requests += 1
-        return super().ask(request, node_id)
+        return super().send(request, node_id)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_refresh_with_nothing_changed_is_short(
             assert plan_topics(found, there, {}, rules, 1).actions == ()
             remotes = {name: rules.remote_name(name) for name in mirrored_topics(found, rules)}
             assert len(remotes) == TOPICS
-            sync.round(remotes, source, target)
+            sync.sync(remotes, source, target)
             took, cpu = time.monotonic() - began, time.process_time() - worked
             print(f"{took:.2f} s, CPU {cpu:.2f} s, {CountingClient.requests} requests")
             if number >= SETTLING_ROUNDS:
@@ -111,7 +111,7 @@ def test_a_changed_config_arrives_soon(crowd: tuple[Path, dict[str, LocalCluster
         mirror.await_log(f"{FLOW}: RUNNING", PATIENCE_SECONDS)
         for number, name in enumerate((NAMES[0], NAMES[-1], NAMES[TOPICS // 2], NAMES[1234])):
             value = str(200_000_000 + number)
-            alter(clusters["a"], ResourceType.TOPIC, name, {"retention.ms": value})
+            alter_configs(clusters["a"], ResourceType.TOPIC, name, {"retention.ms": value})
             began = time.monotonic()
             eventually(
                 lambda name=name, value=value: (

@@ -14,24 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.clock import steady_clock
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
-from sparkmirror.formats.connect_protocol import PROTOCOL, PROTOCOL_TYPE, Metadata
+from sparkmirror.formats.connect_protocol import PROTOCOL, PROTOCOL_TYPE, WorkerMetadata
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.group_line import GroupLine, Joining
-from sparkmirror.kafka.group_requests import coordinator_request
-from sparkmirror.local.cluster import LocalCluster
-from support.group_worker import (
+from sparkmirror.kafka.coordinator_client import CoordinatorClient, JoinParameters
+from sparkmirror.kafka.group_requests import find_coordinator_request
+from sparkmirror.system.clock import steady_clock
+from support.mirrors.group_members import (
     SESSION_MS,
     SHORT_SESSION_MS,
     ConfigTopic,
-    Ground,
-    Worker,
-    WorkerProcess,
+    ExclusiveWork,
+    GroupMember,
+    GroupMemberProcess,
     group_settings,
 )
-from support.names import unique_name
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 SHORT_SECONDS = SHORT_SESSION_MS / 1000
@@ -50,22 +50,24 @@ class Site:
 
     def __init__(self, cluster: LocalCluster, group: str) -> None:
         self.topic = ConfigTopic(CONNECTORS)
-        self.ground = Ground()
+        self.ground = ExclusiveWork()
         self.cluster = cluster
         self.group = group
 
-    def worker(self, name: str, **more: object) -> Worker:
+    def worker(self, name: str, **more: object) -> GroupMember:
         """One that is not started yet."""
         settings = group_settings(self.group, **more)
-        return Worker(self.cluster.bootstrap_servers, settings, self.topic, self.ground, name=name)
+        return GroupMember(
+            self.cluster.bootstrap_servers, settings, self.topic, self.ground, name=name
+        )
 
-    def pair(self, name: str, piece: str) -> Worker:
+    def pair(self, name: str, piece: str) -> GroupMember:
         """A process that has one pair to run."""
         settings = group_settings(self.group)
         topic = ConfigTopic((), offset=0, piece=piece)
-        return Worker(self.cluster.bootstrap_servers, settings, topic, self.ground, name=name)
+        return GroupMember(self.cluster.bootstrap_servers, settings, topic, self.ground, name=name)
 
-    def await_all(self, workers: Sequence[Worker]) -> None:
+    def await_all(self, workers: Sequence[GroupMember]) -> None:
         """Until these share everything, in the same generation, and know who leads."""
 
         def shared() -> bool:
@@ -157,7 +159,7 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
         follower.member.rejoin()
         site.await_all([first, second])
         for worker in (first, second):
-            assert worker.configs.known().offset == 2
+            assert worker.configs.known().config_offset == 2
 
 
 @pytest.mark.thorough
@@ -173,14 +175,14 @@ def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) ->
         leader.configs.fresh()
         leader.member.rejoin()
         eventually(lambda: not follower.member.is_member, PATIENCE_SECONDS, "it has left")
-        assert "cannot be read" in (follower.member.trouble or "")
+        assert "cannot be read" in (follower.member.problem or "")
         eventually(
             lambda: held <= leader.connectors, PATIENCE_SECONDS, "the other one has its work"
         )
         assert held <= follower.told("revoked")[0]
         follower.configs.is_broken = False
         site.await_all([first, second])
-        assert follower.member.trouble is None
+        assert follower.member.problem is None
 
 
 @pytest.mark.thorough
@@ -207,8 +209,8 @@ def test_a_killed_worker_is_replaced_within_its_session(
     """`kill -9`, and the other one has everything, soon after the coordinator noticed."""
     topic = ConfigTopic(CONNECTORS)
     with (
-        Worker(target_cluster.bootstrap_servers, group_settings(group), topic) as ours,
-        WorkerProcess(target_cluster.bootstrap_servers, group, CONNECTORS) as other,
+        GroupMember(target_cluster.bootstrap_servers, group_settings(group), topic) as ours,
+        GroupMemberProcess(target_cluster.bootstrap_servers, group, CONNECTORS) as other,
     ):
         eventually(
             lambda: len(ours.connectors) == 2 and other.is_writing,
@@ -230,8 +232,8 @@ def test_a_worker_that_wakes_up_writes_nothing(
     """Stopped for longer than its session: revoked comes first, and writing after a new place."""
     topic = ConfigTopic(CONNECTORS)
     with (
-        Worker(target_cluster.bootstrap_servers, group_settings(group), topic) as ours,
-        WorkerProcess(target_cluster.bootstrap_servers, group, CONNECTORS) as other,
+        GroupMember(target_cluster.bootstrap_servers, group_settings(group), topic) as ours,
+        GroupMemberProcess(target_cluster.bootstrap_servers, group, CONNECTORS) as other,
     ):
         eventually(
             lambda: len(ours.connectors) == 2 and other.is_writing,
@@ -280,11 +282,11 @@ def test_a_broker_that_dies_takes_the_places_with_it(
                 )
             assert time.monotonic() - died < SHORT_SECONDS + 1
             eventually(lambda: site.ground.running == {}, 5.0, "all work has ended")
-            eventually(lambda: first.member.trouble, PATIENCE_SECONDS, "it says why")
+            eventually(lambda: first.member.problem, PATIENCE_SECONDS, "it says why")
             for broker in cluster.brokers:
                 broker.start()
             site.await_all([first, second])
-            assert (first.member.trouble, second.member.trouble) == (None, None)
+            assert (first.member.problem, second.member.problem) == (None, None)
 
 
 @pytest.mark.thorough
@@ -299,7 +301,7 @@ def test_a_coordinator_that_dies_costs_nobody_its_place(
             before = first.member.generation
             connection = ConnectionSettings("c", tuple(cluster.bootstrap_servers.split(",")), "t")
             with closing(ClusterClient(connection)) as client:
-                coordinator = client.ask(coordinator_request(group)).node_id
+                coordinator = client.send(find_coordinator_request(group)).node_id
             told = [list(worker.events) for worker in (first, second)]
             next(b for b in cluster.brokers if b.node_id == coordinator).kill()
             deadline = time.monotonic() + SESSION_MS / 1000 + 5
@@ -317,10 +319,10 @@ def test_a_coordinator_that_dies_costs_nobody_its_place(
 
 def test_stopping_does_not_wait_for_others(site: Site) -> None:
     """A round that waits for a member that does not come holds nobody."""
-    metadata = Metadata("http://silent:8083/", 1)
-    how = Joining(PROTOCOL_TYPE, {PROTOCOL: metadata.encode()}, ENDLESS_MS, ENDLESS_MS)
+    metadata = WorkerMetadata("http://silent:8083/", 1)
+    how = JoinParameters(PROTOCOL_TYPE, {PROTOCOL: metadata.encode()}, ENDLESS_MS, ENDLESS_MS)
     connection = ConnectionSettings("connect", (site.cluster.bootstrap_servers,), "silent")
-    with GroupLine(connection, site.group) as silent:
+    with CoordinatorClient(connection, site.group) as silent:
         names: list[str] = []
         joined = eventually(
             lambda: silent.join("", how, names.append),
@@ -343,10 +345,10 @@ def test_a_worker_stands_by_while_others_have_its_group(
 ) -> None:
     """It says why and what to do, once in the log, and takes over when the others have left."""
     caplog.set_level(logging.INFO, logger="sparkmirror.connect")
-    metadata = Metadata("http://java:8083/", 1)
-    how = Joining(PROTOCOL_TYPE, {"sessioned": metadata.encode()}, ENDLESS_MS, ENDLESS_MS)
+    metadata = WorkerMetadata("http://java:8083/", 1)
+    how = JoinParameters(PROTOCOL_TYPE, {"sessioned": metadata.encode()}, ENDLESS_MS, ENDLESS_MS)
     connection = ConnectionSettings("connect", (site.cluster.bootstrap_servers,), "java")
-    with GroupLine(connection, site.group) as java:
+    with CoordinatorClient(connection, site.group) as java:
         joined = eventually(
             lambda: java.join("", how, lambda _: None),
             PATIENCE_SECONDS,
@@ -370,7 +372,7 @@ def test_a_worker_stands_by_while_others_have_its_group(
             assert worker.events == []
             java.leave(joined.member_id)
             site.await_all([worker, second])
-            assert worker.member.trouble is None
+            assert worker.member.problem is None
             with pytest.raises(BrokerError, match=r"\(23\)"):
                 java.join("", how, lambda _: None)
             site.await_all([worker, second])
@@ -403,7 +405,7 @@ def test_workers_and_pairs_are_never_in_one_group(site: Site) -> None:
     with site.pair("first", "p") as pair:
         eventually(lambda: pair.connectors == {"p"}, PATIENCE_SECONDS, "the pair runs")
         with site.worker("w0") as worker:
-            found = eventually(lambda: worker.member.trouble, PATIENCE_SECONDS, "it says so")
+            found = eventually(lambda: worker.member.problem, PATIENCE_SECONDS, "it says so")
             assert "sparkmirror's other way to run" in found
             assert pair.connectors == {"p"}
             assert pair.member.stop(PATIENCE_SECONDS)
@@ -413,7 +415,7 @@ def test_workers_and_pairs_are_never_in_one_group(site: Site) -> None:
 def test_what_the_brokers_refuse_is_told(site: Site) -> None:
     """A session that is too short for them: the worker says which key, and keeps trying."""
     with site.worker("w0", session_timeout_ms=100) as worker:
-        found = eventually(lambda: worker.member.trouble, PATIENCE_SECONDS, "it says so")
+        found = eventually(lambda: worker.member.problem, PATIENCE_SECONDS, "it says so")
         assert "INVALID_SESSION_TIMEOUT" in found.upper().replace(" ", "_"), found
         assert "session.timeout.ms" in found
         assert (worker.member.is_member, worker.member.leader_url) == (False, None)

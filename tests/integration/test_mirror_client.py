@@ -19,24 +19,22 @@ from confluent_kafka.admin import (
 
 import sparkmirror.client
 from sparkmirror.client import MirrorClient, OffsetAndMetadata, TopicPartition
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError, UnknownVersionError, UnreachableError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from sparkmirror.model import Flow
-from support.acls import AUTHORIZER
-from support.java_client import ask_java, formatted, names_in, offsets_in
-from support.mirror_file import mirror_file
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.acls import AUTHORIZER
+from support.clients.java_mirror_client import formatted, names_in, offsets_in, run_java_queries
+from support.clients.librdkafka import (
     Record,
     admin,
     create_topics,
     produce,
     topics,
 )
+from support.mirrors.mirror_file import mirror_file
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
 A, B, C = unique_name("A"), unique_name("B"), unique_name("C")
@@ -261,7 +259,7 @@ def test_a_file_and_an_alias_make_a_client(cluster: LocalCluster, tmp_path: Path
 @pytest.mark.thorough
 def test_java_gives_the_same_answers(own_cluster: LocalCluster, tmp_path: Path) -> None:
     """RemoteClusterUtils of Kafka's jars, asked about the same cluster."""
-    heartbeats, checkpoints, upstream, *hops, all_groups, some, one, none = ask_java(
+    heartbeats, checkpoints, upstream, *hops, all_groups, some, one, none = run_java_queries(
         own_cluster,
         tmp_path,
         "heartbeats",

@@ -17,22 +17,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from support import log_surgery
-from support.odd_logs import UNTIL_FLUSHED_MS
-from support.unsound import (
-    FLOWS,
-    Unsound,
-    allow_again,
-    await_limit,
-    delete_records,
-    forbid,
-    running,
-    set_config,
-    unsound,
-)
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from support.clients.librdkafka import (
     Record,
     create_topics,
     delete_topic,
@@ -45,6 +31,20 @@ from support.witness import (
     topic_partitions,
     topics,
 )
+from support.clusters import log_damage
+from support.clusters.topic_histories import UNTIL_FLUSHED_MS
+from support.mirrors.faulty_mirror import (
+    FLOWS,
+    FaultyMirror,
+    allow_again,
+    await_limit,
+    delete_records,
+    faulty_clusters,
+    forbid,
+    running,
+    set_config,
+)
+from support.waiting import PATIENCE_SECONDS, eventually
 
 LARGE = b"large" * 10_000
 TOPIC_HEADER = "sparkmirror.topic"  # of a dead letter
@@ -73,7 +73,7 @@ def remote(topic: str) -> str:
     return f"{topic.partition('-')[0]}.{topic}"
 
 
-def await_letters(world: Unsound, topic: str, count: int) -> list[Record]:
+def await_letters(world: FaultyMirror, topic: str, count: int) -> list[Record]:
     """Wait until so many records of a topic are dead letters."""
     flow = topic.partition("-")[0]
 
@@ -100,9 +100,15 @@ def write(cluster: LocalCluster, names: Iterable[str], count: int, *, first: int
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[Unsound]:
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, kafka_version: str
+) -> Iterator[FaultyMirror]:
     """A mirror in its first life, with topics that were unsound before it started."""
-    with unsound(tmp_path_factory.mktemp("unsound"), kafka_version) as (source, target, file):
+    with faulty_clusters(tmp_path_factory.mktemp("unsound"), kafka_version) as (
+        source,
+        target,
+        file,
+    ):
         create_topics(source, {topic: 1 for name in SINGLE for topic in both(name)})
         create_topics(source, {"calm-fewer": 3, "calm-blind": 1, "calm-denied": 1, "calm-open": 1})
         create_topics(source, dict.fromkeys(both("times"), 1), ANY_TIME)
@@ -119,7 +125,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> It
             yield made
 
 
-def flows_on(world: Unsound) -> None:
+def flows_on(world: FaultyMirror) -> None:
     """Whatever happened, other partitions get their records."""
     for topic in both("steady"):
         before = end_offsets(world.source, topic)[0]
@@ -130,7 +136,7 @@ def flows_on(world: Unsound) -> None:
 # --- in the first life
 
 
-def test_a_record_too_large_becomes_a_dead_letter(clusters: Unsound) -> None:
+def test_a_record_too_large_becomes_a_dead_letter(clusters: FaultyMirror) -> None:
     """The others arrive in order; the letter says whence it came, the ledger what is missing."""
     topic = "calm-large"
     clusters.await_end(topic, {0: 30})
@@ -160,7 +166,7 @@ def test_a_record_too_large_becomes_a_dead_letter(clusters: Unsound) -> None:
     assert told["sparkmirror.target.topic"] == b"calm.calm-large"
 
 
-def test_a_record_too_large_is_skipped_if_told_so(clusters: Unsound) -> None:
+def test_a_record_too_large_is_skipped_if_told_so(clusters: FaultyMirror) -> None:
     """No letter, but the ledger knows; small batches around it were never in danger."""
     topic = "bold-large"
     produce(clusters.source, topic, [(0, Record(b"big", LARGE)), *numbered(3, first=30)])
@@ -170,7 +176,7 @@ def test_a_record_too_large_is_skipped_if_told_so(clusters: Unsound) -> None:
     assert "mm2-dead-letters.bold.internal" not in topics(clusters.target)
 
 
-def test_dead_letters_and_transactions_go_together(clusters: Unsound) -> None:
+def test_dead_letters_and_transactions_go_together(clusters: FaultyMirror) -> None:
     """What is refused inside a transaction of ours leaves the others of it committed."""
     topic = "exact-large"
     expected = [one.value for _, one in numbered(34)]
@@ -188,7 +194,7 @@ def test_dead_letters_and_transactions_go_together(clusters: Unsound) -> None:
     assert letter.value == LARGE
 
 
-def test_timestamps_out_of_range_become_dead_letters(clusters: Unsound) -> None:
+def test_timestamps_out_of_range_become_dead_letters(clusters: FaultyMirror) -> None:
     """The broker names the records; those between them arrive."""
     topic = "calm-times"
     clusters.await_end(topic, {0: 30})
@@ -212,7 +218,7 @@ def test_timestamps_out_of_range_become_dead_letters(clusters: Unsound) -> None:
     assert {dict(one.headers)["sparkmirror.timestamp"] for one in letters} == {b"%d" % late}
 
 
-def test_a_value_that_fits_nowhere_is_its_size_and_hash(clusters: Unsound) -> None:
+def test_a_value_that_fits_nowhere_is_its_size_and_hash(clusters: FaultyMirror) -> None:
     """Somebody lowered the limit of the dead-letter topic itself."""
     topic, letters = "calm-large", "mm2-dead-letters.calm.internal"
     clusters.await_end(topic, {0: 34})
@@ -227,7 +233,7 @@ def test_a_value_that_fits_nowhere_is_its_size_and_hash(clusters: Unsound) -> No
     assert dict(found.headers)["sparkmirror.value.sha256"] == expected["sha256"].encode()
 
 
-def test_a_refused_principal_is_reported_and_flows_when_allowed(clusters: Unsound) -> None:
+def test_a_refused_principal_is_reported_and_flows_when_allowed(clusters: FaultyMirror) -> None:
     """WRITE is taken away and given back."""
     topic = "calm-denied"
     clusters.await_end(topic, {0: 30})
@@ -244,7 +250,7 @@ def test_a_refused_principal_is_reported_and_flows_when_allowed(clusters: Unsoun
     assert clusters.entries(topic) == []
 
 
-def test_a_target_that_may_not_be_read_is_reported(clusters: Unsound) -> None:
+def test_a_target_that_may_not_be_read_is_reported(clusters: FaultyMirror) -> None:
     """Records flow, at least once, and one line says so."""
     clusters.await_end("calm-blind", {0: 30})
     line = clusters.await_incident("no-read", "calm-blind")
@@ -252,7 +258,7 @@ def test_a_target_that_may_not_be_read_is_reported(clusters: Unsound) -> None:
     assert clusters.entries("calm-blind") == []
 
 
-def test_an_open_transaction_is_named_with_its_producer(clusters: Unsound) -> None:
+def test_an_open_transaction_is_named_with_its_producer(clusters: FaultyMirror) -> None:
     """Everything behind it waits; when it ends, everything flows and the trouble is over."""
     topic = "calm-open"
     clusters.await_end(topic, {0: 30})
@@ -279,7 +285,7 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: Unsound) -> No
     assert clusters.entries(topic) == []
 
 
-def test_a_stranger_on_a_remote_topic_is_reported(clusters: Unsound) -> None:
+def test_a_stranger_on_a_remote_topic_is_reported(clusters: FaultyMirror) -> None:
     """Its records stay among the copies, and the copies go on."""
     topic = "calm-denied"
     before = end_offsets(clusters.target, remote(topic))[0]
@@ -290,7 +296,7 @@ def test_a_stranger_on_a_remote_topic_is_reported(clusters: Unsound) -> None:
 
 
 @pytest.fixture(scope="module")
-def upheaval(clusters: Unsound) -> Unsound:
+def upheaval(clusters: FaultyMirror) -> FaultyMirror:
     """Topics are deleted on both sides, at the same time; those of the source are made again."""
     for topic in [*both("again"), *both("lost")]:
         clusters.await_end(topic, {0: 30})
@@ -304,7 +310,7 @@ def upheaval(clusters: Unsound) -> Unsound:
     return clusters
 
 
-def test_a_recreated_source_topic_stops_by_default(upheaval: Unsound) -> None:
+def test_a_recreated_source_topic_stops_by_default(upheaval: FaultyMirror) -> None:
     """Its old copies stay as they are; the others flow."""
     topic = "calm-again"
     assert "source.recreated.policy=stop" in upheaval.await_incident("source-recreated", topic)
@@ -314,7 +320,7 @@ def test_a_recreated_source_topic_stops_by_default(upheaval: Unsound) -> None:
     assert upheaval.entries(topic) == []
 
 
-def test_a_recreated_source_topic_restarts_if_told_so(upheaval: Unsound) -> None:
+def test_a_recreated_source_topic_restarts_if_told_so(upheaval: FaultyMirror) -> None:
     """The new records stand behind the old ones, and the ledger says so."""
     topic = "bold-again"
     upheaval.await_end(topic, {0: 37})
@@ -323,7 +329,7 @@ def test_a_recreated_source_topic_restarts_if_told_so(upheaval: Unsound) -> None
     assert [entry.kind for entry in upheaval.await_entries(topic, 1)] == ["source-recreated"]
 
 
-def test_a_deleted_remote_topic_is_made_again(upheaval: Unsound) -> None:
+def test_a_deleted_remote_topic_is_made_again(upheaval: FaultyMirror) -> None:
     """Copying goes on with the next record, or from the beginning, by policy."""
     for topic in both("lost"):
         upheaval.await_incident("target-recreated", topic)
@@ -334,7 +340,7 @@ def test_a_deleted_remote_topic_is_made_again(upheaval: Unsound) -> None:
         assert [entry.kind for entry in upheaval.await_entries(topic, 1)] == ["target-recreated"]
 
 
-def test_a_remote_topic_with_fewer_partitions_is_grown(clusters: Unsound) -> None:
+def test_a_remote_topic_with_fewer_partitions_is_grown(clusters: FaultyMirror) -> None:
     """It was there with one partition before the flow began."""
     eventually(
         lambda: topic_partitions(clusters.target, remote("calm-fewer")) == 3,
@@ -352,16 +358,16 @@ def hurt(source: LocalCluster, target: LocalCluster) -> None:
     source.stop()
     target.stop()
     for topic in both("corrupt"):
-        assert log_surgery.corrupt(source.brokers[0].data, topic, 0, 45) == (40, 49)
+        assert log_damage.corrupt(source.brokers[0].data, topic, 0, 45) == (40, 49)
     for topic in both("cut"):
-        assert log_surgery.chop(source.brokers[0].data, topic, 0, 20) == 20
+        assert log_damage.truncate(source.brokers[0].data, topic, 0, 20) == 20
     for topic in both("short"):
-        assert log_surgery.chop(target.brokers[0].data, remote(topic), 0, 30) == 30
+        assert log_damage.truncate(target.brokers[0].data, remote(topic), 0, 30) == 30
     start_all([source, target])
 
 
 @pytest.fixture(scope="module")
-def second_life(clusters: Unsound) -> Unsound:
+def second_life(clusters: FaultyMirror) -> FaultyMirror:
     """The brokers were stopped and their logs hurt while the mirror was down."""
     source = clusters.source
     for topic in [topic for name in HURT for topic in both(name)]:
@@ -384,7 +390,7 @@ def second_life(clusters: Unsound) -> Unsound:
     return clusters
 
 
-def test_records_that_retention_deleted_are_a_gap(second_life: Unsound) -> None:
+def test_records_that_retention_deleted_are_a_gap(second_life: FaultyMirror) -> None:
     """Copying goes on at the earliest record left, and the ledger says which are missing."""
     topic = "calm-gap"
     second_life.await_end(topic, {0: 45})
@@ -396,7 +402,7 @@ def test_records_that_retention_deleted_are_a_gap(second_life: Unsound) -> None:
     )  # fmt: skip
 
 
-def test_a_gap_stops_the_partition_if_told_so(second_life: Unsound) -> None:
+def test_a_gap_stops_the_partition_if_told_so(second_life: FaultyMirror) -> None:
     """Nothing is copied past it until somebody decides."""
     topic = "bold-gap"
     assert "gap.policy=stop" in second_life.await_incident("gap", topic)
@@ -406,7 +412,7 @@ def test_a_gap_stops_the_partition_if_told_so(second_life: Unsound) -> None:
     assert second_life.entries(topic) == []
 
 
-def test_a_damaged_batch_is_not_copied(second_life: Unsound) -> None:
+def test_a_damaged_batch_is_not_copied(second_life: FaultyMirror) -> None:
     """What is before it arrives, the partition waits and says so."""
     topic = "calm-corrupt"
     second_life.await_end(topic, {0: 40})
@@ -418,7 +424,7 @@ def test_a_damaged_batch_is_not_copied(second_life: Unsound) -> None:
     assert second_life.entries(topic) == []
 
 
-def test_a_damaged_batch_is_skipped_if_told_so(second_life: Unsound) -> None:
+def test_a_damaged_batch_is_skipped_if_told_so(second_life: FaultyMirror) -> None:
     """What is behind it arrives, and the ledger says what is missing."""
     topic = "bold-corrupt"
     second_life.await_end(topic, {0: 50})
@@ -429,7 +435,7 @@ def test_a_damaged_batch_is_skipped_if_told_so(second_life: Unsound) -> None:
     assert (entry.kind, entry.first_offset, entry.last_offset) == ("corrupt-batch", 40, 49)
 
 
-def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: Unsound) -> None:
+def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: FaultyMirror) -> None:
     """The target keeps what the source lost, followed by what was written in its place."""
     topic = "calm-cut"
     second_life.await_end(topic, {0: 50})
@@ -442,7 +448,7 @@ def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: Unsound
     assert [entry.kind for entry in second_life.await_entries(topic, 1)] == ["source-truncated"]
 
 
-def test_a_source_that_was_cut_off_stops_if_told_so(second_life: Unsound) -> None:
+def test_a_source_that_was_cut_off_stops_if_told_so(second_life: FaultyMirror) -> None:
     """Nothing of what was written in its place is copied."""
     topic = "bold-cut"
     assert "source.truncated.policy=stop" in second_life.await_incident("source-truncated", topic)
@@ -451,7 +457,7 @@ def test_a_source_that_was_cut_off_stops_if_told_so(second_life: Unsound) -> Non
     assert end_offsets(second_life.target, remote(topic)) == {0: 30}
 
 
-def test_what_the_target_lost_is_copied_again(second_life: Unsound) -> None:
+def test_what_the_target_lost_is_copied_again(second_life: FaultyMirror) -> None:
     """Every record once, in order, although the target had forgotten some of them."""
     topic = "calm-short"
     second_life.await_incident("target-truncated", topic)
@@ -462,7 +468,7 @@ def test_what_the_target_lost_is_copied_again(second_life: Unsound) -> None:
     assert [entry.kind for entry in second_life.await_entries(topic, 1)] == ["target-truncated"]
 
 
-def test_a_target_that_lost_records_stops_if_told_so(second_life: Unsound) -> None:
+def test_a_target_that_lost_records_stops_if_told_so(second_life: FaultyMirror) -> None:
     """Nothing is written behind what is left."""
     topic = "bold-short"
     assert "target.truncated.policy=stop" in second_life.await_incident("target-truncated", topic)
@@ -470,7 +476,7 @@ def test_a_target_that_lost_records_stops_if_told_so(second_life: Unsound) -> No
     assert end_offsets(second_life.target, remote(topic)) == {0: 30}
 
 
-def test_a_topic_recreated_while_the_mirror_was_down_is_noticed(second_life: Unsound) -> None:
+def test_a_topic_recreated_while_the_mirror_was_down_is_noticed(second_life: FaultyMirror) -> None:
     """By its id, although the stored offset looks plausible."""
     assert "policy=stop" in second_life.await_incident("source-recreated", "calm-down")
     assert end_offsets(second_life.target, remote("calm-down")) == {0: 30}
@@ -478,7 +484,7 @@ def test_a_topic_recreated_while_the_mirror_was_down_is_noticed(second_life: Uns
     second_life.await_incident("source-recreated", "bold-down")
 
 
-def test_everything_else_has_flowed_all_the_time(second_life: Unsound) -> None:
+def test_everything_else_has_flowed_all_the_time(second_life: FaultyMirror) -> None:
     """No record of the sound topics is missing, twice or out of order."""
     flows_on(second_life)
     for topic in both("steady"):

@@ -10,20 +10,15 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.connectors.map_keeper import MapKeeper
+from sparkmirror.connectors.offset_map_cleaner import OffsetMapCleaner
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, MappedRun
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.odd_logs import delete_before
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.librdkafka import (
     Record,
     compare_topics,
     create_topics,
@@ -32,6 +27,11 @@ from support.witness import (
     produce,
     topic_partitions,
 )
+from support.clusters.topic_histories import delete_before
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 COMPACTED = {"cleanup.policy": "compact"}
 
@@ -155,20 +155,20 @@ def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
     offsets = MapTopic(client, topic)
     settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
     with ClusterAdmin(settings) as source:
-        keeper = MapKeeper(offsets, source, said.__setitem__, most_chunks=8)
+        keeper = OffsetMapCleaner(offsets, source, said.__setitem__, most_chunks=8)
         offsets.refresh()
-        assert keeper.keep() == 2
+        assert keeper.clean() == 2
         assert offsets.maps[tp].firsts == [*range(20, 100, 10)]
         assert "before offset 20" in said[f"map {tp}"]
         delete_before(source_cluster, source_topic, 1, 55)
-        assert keeper.keep() == 3
+        assert keeper.clean() == 3
         assert offsets.maps[tp].firsts == [50, 60, 70, 80, 90]
         assert said[f"map {tp}"] == ""
         write(target_cluster, topic, tp, chunk(65, 65))
         offsets.refresh()
-        assert keeper.keep() == 0  # not before it has been so for a while
+        assert keeper.clean() == 0  # not before it has been so for a while
         offsets.refresh()
-        assert keeper.keep() == 3
+        assert keeper.clean() == 3
     again = MapTopic(client, topic)
     again.refresh()
     assert again.maps[tp].firsts == [50, 60, 65]
@@ -186,16 +186,16 @@ def test_the_keeper_outlives_a_map_that_was_made_anew(
     offsets = MapTopic(client, topic)
     settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
     with ClusterAdmin(settings) as source:
-        keeper = MapKeeper(offsets, source, lambda *_: None, most_chunks=4)
+        keeper = OffsetMapCleaner(offsets, source, lambda *_: None, most_chunks=4)
         offsets.refresh()
-        assert keeper.keep() > 0
+        assert keeper.clean() > 0
         delete_topic(target_cluster, topic)
         create_topics(target_cluster, {topic: 1}, COMPACTED)
         eventually(lambda: _is_empty(offsets), PATIENCE_SECONDS, "a new map")
-        keeper.keep()
+        keeper.clean()
         write(target_cluster, topic, tp, chunk(5, 5))
         offsets.refresh()
-        keeper.keep()
+        keeper.clean()
         assert offsets.maps[tp].firsts == [5]
 
 

@@ -11,26 +11,26 @@ from dataclasses import dataclass
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.map_topic import MapTopic, surplus
+from sparkmirror.offsets.map_topic import MapTopic, removable_chunks
 from sparkmirror.offsets.offset_map import Fit
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.odd_logs import (
+from support.clients.librdkafka import create_topics, numbered, produce
+from support.clients.offset_translations import PartitionRecords, partition_records
+from support.clusters.topic_histories import (
     await_markers,
     delete_before,
-    end,
-    hurry_the_cleaner,
+    end_transaction,
+    speed_up_log_cleaner,
     transactional,
     write_compacted,
     write_part,
 )
-from support.translations import Held, held
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS
-from support.witness import create_topics, numbered, produce
 
 ASKED = 1_000
 EXPIRED = 700
@@ -52,8 +52,8 @@ class Mirrored:
     source: LocalCluster
     target: LocalCluster
     prefix: str
-    source_records: dict[tuple[str, int], Held]
-    target_records: dict[tuple[str, int], Held]
+    source_records: dict[tuple[str, int], PartitionRecords]
+    target_records: dict[tuple[str, int], PartitionRecords]
 
     @contextmanager
     def map_topic(self) -> Iterator[MapTopic]:
@@ -71,7 +71,7 @@ def _transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
     for turn in turns:
         producer.begin_transaction()
         write_part(producer, topic, 0, 100 * turn, 1 + turn % 7)
-        end(producer, commits=turn % 5 != 0)
+        end_transaction(producer, commits=turn % 5 != 0)
     await_markers(cluster, topic)
 
 
@@ -89,7 +89,7 @@ def mirrored(
     alias, prefix = unique_name("map"), unique_name(request.param)
     names = {kind: f"{prefix}-{kind}" for kind in TOPICS}
     source, target = source_cluster, target_cluster
-    hurry_the_cleaner(source)
+    speed_up_log_cleaner(source)
     create_topics(source, {names[k]: TOPICS[k] for k in ("plain", "transactional", "expired")})
     create_topics(source, {names["compacted"]: TOPICS["compacted"]}, COMPACTED)
     write_compacted(source, names["compacted"], ["lz4", "none"], tombstones=range(0))
@@ -118,8 +118,8 @@ def mirrored(
         source,
         target,
         prefix,
-        held(source, *places),
-        held(target, *[(f"{alias}.{topic}", n) for topic, n in places]),
+        partition_records(source, *places),
+        partition_records(target, *[(f"{alias}.{topic}", n) for topic, n in places]),
     )
 
 
@@ -159,7 +159,7 @@ def test_what_the_source_has_outlived_can_be_deleted(mirrored: Mirrored) -> None
         chunks = len(offsets.maps[tp])
         assert chunks > 1
         last = here.offsets[-1]
-        offsets.delete(surplus({tp: offsets.maps[tp]}, {tp: last}, 1_000))
+        offsets.delete(removable_chunks({tp: offsets.maps[tp]}, {tp: last}, 1_000))
         assert len(offsets.maps[tp]) == 1
     with mirrored.map_topic() as offsets:
         assert len(offsets.maps[tp]) == 1

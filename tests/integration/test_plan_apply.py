@@ -19,19 +19,14 @@ from confluent_kafka.admin import ConfigResource
 from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
-from sparkmirror.formats.offset_sync import OffsetSync
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from support.acls import AUTHORIZER, acls, foreign, grant, revoke
-from support.groups import commit, committed
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess, command
-from support.names import unique_name
-from support.odd_logs import alter, set_configs
-from support.snapshot import snapshot
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.acls import AUTHORIZER, acl_binding, acls, grant, revoke
+from support.clients.cluster_snapshot import snapshot
+from support.clients.consumer_groups import commit, committed
+from support.clients.librdkafka import (
     Record,
     admin,
     create_topics,
@@ -42,6 +37,11 @@ from support.witness import (
     topic_partitions,
     topics,
 )
+from support.clusters.topic_histories import alter_configs, set_configs
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess, command
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 RECORDS = 1_000
 QUESTION = b"[y/N]"
@@ -267,7 +267,7 @@ def test_growth_and_new_topics_are_planned_beside_what_is_there(ground: Ground) 
 
 def drift(ground: Ground, configs: dict[str, str]) -> None:
     """Somebody else sets configs of the copy."""
-    alter(ground.target, ConfigResource.Type.TOPIC, ground.remote, configs)
+    alter_configs(ground.target, ConfigResource.Type.TOPIC, ground.remote, configs)
     eventually(
         lambda: configs.items() <= set_configs(ground.target, ground.remote).items(),
         PATIENCE_SECONDS,
@@ -550,10 +550,12 @@ def test_what_we_may_not_see_is_said_and_the_rest_is_planned(
 def closing_door(cluster: LocalCluster, denial: AclBinding) -> Iterator[None]:
     """Denies us something for a while; whether it is there yet nobody may see."""
     client = admin(cluster)
-    for future in client.create_acls([foreign(confluent.AclBinding, denial)]).values():
+    for future in client.create_acls([acl_binding(confluent.AclBinding, denial)]).values():
         future.result(PATIENCE_SECONDS)
     try:
         yield
     finally:
-        for future in client.delete_acls([foreign(confluent.AclBindingFilter, denial)]).values():
+        for future in client.delete_acls(
+            [acl_binding(confluent.AclBindingFilter, denial)]
+        ).values():
             future.result(PATIENCE_SECONDS)

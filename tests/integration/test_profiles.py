@@ -16,33 +16,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sparkmirror.config.keys.service_profiles import PROFILES
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.profiles import PROFILES
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
 from sparkmirror.connectors.source_topics import topic_rules
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.topic_log import TopicLog
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.state.incidents import Kind
-from sparkmirror.topology.apply import Outcome, apply_plan
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.state.incidents import IncidentKind
+from sparkmirror.topology.apply_topics import TopicOutcome, apply_topic_plan
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, internal_topics
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.topology.topics import TopicPlan, plan_topics
-from sparkmirror.wire.connection import Connection
-from support.copy_tasks import Driver, TaskFlow
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.refusing_target import (
-    NO_CREATION,
-    forbid_creation_and_acls,
-    refusing_cluster,
-)
-from support.unsound import set_config
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.wire.connection import BrokerConnection
+from support.clients.librdkafka import (
     Record,
     create_topics,
     end_offsets,
@@ -51,6 +40,17 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clusters.restricted_cluster import (
+    NO_CREATION,
+    forbid_creation_and_acls,
+    restricted_cluster,
+)
+from support.mirrors.copy_tasks import FakeControlChannel, TaskFlow
+from support.mirrors.faulty_mirror import set_config
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 IDLE_SECONDS = 1.0
 # What all four let a topic be created with; a service's own list is longer.
@@ -63,7 +63,7 @@ WIDE_BATCHES = {"batch_size": 4 << 20, "linger_ms": 300, "message_max_bytes": 4 
 def service(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterator[LocalCluster]:
     """The broker that refuses."""
     directory = tmp_path_factory.mktemp("service")
-    cluster = refusing_cluster("service", directory, kafka_version, configs=ALLOWED, extra={})
+    cluster = restricted_cluster("service", directory, kafka_version, configs=ALLOWED, extra={})
     with cluster:
         forbid_creation_and_acls(cluster)
         yield cluster
@@ -162,10 +162,10 @@ def planned(settings: FlowSettings, topic: str) -> TopicPlan:
     return plan_topics(found, {}, configs, rules, factor)
 
 
-def applied(settings: FlowSettings, plan: TopicPlan) -> list[Outcome]:
+def applied(settings: FlowSettings, plan: TopicPlan) -> list[TopicOutcome]:
     """How the target takes it."""
     with ClusterAdmin(settings.target_admin) as target:
-        return apply_plan(plan.actions, target)
+        return apply_topic_plan(plan.actions, target)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_topics_are_created_as_the_service_wants_them(
     names = load_policy(settings.policy, settings.flow).replication
     wanted = [t for t in internal_topics(settings, names) if t.side is Side.TARGET]
     with ClusterAdmin(settings.target_admin) as target:
-        ensured = ensure_internal_topics(wanted, target, ReplicationFactors())
+        ensured = ensure_internal_topics(wanted, target, ReplicationFactorChooser())
     assert [one.error for one in ensured if one.error is not None] == []
 
 
@@ -229,7 +229,7 @@ def test_a_creation_without_the_right_says_what_to_create(
     names = load_policy(resigned.policy, resigned.flow).replication
     storage = [t for t in internal_topics(resigned, names) if t.storage_key]
     with ClusterAdmin(resigned.target_admin) as target:
-        ensured = ensure_internal_topics(storage, target, ReplicationFactors(), creates=False)
+        ensured = ensure_internal_topics(storage, target, ReplicationFactorChooser(), creates=False)
     told = [str(one.error) for one in ensured]
     assert f"Topic 'mm2-offsets.{alias}.internal' does not exist on cluster 'service'" in told[0]
     assert told[0].endswith("with 25 partitions, replication factor 1, cleanup.policy=compact.")
@@ -272,14 +272,14 @@ def test_no_request_is_larger_than_the_service_takes(
     values = large_batches(source_cluster, flow.topic)
     produce(source_cluster, flow.topic, [(0, Record(b"large", b"x" * 2_000_000))], **WIDE_BATCHES)
     produce(source_cluster, flow.topic, [(0, Record(None, b"last"))])
-    driver = Driver()
+    driver = FakeControlChannel()
     flow.copy(flow.split(end_offsets(source_cluster, flow.topic)), driver)
     assert [r.value for r in read_topic(service, flow.remote)[0]] == [*values, b"last"]
     letters = read_topic(service, f"{flow.offsets}-dead-letters")[0]
     assert [letter.key for letter in letters] == [b"large"]
     assert troubles(driver) == {""}
     kinds = {one.kind for report in driver.reports for one in report.incidents}
-    assert Kind.NO_READ not in kinds
+    assert IncidentKind.NO_READ not in kinds
 
 
 @pytest.mark.thorough
@@ -336,10 +336,10 @@ def test_connections_that_nobody_uses_are_closed_before_the_network_forgets_them
             assert connected_to(source_cluster)
 
 
-def troubles(driver: Driver) -> set[str]:
+def troubles(driver: FakeControlChannel) -> set[str]:
     """All that a task has complained about."""
     reports = driver.reports
-    return {r.trouble for r in reports} | {p.trouble for r in reports for p in r.partitions}
+    return {r.error for r in reports} | {p.error for r in reports for p in r.partitions}
 
 
 def connected_to(cluster: LocalCluster) -> list[int]:
@@ -357,9 +357,11 @@ def connected_to(cluster: LocalCluster) -> list[int]:
 
 def speak_old_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our tasks hear of the service's broker what was reported of Event Hubs."""
-    when_ready = Connection.when_ready
+    when_ready = BrokerConnection.when_ready
 
-    def limited(self: Connection, send: Callable[[], None], failure: Callable[..., None]) -> None:
+    def limited(
+        self: BrokerConnection, send: Callable[[], None], failure: Callable[..., None]
+    ) -> None:
         def with_limits() -> None:
             if self._dialer.cluster == "service":
                 self.api_versions |= {0: (0, 7), 1: (4, 6), 3: (0, 5)}  # produce, fetch, metadata
@@ -368,4 +370,4 @@ def speak_old_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
         when_ready(self, with_limits, failure)
 
-    monkeypatch.setattr(Connection, "when_ready", limited)
+    monkeypatch.setattr(BrokerConnection, "when_ready", limited)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.tools import KafkaTools
-from support.figures import measured
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.kafka_tools import KafkaTools
+from support.clients.librdkafka import compare_topics, create_topics
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
 from support.waiting import PATIENCE_SECONDS
-from support.witness import compare_topics, create_topics
 
 MANY = 1_000_000
 

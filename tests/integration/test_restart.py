@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sparkmirror import class_archive
-from sparkmirror.formats.murmur2 import partition_for
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import STOP_SECONDS, MirrorProcess
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.primitives import partition_for_key
+from sparkmirror.spark import class_archive
+from support.clients.librdkafka import (
     Cluster,
     admin,
     create_topics,
@@ -29,6 +24,11 @@ from support.witness import (
     read_topic,
     topic_partitions,
 )
+from support.clients.load_generator import Load
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import STOP_SECONDS, MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 
@@ -67,7 +67,7 @@ def check_positions(cluster: Cluster) -> None:
             % index
         )
         where, value = stored[key]
-        assert where == partition_for(key, partitions)
+        assert where == partition_for_key(key, partitions)
         # Nothing but these records was ever written: both sides count alike.
         assert value.startswith(b'{"offset":%d,"downstream":%d,"producer":' % (end - 1, end - 1))
         assert json.loads(value)["offset"] == end - 1
@@ -106,7 +106,7 @@ def test_clean_stops_lose_nothing_and_repeat_nothing(
 
     Soon because the JVM uses the class-data archive: one that does not fit it ignores silently.
     """
-    class_archive.build()
+    class_archive.build_and_wait()
     archive = class_archive.existing_archive()
     create_topics(source_cluster, {TOPIC: 2})
     produce(source_cluster, TOPIC, numbered(100, 2))

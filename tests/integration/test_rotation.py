@@ -14,15 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Authority
-from support.java_connect import ConnectTopics, heartbeat_config
-from support.load import Load, await_more
-from support.mirror_process import MirrorProcess
-from support.mounted import MountedFolder
-from support.names import unique_name
-from support.secret_search import leaks
-from support.secure_clients import Keys, file_lines, login, reached, showing, trusting
-from support.secure_cluster import (
+from support.clients.librdkafka import await_copy, compare_topics, create_topics
+from support.clients.load_generator import Load, await_more
+from support.clusters.secure_cluster import (
     CHANGING,
     MASTER,
     STORE_PASSWORD,
@@ -30,9 +24,15 @@ from support.secure_cluster import (
     SecureCluster,
     secure_cluster,
 )
+from support.data.certificates import Authority
+from support.data.mounted_secret import MountedSecret
+from support.data.security_configs import Keys, file_lines, login, reached, showing, trusting
+from support.mirrors.java_connect import ConnectTopics, heartbeat_config
+from support.mirrors.mirror_process import MirrorProcess
+from support.mirrors.worker_process import WorkerProcess
+from support.secret_search import leaks
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import await_copy, compare_topics, create_topics
-from support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.thorough
 
@@ -62,7 +62,7 @@ class Rotation:
     """What is mounted: stores for the source, and a password for the target."""
 
     secure: SecureCluster
-    mounted: MountedFolder
+    mounted: MountedSecret
     old: Authority = field(init=False)
     new: Authority = field(default_factory=lambda: Authority("the next authority"))
     password: str = USERS[CHANGING]
@@ -147,7 +147,7 @@ def test_certificates_and_passwords_change_under_a_flow(
     """Nothing is lost, nothing comes twice; a broken store in between does no harm."""
     topic, flow = unique_name("orders"), "mutual->secret"
     create_topics(secure, {topic: 2})
-    rotation = Rotation(secure, MountedFolder(tmp_path / "mounted"))
+    rotation = Rotation(secure, MountedSecret(tmp_path / "mounted"))
     file = tmp_path / "mm2.properties"
     lines = [
         "clusters = mutual, secret",
@@ -189,7 +189,7 @@ def test_a_token_in_a_file_is_renewed_under_a_flow(
     """By somebody else, as Kubernetes does it; the flow outlives several tokens."""
     topic, flow = unique_name("orders"), "token->hub"
     create_topics(secure, {topic: 2})
-    mounted, issued = MountedFolder(tmp_path / "mounted"), list[str]()
+    mounted, issued = MountedSecret(tmp_path / "mounted"), list[str]()
 
     def renew() -> None:
         issued.append(secure.tokens.token(MASTER))
@@ -244,7 +244,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
     """The worker's own cluster wants the password that changes; one connector needs nothing."""
     topic, name, other = unique_name("orders"), unique_name("mirror"), unique_name("beats")
     create_topics(secure, {topic: 2})
-    rotation = Rotation(secure, MountedFolder(tmp_path / "mounted"))
+    rotation = Rotation(secure, MountedSecret(tmp_path / "mounted"))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     source, target = rotation.mutual(), rotation.secret()
@@ -304,7 +304,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
             await_more(secure, f"mutual.{topic}", load)
         await_copy(secure, topic, secure, f"mutual.{topic}", PATIENCE_SECONDS)
         worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
-        worker.do("PUT", f"/connectors/{other}/pause")  # written with the new password
+        worker.request_ok("PUT", f"/connectors/{other}/pause")  # written with the new password
         worker.await_states(other, "PAUSED", "PAUSED")
         assert f"Connector {other} begins anew" not in worker.process.log
         secrets = [*USERS.values(), NEW_PASSWORD, STORE_PASSWORD, "PRIVATE KEY"]

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import (
     create_topics,
     numbered,
     produce_many,
     read_topics,
     topics,
 )
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 

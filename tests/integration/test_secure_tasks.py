@@ -17,19 +17,19 @@ import pytest
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import (
-    Mechanism,
     OAuthSettings,
-    Protocol,
+    SaslMechanism,
     SaslSettings,
-    Security,
+    SecurityProtocol,
+    SecuritySettings,
     TlsSettings,
 )
-from sparkmirror.wire.sasl_login import Login
-from support.copy_tasks import PARTITIONS, Driver, TaskFlow
-from support.load import Load
-from support.secure_cluster import MASTER, USERS, SecureCluster, secure_cluster
+from sparkmirror.wire.sasl_authenticator import SaslAuthenticator
+from support.clients.librdkafka import compare_topics, numbered, produce
+from support.clients.load_generator import Load
+from support.clusters.secure_cluster import MASTER, USERS, SecureCluster, secure_cluster
+from support.mirrors.copy_tasks import PARTITIONS, FakeControlChannel, TaskFlow
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import compare_topics, numbered, produce
 
 # In the ordinary run, flows over all protocols are in test_security.py.
 pytestmark = pytest.mark.thorough
@@ -55,7 +55,7 @@ def secured(
 class SecureFlow(TaskFlow):
     """Both sides are one broker, by a listener of its own."""
 
-    def __init__(self, secured: SecureCluster, listener: str, security: Security) -> None:
+    def __init__(self, secured: SecureCluster, listener: str, security: SecuritySettings) -> None:
         super().__init__(secured.cluster, secured.cluster)
         self._settings = ConnectionSettings(
             "secured", (secured.servers(listener),), "secure-task", security=security
@@ -81,10 +81,10 @@ def tls(secured: SecureCluster, user: str = "") -> TlsSettings:
     return replace(settings, chain=own.chain, key=Secret(own.key))
 
 
-def login(mechanism: Mechanism, secured: SecureCluster, user: str = MASTER) -> SaslSettings:
+def login(mechanism: SaslMechanism, secured: SecureCluster, user: str = MASTER) -> SaslSettings:
     """A user's name and password, or where the tokens come from."""
     secret = Secret(USERS[user])
-    if mechanism is Mechanism.OAUTHBEARER:
+    if mechanism is SaslMechanism.OAUTHBEARER:
         trusted = TlsSettings(secured.authority.pem)
         source = OAuthSettings(secured.tokens.url, user, secret, tls=trusted)
         return SaslSettings(mechanism, oauth=source)
@@ -92,13 +92,13 @@ def login(mechanism: Mechanism, secured: SecureCluster, user: str = MASTER) -> S
 
 
 CASES = {
-    "TLS": lambda secured: Security(Protocol.SSL, tls(secured)),
-    "MUTUAL": lambda secured: Security(Protocol.SSL, tls(secured, MASTER)),
-    "LOGIN": lambda secured: Security(
-        Protocol.SASL_PLAINTEXT, sasl=login(Mechanism.PLAIN, secured)
+    "TLS": lambda secured: SecuritySettings(SecurityProtocol.SSL, tls(secured)),
+    "MUTUAL": lambda secured: SecuritySettings(SecurityProtocol.SSL, tls(secured, MASTER)),
+    "LOGIN": lambda secured: SecuritySettings(
+        SecurityProtocol.SASL_PLAINTEXT, sasl=login(SaslMechanism.PLAIN, secured)
     ),
-    "TLSLOGIN": lambda secured: Security(
-        Protocol.SASL_SSL, tls(secured), login(Mechanism.SCRAM_SHA_512, secured)
+    "TLSLOGIN": lambda secured: SecuritySettings(
+        SecurityProtocol.SASL_SSL, tls(secured), login(SaslMechanism.SCRAM_SHA_512, secured)
     ),
 }
 
@@ -114,20 +114,20 @@ def test_a_task_copies_over_every_protocol(secured: SecureCluster, listener: str
     assert flow.check() == RECORDS
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism.SCRAM_SHA_256, Mechanism.OAUTHBEARER])
+@pytest.mark.parametrize("mechanism", [SaslMechanism.SCRAM_SHA_256, SaslMechanism.OAUTHBEARER])
 def test_logging_in_again_under_load_loses_nothing(
-    secured: SecureCluster, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
+    secured: SecureCluster, mechanism: SaslMechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with tokens that die young: nothing lost, nothing twice, no connection lost either."""
-    logins: Counter[Login] = Counter()
-    begin = Login.begin
+    logins: Counter[SaslAuthenticator] = Counter()
+    begin = SaslAuthenticator.authenticate
 
-    def counted(self: Login, versions: Any) -> None:
+    def counted(self: SaslAuthenticator, versions: Any) -> None:
         logins[self] += 1
         begin(self, versions)
 
-    monkeypatch.setattr(Login, "begin", counted)
-    security = Security(Protocol.SASL_SSL, tls(secured), login(mechanism, secured))
+    monkeypatch.setattr(SaslAuthenticator, "authenticate", counted)
+    security = SecuritySettings(SecurityProtocol.SASL_SSL, tls(secured), login(mechanism, secured))
     flow = SecureFlow(secured, "TLSLOGIN", security)
     issued = secured.tokens.issued
     load = Load(flow.source, flow.topic, per_second=2000, partitions=PARTITIONS)
@@ -141,14 +141,14 @@ def test_logging_in_again_under_load_loses_nothing(
     sessions = LOAD_SECONDS * 1000 // SESSION_MS
     assert max(logins.values()) > sessions, "it says again who it is before the broker forgets"
     assert len(logins) <= 6, "on the same connections"
-    if mechanism is Mechanism.OAUTHBEARER:
+    if mechanism is SaslMechanism.OAUTHBEARER:
         assert secured.tokens.issued - issued >= LOAD_SECONDS / TOKEN_SECONDS
 
 
 def test_a_changed_password_is_a_trouble_that_passes(secured: SecureCluster) -> None:
     """It is told with the key to look at, and nothing is lost when the password is right again."""
-    security = Security(
-        Protocol.SASL_PLAINTEXT, sasl=login(Mechanism.SCRAM_SHA_256, secured, MASTER)
+    security = SecuritySettings(
+        SecurityProtocol.SASL_PLAINTEXT, sasl=login(SaslMechanism.SCRAM_SHA_256, secured, MASTER)
     )
     flow = SecureFlow(secured, "LOGIN", security)
     produce(flow.source, flow.topic, numbered(RECORDS, PARTITIONS))
@@ -168,9 +168,9 @@ def test_a_changed_password_is_a_trouble_that_passes(secured: SecureCluster) -> 
     assert not any(USERS[MASTER] in text for text in _troubles(driver))
 
 
-def _now(driver: Driver) -> str:
-    return driver.reports[-1].trouble if driver.reports else ""
+def _now(driver: FakeControlChannel) -> str:
+    return driver.reports[-1].error if driver.reports else ""
 
 
-def _troubles(driver: Driver) -> set[str]:
-    return {report.trouble for report in driver.reports if report.trouble}
+def _troubles(driver: FakeControlChannel) -> set[str]:
+    return {report.error for report in driver.reports if report.error}

@@ -24,9 +24,8 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError, ClusterError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.security import oauth
-from sparkmirror.security.settings import Mechanism, SaslSettings
-from support.certificates import Authority, key_store, trust_store
-from support.secure_cluster import (
+from sparkmirror.security.settings import SaslMechanism, SaslSettings
+from support.clusters.secure_cluster import (
     MASTER,
     MECHANISMS,
     STORE_PASSWORD,
@@ -35,7 +34,8 @@ from support.secure_cluster import (
     jaas_line,
     secure_cluster,
 )
-from support.token_endpoint import Mood
+from support.data.certificates import Authority, key_store, trust_store
+from support.peers.token_endpoint import ResponseMode
 from support.waiting import PATIENCE_SECONDS, eventually
 
 SESSION_MS = 3000
@@ -94,7 +94,7 @@ def properties(servers: str, *lines: str) -> str:
 def connection(servers: str, *lines: str) -> ConnectionSettings:
     """The admin client of the secured cluster."""
     config = MirrorConfig.parse(properties(servers, *lines))
-    return config.flow_settings(config.pairs()[0]).source_admin
+    return config.flow_settings(config.flows()[0]).source_admin
 
 
 def ask(settings: ConnectionSettings) -> None:
@@ -319,11 +319,11 @@ def test_a_token_endpoint_that_is_down_is_tried_again(
         *login("OAUTHBEARER", secured),
         "a.sasl.oauthbearer.scope=another-one",  # which nobody has a token for yet
     )
-    secured.tokens.mood = Mood.BROKEN
+    secured.tokens.mood = ResponseMode.BROKEN
     try:
         error = failure(settings)
     finally:
-        secured.tokens.mood = Mood.WILLING
+        secured.tokens.mood = ResponseMode.WILLING
     assert error.retriable
     assert "token endpoint" in str(error)
     assert "a.sasl.oauthbearer.token.endpoint.url" in str(error)
@@ -371,7 +371,7 @@ def test_a_mechanism_that_is_not_offered_is_told(
         *trusting(stores),
         *login("PLAIN", secured),
     )
-    security = replace(settings.security, sasl=SaslSettings(Mechanism.AWS_MSK_IAM))
+    security = replace(settings.security, sasl=SaslSettings(SaslMechanism.AWS_MSK_IAM))
     error = failure(replace(settings, security=security))
     assert "does not offer AWS_MSK_IAM" in str(error)
     assert "a.sasl.mechanism" in str(error)

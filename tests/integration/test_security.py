@@ -17,19 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.ports import HeldPort
-from support.certificates import Authority
-from support.java_connect import ConnectTopics
-from support.load import Load, await_more
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.secret_search import leaks, let_it_talk
-from support.secure_clients import WAYS, Keys, Way, file_lines, login, reached, trusting
-from support.secure_cluster import MASTER, STORE_PASSWORD, USERS, SecureCluster, secure_cluster
-from support.secure_peer import AUTHENTICATE, SecurePeer
-from support.token_endpoint import Mood
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.ports import ReservedPort
+from support.clients.librdkafka import (
     await_copy,
     compare_topics,
     create_topics,
@@ -38,7 +27,24 @@ from support.witness import (
     produce,
     read_topic,
 )
-from support.worker_process import WorkerProcess
+from support.clients.load_generator import Load, await_more
+from support.clusters.secure_cluster import (
+    MASTER,
+    STORE_PASSWORD,
+    USERS,
+    SecureCluster,
+    secure_cluster,
+)
+from support.data.certificates import Authority
+from support.data.security_configs import WAYS, Keys, Way, file_lines, login, reached, trusting
+from support.mirrors.java_connect import ConnectTopics
+from support.mirrors.mirror_process import MirrorProcess
+from support.mirrors.worker_process import WorkerProcess
+from support.peers.secure_broker import AUTHENTICATE, SecureBroker
+from support.peers.token_endpoint import ResponseMode
+from support.secret_search import leaks, log_everything
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 HUB = "scram512"
 SESSION_SECONDS = 3.0
@@ -138,7 +144,7 @@ def test_no_level_of_the_log_shows_a_secret(secure: SecureCluster, tmp_path: Pat
     own = {key.replace(".", "_"): value for key, value in worker_way.items()}
     with WorkerProcess(secure, tmp_path, topics, **own) as worker:
         worker.await_health()
-        worker.do("PUT", "/admin/loggers/root", {"level": "TRACE"})
+        worker.request_ok("PUT", "/admin/loggers/root", {"level": "TRACE"})
         worker.create(name, config)
         await_copy(secure, topic, secure, f"plain.{topic}", PATIENCE_SECONDS)
         assert worker.get("/admin/loggers/py4j")["level"] == "TRACE"
@@ -186,8 +192,8 @@ def _copy_and_search(
         lines += [f"{source}->{target}.topics = {topics[source]}"]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    pages = HeldPort()
-    pages.hold()
+    pages = ReservedPort()
+    pages.reserve()
     lines += [f"spark.hadoop.fs.s3a.secret.key = {BUCKETS}"]
     if has_pages:
         lines += [
@@ -200,7 +206,7 @@ def _copy_and_search(
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     places = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS", "SPARK_WORKER_DIR"), str(scratch))
     with MirrorProcess(file, environment=places) as mirror:
-        let_it_talk(mirror)
+        log_everything(mirror)
         for source, topic in topics.items():
             await_copy(secure, topic, secure, f"{source}.{topic}", PATIENCE_SECONDS)
             assert compare_topics(secure, topic, secure, f"{source}.{topic}") == 50
@@ -300,7 +306,7 @@ def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_
 @pytest.mark.thorough
 def test_a_refused_login_is_repeated_slowly(secure: SecureCluster, tmp_path: Path) -> None:
     """By the whole process, whatever of it wants to go there: accounts get locked."""
-    with SecurePeer(login=b"nobody") as peer:
+    with SecureBroker(login=b"nobody") as peer:
         refusing: Keys = {
             "bootstrap.servers": str(peer.address),
             "security.protocol": "SASL_PLAINTEXT",
@@ -364,9 +370,14 @@ def test_logins_are_renewed_mid_stream(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mood", [None, Mood.BROKEN, Mood.NONSENSE, Mood.SILENT])
+@pytest.mark.parametrize(
+    "mood", [None, ResponseMode.BROKEN, ResponseMode.NONSENSE, ResponseMode.SILENT]
+)
 def test_a_token_endpoint_fails_for_a_while(
-    secure: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mood: Mood | None
+    secure: SecureCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mood: ResponseMode | None,
 ) -> None:
     """The flow waits for tokens and says so, the other one does not notice; nothing is lost."""
     waiting, other = unique_name("waiting"), unique_name("other")
@@ -394,7 +405,7 @@ def test_a_token_endpoint_fails_for_a_while(
                     again.callback(secure.tokens.start)
                     secure.tokens.stop()
                 else:
-                    again.callback(setattr, secure.tokens, "mood", Mood.WILLING)
+                    again.callback(setattr, secure.tokens, "mood", ResponseMode.WILLING)
                     secure.tokens.mood = mood
                 mirror.await_log(key, PATIENCE_SECONDS)
                 written = sum(end_offsets(secure, other).values())

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Consumer
 
-from sparkmirror.local.cluster import LocalCluster
-from support.groups import consumer
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.consumer_groups import consumer
+from support.clients.librdkafka import create_topics, end_offsets, numbered, produce
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics, end_offsets, numbered, produce
 
 pytestmark = pytest.mark.thorough
 

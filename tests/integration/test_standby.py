@@ -20,14 +20,14 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import await_copy, compare_topics, create_topics, end_offsets
+from support.clients.load_generator import Load
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import await_copy, compare_topics, create_topics, end_offsets
 
 SESSION_SECONDS = 30.0  # no pause of a busy machine ends it
 SHORT_SESSION_SECONDS = 6.0  # where one ends; the least that brokers allow by default

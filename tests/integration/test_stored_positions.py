@@ -7,18 +7,17 @@ import pytest
 from confluent_kafka import Producer
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.topic_log import TopicLog
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.offsets import OffsetStore
-from sparkmirror.state.positions import PositionRecord, position_record
-from support.names import unique_name
-from support.odd_logs import hurry_the_cleaner
-from support.topics import make
+from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.state.position_records import PositionRecord, position_record
+from support.clusters.topic_histories import create_with_admin, speed_up_log_cleaner
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 CONNECTOR = "MirrorSourceConnector"
@@ -27,7 +26,7 @@ CONNECTOR = "MirrorSourceConnector"
 @pytest.fixture(scope="module")
 def cluster(target_cluster: LocalCluster) -> LocalCluster:
     """A broker whose cleaner does not wait."""
-    hurry_the_cleaner(target_cluster)
+    speed_up_log_cleaner(target_cluster)
     return target_cluster
 
 
@@ -68,7 +67,7 @@ def test_positions_come_back_from_every_compression(
 ) -> None:
     """A broker may recompress the offsets topic as its configuration says."""
     topic = unique_name(f"offsets-{codec}")
-    make(admin, NewTopic(topic, 3, 1, {"cleanup.policy": "compact"}))
+    create_with_admin(admin, NewTopic(topic, 3, 1, {"cleanup.policy": "compact"}))
     stored = positions(20, 100)
     produce(cluster, topic, records_of(stored, 3), compression_type=codec, linger_ms="50")
     store = OffsetStore(connection, topic, connector=CONNECTOR, source_alias="a")
@@ -88,7 +87,7 @@ def test_positions_survive_compaction_and_deletion(
         "min.cleanable.dirty.ratio": "0.01",
         "delete.retention.ms": "0",
     }
-    make(admin, NewTopic(topic, 2, 1, configs))
+    create_with_admin(admin, NewTopic(topic, 2, 1, configs))
     for offset in (100, 200, 300):
         produce(cluster, topic, records_of(positions(40, offset), 2))
         time.sleep(0.15)  # a segment is closed by the first record after segment.ms
@@ -113,7 +112,7 @@ def test_a_log_ends_at_its_position_behind_transaction_markers(
 ) -> None:
     """Committed records are read, aborted ones are not, and the markers do not hold us up."""
     topic = unique_name("transactions")
-    make(admin, NewTopic(topic, 1, 1))
+    create_with_admin(admin, NewTopic(topic, 1, 1))
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions()
     for value, finish in (
@@ -137,7 +136,7 @@ def test_the_end_of_an_open_transaction_depends_on_the_isolation(
 ) -> None:
     """read_committed ends at the last stable offset."""
     topic = unique_name("open")
-    make(admin, NewTopic(topic, 1, 1))
+    create_with_admin(admin, NewTopic(topic, 1, 1))
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions()
     producer.begin_transaction()
@@ -157,7 +156,7 @@ def test_a_log_with_headers_and_empty_parts_is_read_whole(
 ) -> None:
     """Null and empty keys and values are told apart; headers are stepped over."""
     topic = unique_name("shapes")
-    make(admin, NewTopic(topic, 1, 1))
+    create_with_admin(admin, NewTopic(topic, 1, 1))
     shapes = [(None, b"v"), (b"", b""), (b"k", None), (b"k" * 300, b"v" * 70_000)]
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50})
     for key, value in shapes:

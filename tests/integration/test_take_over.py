@@ -11,13 +11,13 @@ import random
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.model import ProducerState
-from sparkmirror.pipeline.contract import OtherWriter
-from support.copy_tasks import PARTITIONS, TaskFlow
-from support.load import Load
+from sparkmirror.task.messages import OtherWriter
+from support.clients.librdkafka import compare_topics, numbered, produce
+from support.clients.load_generator import Load
+from support.mirrors.copy_tasks import PARTITIONS, TaskFlow
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import compare_topics, numbered, produce
 
 
 @pytest.fixture

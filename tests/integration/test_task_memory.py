@@ -20,17 +20,9 @@ from itertools import repeat
 import psutil
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.tools import KafkaTools
-from support.figures import measured
-from support.memory import MIB, MemoryWatch, resident
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.raw_producer import produce_batches
-from support.record_batches import Record as BatchRecord
-from support.record_batches import encode
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.kafka_tools import KafkaTools
+from support.clients.librdkafka import (
     Record,
     await_copy,
     compare_topics,
@@ -39,6 +31,14 @@ from support.witness import (
     produce,
     topic_partitions,
 )
+from support.clients.raw_producer import produce_batches
+from support.data.record_batches import Record as BatchRecord
+from support.data.record_batches import encode
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.process_memory import MIB, MemoryWatch, resident
+from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 

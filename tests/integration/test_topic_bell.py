@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.kafka import topic_bell
-from sparkmirror.kafka.topic_bell import TopicBell
-from sparkmirror.local.cluster import LocalCluster
-from support.tcp_proxy import HOST
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.kafka import topic_watcher
+from sparkmirror.kafka.topic_watcher import TopicWatcher
+from support.clients.librdkafka import Record, create_topics, delete_topic, produce, topics
+from support.peers.tcp_proxy import HOST
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import Record, create_topics, delete_topic, produce, topics
 
 A_WHILE_SECONDS = 0.5
 # Whoever stops and waits for an answer waits for this long, and whoever does not, not for half.
@@ -46,13 +46,13 @@ class Rings:
 @pytest.fixture(autouse=True)
 def slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader keeps a question for long, so that nothing but news ends the wait for it."""
-    monkeypatch.setattr(topic_bell, "_WAIT_SECONDS", ANSWER_SECONDS)
+    monkeypatch.setattr(topic_watcher, "_WAIT_SECONDS", ANSWER_SECONDS)
 
 
 @pytest.fixture
 def never_suspicious(monkeypatch: pytest.MonkeyPatch) -> None:
     """It rings for what it has heard only."""
-    monkeypatch.setattr(topic_bell, "_SUSPECT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(topic_watcher, "_SUSPECT_SECONDS", PATIENCE_SECONDS)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def listening(
     settings = ConnectionSettings(
         "target", (server,), "bell-test", connect_timeout_seconds=connect_seconds
     )
-    bell = TopicBell(settings, topic, rings.ring)
+    bell = TopicWatcher(settings, topic, rings.ring)
     bell.start(offset)
     yield rings
     began = time.monotonic()
@@ -124,7 +124,7 @@ def test_it_rings_on_suspicion_while_it_hears_nothing(
     is_open: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens at the address, or somebody who never answers; that is said once."""
-    monkeypatch.setattr(topic_bell, "_SUSPECT_SECONDS", 0.2)
+    monkeypatch.setattr(topic_watcher, "_SUSPECT_SECONDS", 0.2)
     complaint = "is not heard of"
     with socket.socket() as nobody:
         nobody.bind((HOST, 0))

@@ -12,18 +12,13 @@ from confluent_kafka.admin import ResourceType
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.topics import TopicRules
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.odd_logs import alter, set_configs
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.librdkafka import (
     compare_topics,
     create_topics,
     delete_topic,
@@ -33,6 +28,11 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clusters.topic_histories import alter_configs, set_configs
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 EXCLUDED = {"min.insync.replicas", "max.compaction.lag.ms"}  # the first as by default
 RULES = TopicRules(
@@ -75,7 +75,7 @@ def await_shown(cluster: LocalCluster, topic: str, configs: Mapping[str, str | N
 
 def change(cluster: LocalCluster, topic: str, configs: Mapping[str, str | None]) -> None:
     """Set configs of a topic that nobody else changes."""
-    alter(cluster, ResourceType.TOPIC, topic, configs)
+    alter_configs(cluster, ResourceType.TOPIC, topic, configs)
     await_shown(cluster, topic, configs)
 
 
@@ -110,7 +110,7 @@ def test_only_differences_are_sent(
 
     def sent() -> list[dict[str, dict[str, str | None]]]:
         target.altered.clear()
-        sync.round(remotes, source, target)
+        sync.sync(remotes, source, target)
         return target.altered
 
     assert sent() == []
@@ -143,21 +143,21 @@ def test_what_the_target_refuses_is_told_once_and_the_rest_goes_through(
 
     def tell() -> list[str]:
         caplog.clear()
-        sync.round({name: remote}, source, target)
+        sync.sync({name: remote}, source, target)
         return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
 
     [sentence] = tell()
     assert f"refuses min.compaction.lag.ms=5000 on '{remote}'" in sentence
     assert set_configs(target_cluster, remote)["retention.ms"] == "100000"
-    assert "min.compaction.lag.ms" in status.snapshot().troubles[0]
+    assert "min.compaction.lag.ms" in status.snapshot().problems[0]
     target.altered.clear()
     assert tell() == []
     assert target.altered == []
-    assert status.snapshot().troubles
+    assert status.snapshot().problems
     change(source_cluster, name, {"min.compaction.lag.ms": "500"})
     assert tell() == []
     assert set_configs(target_cluster, remote)["min.compaction.lag.ms"] == "500"
-    assert status.snapshot().troubles == ()
+    assert status.snapshot().problems == ()
     assert status.snapshot().topology_changes == {"altered": 2, "config refused": 1}
 
 
@@ -176,14 +176,14 @@ def test_what_somebody_sets_back_again_and_again_is_left_to_them(
     status = FlowStatus("a->b")
     sync = ConfigSync(Flow("a", "b"), RULES, status)
     for _ in range(5):
-        sync.round({name: remote}, source, target)
+        sync.sync({name: remote}, source, target)
         change(target_cluster, remote, {"retention.ms": "300000"})
     assert target.altered == [{remote: {"retention.ms": "100000"}}] * 3
-    [trouble] = status.snapshot().troubles
+    [trouble] = status.snapshot().problems
     assert "does not keep retention.ms" in trouble
     change(target_cluster, remote, {"retention.ms": "100000"})
-    sync.round({name: remote}, source, target)
-    assert status.snapshot().troubles == ()
+    sync.sync({name: remote}, source, target)
+    assert status.snapshot().problems == ()
 
 
 @pytest.mark.thorough

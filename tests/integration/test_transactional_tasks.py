@@ -7,17 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import FencedError
 from sparkmirror.kafka.transactions import TransactionalIds
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import NO_PRODUCER
-from sparkmirror.pipeline.contract import Split, TransactionStart
-from sparkmirror.state.offsets import OffsetStore
-from support.copy_tasks import PARTITIONS, Driver, TaskFlow
-from support.load import Load
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.task.messages import Split, TransactionStart
+from support.clients.librdkafka import (
     Record,
     compare_topics,
     create_topics,
@@ -27,6 +23,10 @@ from support.witness import (
     produce,
     read_topic,
 )
+from support.clients.load_generator import Load
+from support.mirrors.copy_tasks import PARTITIONS, FakeControlChannel, TaskFlow
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 
 class TransactionalFlow(TaskFlow):
@@ -97,7 +97,7 @@ def test_tasks_that_are_replaced_without_knowing_add_nothing(flow: Transactional
                 eventually(lambda: len(flow.failures) == 2, PATIENCE_SECONDS, "two are fenced")
     assert [type(error) for error in flow.failures] == [FencedError, FencedError]
     flow.failures.clear()
-    flow.copy(flow.successor(is_bounded=True), Driver())
+    flow.copy(flow.successor(is_bounded=True), FakeControlChannel())
     assert compare_topics(flow.source, flow.topic, flow.target, flow.remote) > 1000
 
 
@@ -111,7 +111,7 @@ def test_a_flow_that_begins_with_transactions_sees_what_it_wrote_without(
     produce(flow.source, flow.topic, numbered(1_000, PARTITIONS, first=5_000))
     ends = end_offsets(flow.source, flow.topic)
 
-    receipts = flow.copy(flow.split(ends, flow.fence()), Driver())
+    receipts = flow.copy(flow.split(ends, flow.fence()), FakeControlChannel())
 
     assert sum(one.records for one in receipts) == 1_000
     assert all(one.is_clean for one in receipts)
@@ -128,7 +128,7 @@ def test_a_record_that_is_refused_does_not_hold_a_transaction(
     produce(flow.source, flow.topic, [(0, Record(b"large", b"." * 100_000))])
     produce(flow.source, flow.topic, numbered(500, PARTITIONS, first=500))
 
-    flow.copy(flow.successor(is_bounded=True), Driver())
+    flow.copy(flow.successor(is_bounded=True), FakeControlChannel())
 
     originals = read_topic(flow.source, flow.topic)
     fitting = {

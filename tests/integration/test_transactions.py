@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.transactions import TransactionalIds
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from support.names import unique_name
-from support.transaction_bench import TIMEOUT_MS, TransactionalWriter
+from support.clients.librdkafka import create_topics, read_topic
+from support.clients.transactional_writer import TIMEOUT_MS, TransactionalWriter
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics, read_topic
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 INVALID_TRANSACTION_TIMEOUT = 50
@@ -114,7 +114,7 @@ def test_lost_answers_are_asked_for_again(cluster: LocalCluster, ids: Transactio
     tp = TopicPartition(topic, 0)
     with writer(cluster, ids, unique_name("writer"), topic) as task:
         for commit, value in ((True, "a"), (False, "never"), (True, "b")):
-            task.transactions.add([tp])
+            task.transactions.add_partitions([tp])
             task.lose_connections()
             task.add(tp)
             assert task.write(tp, value) == 0

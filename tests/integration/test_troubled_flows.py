@@ -20,13 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from sparkmirror.local.ports import HOST, HeldPort
-from support.figures import measured
-from support.mirror_file import mirror_file
-from support.mirror_process import STOP_SECONDS, MirrorProcess
-from support.waiting import PATIENCE_SECONDS
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.ports import HOST, ReservedPort
+from support.clients.librdkafka import (
     admin,
     await_copy,
     compare_topics,
@@ -36,6 +32,10 @@ from support.witness import (
     produce,
     topics,
 )
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import STOP_SECONDS, MirrorProcess
+from support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.thorough
 
@@ -102,8 +102,8 @@ def troubles(
     create_topics(source_cluster, {TOPIC: 2})
     produce(source_cluster, TOPIC, numbered(500, 2))
     with ExitStack() as stack:
-        port = HeldPort()
-        port.hold()
+        port = ReservedPort()
+        port.reserve()
         absent = LocalCluster(
             "absent", directory / "absent", version=kafka_version, ports=[port.number]
         )

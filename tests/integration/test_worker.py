@@ -12,12 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.java_connect import ConnectTopics, heartbeat_config
-from support.load import Load
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import (
     Record,
     await_copy,
     compare_topics,
@@ -26,8 +22,12 @@ from support.witness import (
     numbered,
     produce,
 )
-from support.worker_group import taken
-from support.worker_process import WorkerProcess
+from support.clients.load_generator import Load
+from support.mirrors.java_connect import ConnectTopics, heartbeat_config
+from support.mirrors.worker_group import retry_after_rebalance
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 NOBODY = "127.0.0.1:1"  # port 1 is never ours
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -87,15 +87,19 @@ def source_config(flow: dict[str, object], topic: str, **more: object) -> dict[s
 
 def deploy(worker: WorkerProcess, name: str, config: dict[str, object]) -> int:
     """PUT as curl does it: the status code."""
-    return taken(worker, "PUT", f"/connectors/{quote(name, safe='')}/config", config)[0]
+    return retry_after_rebalance(
+        worker, "PUT", f"/connectors/{quote(name, safe='')}/config", config
+    )[0]
 
 
 def undeploy(worker: WorkerProcess, *names: str) -> None:
     """DELETE, after which nobody knows a status."""
     for name in names:
-        code, answer = taken(worker, "DELETE", f"/connectors/{quote(name, safe='')}")
+        code, answer = retry_after_rebalance(
+            worker, "DELETE", f"/connectors/{quote(name, safe='')}"
+        )
         assert code == 204, answer
-        assert worker.ask("GET", f"/connectors/{quote(name, safe='')}/status")[0] == 404
+        assert worker.request("GET", f"/connectors/{quote(name, safe='')}/status")[0] == 404
 
 
 def await_warning(worker: WorkerProcess, name: str, words: str) -> str:
@@ -166,7 +170,7 @@ def test_three_files_are_deployed_and_redeployed(
     undeploy(worker, *files)
     produce(source_cluster, topic, numbered(300, 3, first=300))
     for name in files:  # nothing that was deleted has said a last word
-        assert worker.ask("GET", f"/connectors/{name}/status")[0] == 404
+        assert worker.request("GET", f"/connectors/{name}/status")[0] == 404
     for name, config in files.items():
         assert deploy(worker, name, config) == 201
     worker.await_states(source, "RUNNING", "RUNNING", "RUNNING")
@@ -197,18 +201,23 @@ def test_effects_reach_the_data(
     with Load(source_cluster, topic, per_second=100, partitions=2) as load:
         eventually(lambda: copied() > 20, PATIENCE_SECONDS, "records flow")
         for verb, rests in (("pause", ("PAUSED",) * 3), ("stop", ("STOPPED",))):
-            assert taken(worker, "PUT", f"/connectors/{name}/{verb}")[0] in {202, 204}
+            assert retry_after_rebalance(worker, "PUT", f"/connectors/{name}/{verb}")[0] in {
+                202,
+                204,
+            }
             worker.await_states(name, *rests)
             before, enough = copied(), load.sent + 50
             eventually(lambda n=enough: load.sent > n, PATIENCE_SECONDS, "there is more to copy")
             assert copied() == before, verb
-            assert taken(worker, "PUT", f"/connectors/{name}/resume")[0] == 202
+            assert retry_after_rebalance(worker, "PUT", f"/connectors/{name}/resume")[0] == 202
             eventually(lambda b=before: copied() > b, PATIENCE_SECONDS, "it goes on")
-        assert taken(worker, "POST", f"/connectors/{name}/restart")[0] == 204
-        code, told = taken(worker, "POST", f"/connectors/{name}/restart?includeTasks=true")
+        assert retry_after_rebalance(worker, "POST", f"/connectors/{name}/restart")[0] == 204
+        code, told = retry_after_rebalance(
+            worker, "POST", f"/connectors/{name}/restart?includeTasks=true"
+        )
         assert (code, told["connector"]["state"]) == (202, "RESTARTING")
         eventually(
-            lambda: worker.ask("POST", f"/connectors/{name}/tasks/0/restart")[0] == 204,
+            lambda: worker.request("POST", f"/connectors/{name}/tasks/0/restart")[0] == 204,
             PATIENCE_SECONDS,
             "there is a task again",
         )
@@ -218,8 +227,8 @@ def test_effects_reach_the_data(
     count = compare_topics(source_cluster, topic, target_cluster, remote)
 
     worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
-    assert worker.ask("DELETE", f"/connectors/{name}/offsets")[0] == 400
-    worker.do("PUT", f"/connectors/{name}/stop")
+    assert worker.request("DELETE", f"/connectors/{name}/offsets")[0] == 400
+    worker.request_ok("PUT", f"/connectors/{name}/stop")
     worker.await_states(name, "STOPPED")
     stored = worker.get(f"/connectors/{name}/offsets")["offsets"]
     last = {one["partition"]["partition"]: one["offset"]["offset"] for one in stored}
@@ -233,8 +242,8 @@ def test_effects_reach_the_data(
         }
         for n, offset in last.items()
     ]
-    worker.do("PATCH", f"/connectors/{name}/offsets", {"offsets": back})
-    worker.do("PUT", f"/connectors/{name}/resume")
+    worker.request_ok("PATCH", f"/connectors/{name}/offsets", {"offsets": back})
+    worker.request_ok("PUT", f"/connectors/{name}/resume")
     eventually(lambda: copied() >= count + 20, PATIENCE_SECONDS, "ten of each come again")
     undeploy(worker, name)
     assert copied() == count + 20
@@ -255,12 +264,12 @@ def test_a_task_fails_with_a_trace_and_restarts(
     produce(source_cluster, topic, numbered(10, 2))
     produce(source_cluster, topic, [(1, Record(b"large", b"x" * 5000))])
     config = source_config(flow, topic, refused_record_policy="stop")
-    worker.do("POST", "/connectors", {"name": name, "config": config})
+    worker.request_ok("POST", "/connectors", {"name": name, "config": config})
     worker.await_states(name, "RUNNING", "RUNNING", "FAILED")
     failed = worker.get(f"/connectors/{name}/tasks/1/status")
     assert f"{remote}-1: MESSAGE_TOO_LARGE" in failed["trace"]
     assert "trace" not in worker.get(f"/connectors/{name}/tasks/0/status")
-    worker.do("PATCH", f"/connectors/{name}/config", {"refused.record.policy": "skip"})
+    worker.request_ok("PATCH", f"/connectors/{name}/config", {"refused.record.policy": "skip"})
     worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
     undeploy(worker, name)
 
@@ -280,7 +289,7 @@ def test_bad_input_leaves_no_half_written_connector(
         ({"name": "x", "config": good | {"topics": "a" * 10_000_000}}, 500, "Error writing"),
         ({"name": "x", "config": [1]}, 500, ""),
     ):
-        found, answer = worker.ask("POST", "/connectors", body)
+        found, answer = worker.request("POST", "/connectors", body)
         assert (found, answer["error_code"]) == (code, code), answer
         assert words in answer["message"]
         assert "Traceback" not in answer["message"]
@@ -329,10 +338,12 @@ def test_a_worker_may_sit_on_the_source(
         source_cluster, tmp_path, topics, rest_advertised_host_name='"localhost"'
     ) as worker:
         worker.await_health()
-        code, answer = worker.ask("POST", "/connectors", {"name": name, "config": config})
+        code, answer = worker.request("POST", "/connectors", {"name": name, "config": config})
         assert code == 400
         assert "producer.override.bootstrap.servers" in answer["message"]
-        code, answer = worker.ask("POST", "/connectors", {"name": name, "config": config | target})
+        code, answer = worker.request(
+            "POST", "/connectors", {"name": name, "config": config | target}
+        )
         assert code == 201, answer
         worker.await_states(name, "RUNNING", "RUNNING")
         remote = f"{alias}.{topic}"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.java_connect import ConnectTopics
-from support.names import unique_name
-from support.rest_golden import check_answer
-from support.rest_script import play
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import create_topics
+from support.data.rest_golden import check_response
+from support.data.rest_script import run_script
+from support.mirrors.java_connect import ConnectTopics
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics
-from support.worker_process import WorkerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 LINE = re.compile(r"(?P<command>curl .*\S)\s+# (?P<status>\d{3})")
@@ -37,11 +37,11 @@ def worker(target_cluster: LocalCluster, tmp_path: Path) -> Iterator[WorkerProce
 def test_every_answer_is_javas(worker: WorkerProcess, target_cluster: LocalCluster) -> None:
     """Also while connectors really run, rest and begin anew."""
     wrong: dict[str, str] = {}
-    for step, heard in play(
+    for step, heard in run_script(
         worker.worker_id, target_cluster.bootstrap_servers, worker.await_states
     ):
         try:
-            check_answer(step.name, heard)
+            check_response(step.name, heard)
         except AssertionError as error:
             wrong[step.name] = f"{heard}\n{error}"
     assert wrong == {}

@@ -13,22 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import observed
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import numbered, produce
-from support.worker_group import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import numbered, produce
+from support.clients.load_generator import observed
+from support.measurements import measured
+from support.mirrors.worker_group import (
     LEADS,
     PARTITIONS,
-    Mirror,
+    MirroredTopic,
     WorkerGroup,
-    has_taken,
+    is_accepted,
+    retry_after_rebalance,
     seconds_until,
-    taken,
 )
-from support.worker_process import WorkerProcess
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 SESSION_MS = "30000"  # no pause of a busy machine ends it
 SHORT_SESSION_MS = "8000"  # of the first worker, which leads: it will be killed
@@ -51,9 +51,9 @@ def group(
 @pytest.fixture(scope="module")
 def mirrors(
     group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
-) -> list[Mirror]:
+) -> list[MirroredTopic]:
     """One on each worker; they may still be starting."""
-    made = [Mirror.made(source_cluster, target_cluster) for _ in range(2)]
+    made = [MirroredTopic.made(source_cluster, target_cluster) for _ in range(2)]
     asked = group.of(2)[0]
     for mirror in made:
         asked.create(mirror.name, mirror.config)
@@ -77,14 +77,16 @@ def test_two_that_start_at_the_same_instant_have_one_leader(
         assert group.session_keys() == 1
 
 
-def test_either_worker_answers_every_request(group: WorkerGroup, mirrors: list[Mirror]) -> None:
+def test_either_worker_answers_every_request(
+    group: WorkerGroup, mirrors: list[MirroredTopic]
+) -> None:
     """Asked is the one that does not run the connector, and once it does not lead either."""
     leader = group.leader()
     follower = group.other_than(leader)
     names = [unique_name("beat") for _ in range(4)]
     for asked, name in zip((leader, follower) * 2, names, strict=True):
         asked.create(name, group.beat(), "PAUSED" if name == names[0] else None)
-    leader.do("PUT", f"/connectors/{names[0]}/resume")
+    leader.request_ok("PUT", f"/connectors/{names[0]}/resume")
     group.await_shares(follower, 3, 3)  # with the mirrors
     shares = group.shares(follower, names)
     assert group.shares(leader, names) == shares
@@ -93,9 +95,9 @@ def test_either_worker_answers_every_request(group: WorkerGroup, mirrors: list[M
     for asked, owner in ((follower, leader), (leader, follower)):
         ask_everything(asked, owner, min(shares[owner.worker_id]))
     for asked, name in zip((leader, follower) * 2, names, strict=True):
-        asked.do("DELETE", f"/connectors/{name}")
+        asked.request_ok("DELETE", f"/connectors/{name}")
         for worker in (leader, follower):
-            assert worker.ask("GET", f"/connectors/{name}/status")[0] == 404
+            assert worker.request("GET", f"/connectors/{name}/status")[0] == 404
             assert name not in worker.get("/connectors")
 
 
@@ -104,31 +106,31 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
     path = f"/connectors/{name}"
     config = asked.get(f"{path}/config")
     config["emit.heartbeats.interval.seconds"] = "2"
-    assert asked.do("PUT", f"{path}/config", config)["config"] == config
+    assert asked.request_ok("PUT", f"{path}/config", config)["config"] == config
     assert owner.get(f"{path}/config") == config
-    asked.do("PATCH", f"{path}/config", {"emit.heartbeats.interval.seconds": "1"})
+    asked.request_ok("PATCH", f"{path}/config", {"emit.heartbeats.interval.seconds": "1"})
     assert owner.get(path)["config"] == config | {"emit.heartbeats.interval.seconds": "1"}
     asked.await_states(name, "RUNNING", "RUNNING")
     for verb, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
-        asked.do("PUT", f"{path}/{verb}")
+        asked.request_ok("PUT", f"{path}/{verb}")
         owner.await_states(name, state, state)
     for restart in ("restart", "tasks/0/restart"):
-        assert taken(asked, "POST", f"{path}/{restart}")[0] == 204
+        assert retry_after_rebalance(asked, "POST", f"{path}/{restart}")[0] == 204
         owner.await_states(name, "RUNNING", "RUNNING")
-    code, found = taken(asked, "POST", f"{path}/restart?includeTasks=true")
+    code, found = retry_after_rebalance(asked, "POST", f"{path}/restart?includeTasks=true")
     assert (code, found["connector"]["state"]) == (202, "RESTARTING")
-    asked.do("PUT", f"{path}/stop")
+    asked.request_ok("PUT", f"{path}/stop")
     owner.await_states(name, "STOPPED")
     aliases = {
         "sourceClusterAlias": config["source.cluster.alias"],
         "targetClusterAlias": config["target.cluster.alias"],
     }
     entry = {"partition": aliases, "offset": {"offset": 0}}
-    assert taken(asked, "PATCH", f"{path}/offsets", {"offsets": [entry]})[0] == 200
+    assert retry_after_rebalance(asked, "PATCH", f"{path}/offsets", {"offsets": [entry]})[0] == 200
     assert owner.get(f"{path}/offsets") == {"offsets": [entry]}
-    assert taken(asked, "DELETE", f"{path}/offsets")[0] == 200
+    assert retry_after_rebalance(asked, "DELETE", f"{path}/offsets")[0] == 200
     assert owner.get(f"{path}/offsets") == {"offsets": []}
-    asked.do("PUT", f"{path}/resume")
+    asked.request_ok("PUT", f"{path}/resume")
     owner.await_states(name, "RUNNING", "RUNNING")
 
 
@@ -139,23 +141,23 @@ def test_nobody_sees_what_a_deleted_connector_did(
     """Though it ran where the leader, who deletes it, has not heard of it before."""
     group.of(2)
     follower = group.other_than(group.leader())
-    made: list[Mirror] = []
+    made: list[MirroredTopic] = []
     while not made or group.owner(made[-1].name, follower) is not follower:
-        made.append(Mirror.made(source_cluster, target_cluster))
+        made.append(MirroredTopic.made(source_cluster, target_cluster))
         follower.create(made[-1].name, made[-1].config)
         follower.await_states(made[-1].name, "RUNNING", "RUNNING")
     name, config = made[-1].name, made[-1].config
-    follower.do("DELETE", f"/connectors/{name}")
+    follower.request_ok("DELETE", f"/connectors/{name}")
     follower.create(name, config, "STOPPED")
-    seen = [worker.ask("GET", f"/connectors/{name}/status") for worker in group.running]
+    seen = [worker.request("GET", f"/connectors/{name}/status") for worker in group.running]
     assert "RUNNING" not in [found["connector"]["state"] for code, found in seen if code == 200]
     follower.await_states(name, "STOPPED")
     for one in made:
-        follower.do("DELETE", f"/connectors/{one.name}")
+        follower.request_ok("DELETE", f"/connectors/{one.name}")
 
 
 def test_a_connector_that_is_made_again_begins_where_it_ended(
-    group: WorkerGroup, mirrors: list[Mirror]
+    group: WorkerGroup, mirrors: list[MirroredTopic]
 ) -> None:
     """Nobody ever sees what the deleted one did, and no record comes twice."""
     one, other = group.running
@@ -164,14 +166,14 @@ def test_a_connector_that_is_made_again_begins_where_it_ended(
     produce(mirror.source, mirror.topic, numbered(500, PARTITIONS))
     eventually(lambda: mirror.copied() == 500, PATIENCE_SECONDS, "records arrive")
     other.await_states(mirror.name, "RUNNING", "RUNNING")
-    other.do("DELETE", f"/connectors/{mirror.name}")
-    assert [worker.ask("GET", status)[0] for worker in (one, other)] == [404, 404]
+    other.request_ok("DELETE", f"/connectors/{mirror.name}")
+    assert [worker.request("GET", status)[0] for worker in (one, other)] == [404, 404]
 
     one.create(mirror.name, mirror.config, "STOPPED")
     seen = set()
 
     def stopped() -> bool:
-        answers = [worker.ask("GET", status) for worker in (one, other)]
+        answers = [worker.request("GET", status) for worker in (one, other)]
         states = [found["connector"]["state"] for code, found in answers if code == 200]
         seen.update(states)
         return states == ["STOPPED", "STOPPED"]
@@ -179,12 +181,12 @@ def test_a_connector_that_is_made_again_begins_where_it_ended(
     eventually(stopped, PATIENCE_SECONDS, "it is stopped")
     assert seen == {"STOPPED"}
     produce(mirror.source, mirror.topic, numbered(100, PARTITIONS, first=500))
-    other.do("PUT", f"/connectors/{mirror.name}/resume")
+    other.request_ok("PUT", f"/connectors/{mirror.name}/resume")
     eventually(lambda: mirror.copied() >= 600, PATIENCE_SECONDS, "more records arrive")
     assert mirror.check() == 600
 
 
-def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[Mirror]) -> None:
+def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[MirroredTopic]) -> None:
     """Its connector goes on elsewhere, the other one just goes on; nothing is lost or twice."""
     leader = group.leader()
     survivor = group.other_than(leader)
@@ -201,7 +203,7 @@ def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[Mirror]) 
             assert survivor.get("/connectors") == names
             write_seconds = seconds_until(
                 began,
-                lambda: has_taken(survivor, orphan.name, orphan.config),
+                lambda: is_accepted(survivor, orphan.name, orphan.config),
                 "a change is carried out",
             )
             group.await_shares(survivor, 2)
@@ -219,7 +221,7 @@ def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[Mirror]) 
 
 @pytest.mark.thorough
 def test_a_new_worker_gets_work_and_what_stays_just_goes_on(
-    group: WorkerGroup, mirrors: list[Mirror]
+    group: WorkerGroup, mirrors: list[MirroredTopic]
 ) -> None:
     """One of two connectors moves to it, and the leader stays."""
     group.of(2)

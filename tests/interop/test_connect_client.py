@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.connect_driver import ConnectDriver
-from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
-from support.names import unique_name
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.connect_rest import ConnectRestClient
+from support.clients.librdkafka import create_topics
+from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics
-from support.worker_process import WorkerProcess
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "rest.md"
 SECONDS = 120
@@ -33,7 +33,7 @@ def worker(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[ConnectDriver]:
+) -> Iterator[ConnectRestClient]:
     """One worker on the target for all tests; every test deletes what it created."""
     create_topics(source_cluster, {unique_name("orders.new"): 2})
     scratch = tmp_path_factory.mktemp("connect")
@@ -41,7 +41,7 @@ def worker(
     kind = JavaConnect if request.param == "java" else WorkerProcess
     with kind(target_cluster, scratch, topics) as started:
         eventually(
-            lambda: started.ask("GET", "/health")[0] == 200,
+            lambda: started.request("GET", "/health")[0] == 200,
             PATIENCE_SECONDS,
             "it is healthy",
             not_yet=(OSError,),
@@ -49,7 +49,7 @@ def worker(
         yield started
 
 
-def run(worker: ConnectDriver, line: str, directory: Path) -> subprocess.CompletedProcess[str]:
+def run(worker: ConnectRestClient, line: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """A command as it is typed."""
     path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
@@ -71,7 +71,7 @@ def document_lines() -> list[str]:
 
 
 def test_the_documented_commands_work(
-    worker: ConnectDriver,
+    worker: ConnectRestClient,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
@@ -105,7 +105,7 @@ def test_the_documented_commands_work(
 
 
 def test_a_connector_lives_as_it_is_told(
-    worker: ConnectDriver, target_cluster: LocalCluster, tmp_path: Path
+    worker: ConnectRestClient, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Created, unchanged, updated, paused, failed, mended, redeployed, deleted; an odd name too."""
     file = tmp_path / "odd.json"
@@ -161,7 +161,7 @@ def test_a_connector_lives_as_it_is_told(
 
 
 def test_a_connector_may_begin_at_rest(
-    worker: ConnectDriver, target_cluster: LocalCluster, tmp_path: Path
+    worker: ConnectRestClient, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """`initial_state` in the file."""
     document = {

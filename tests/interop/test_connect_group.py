@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.group_worker import ConfigTopic, Worker, group_settings
-from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.mirrors.group_members import ConfigTopic, GroupMember, group_settings
+from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import eventually
 
 PATIENCE_SECONDS = 60.0
@@ -40,8 +40,8 @@ def test_java_and_ours_are_never_in_one_group(cluster: LocalCluster, tmp_path: P
     with JavaConnect(cluster, folders[0], topics) as java:
         java.create(NAME, heartbeat_config(cluster))
         java.await_states(NAME, "RUNNING", "RUNNING")
-        with Worker(cluster.bootstrap_servers, settings, ConfigTopic([NAME])) as ours:
-            trouble = eventually(lambda: ours.member.trouble, PATIENCE_SECONDS, "it says why")
+        with GroupMember(cluster.bootstrap_servers, settings, ConfigTopic([NAME])) as ours:
+            trouble = eventually(lambda: ours.member.problem, PATIENCE_SECONDS, "it says why")
             assert f"stands by: group '{topics.group}' on cluster 'connect'" in trouble
             time.sleep(2.5)  # it tries again, and Java's worker does not notice
             assert (ours.member.is_member, ours.events) == (False, [])
@@ -56,7 +56,7 @@ def test_java_and_ours_are_never_in_one_group(cluster: LocalCluster, tmp_path: P
             took = time.monotonic() - stopped
             print(f"taken over {took:.1f} s after Java's worker had ended")
             assert took < TAKE_OVER_SECONDS
-            assert ours.member.trouble is None
+            assert ours.member.problem is None
             generation, events = ours.member.generation, list(ours.events)
             second = JavaConnect(cluster, folders[1], topics)
             with ExitStack() as stack:

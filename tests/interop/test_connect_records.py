@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.connect_lives import live, written
-from support.java_connect import ConnectTopics
-from support.names import unique_name
-from support.worker_process import WorkerProcess
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.data.connector_lifecycles import run_lifecycles, topic_records
+from support.mirrors.java_connect import ConnectTopics
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
 
 GOLDEN = json.loads(
     (Path(__file__).parent.parent / "contract" / "golden" / "connect.json").read_text("utf-8")
@@ -96,8 +96,8 @@ def ours(
         target_cluster, scratch, topics, exactly_once_source_support="enabled"
     ) as worker:
         worker.await_health()
-        steps = live(worker, target_cluster, topics, REFUSED)
-        yield by_step(steps, written(target_cluster, topics))
+        steps = run_lifecycles(worker, target_cluster, topics, REFUSED)
+        yield by_step(steps, topic_records(target_cluster, topics))
 
 
 @pytest.mark.parametrize("step", STEPS)

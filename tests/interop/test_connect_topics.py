@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.formats.connect_records import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.formats.connect_config_records import (
     LoggerLevel,
     RestartRequest,
     SessionKey,
     TargetState,
 )
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     TaskStatus,
     TopicSeen,
     TopicStatus,
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster
 from sparkmirror.state.connect_configs import (
     ConfigEvent,
     ConfigLog,
@@ -35,9 +35,9 @@ from sparkmirror.state.connect_configs import (
     TasksChanged,
 )
 from sparkmirror.state.connect_statuses import StatusLog
-from support.java_connect import ConnectTopics, JavaConnect, heartbeat_config
+from support.clients.librdkafka import create_topics
+from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import create_topics
 
 COMPACT = {"cleanup.policy": "compact"}
 ELSEWHERE = "elsewhere:8083"
@@ -79,7 +79,7 @@ def test_java_understands_what_we_wrote(
         configs.put_tasks(name, [config | task | {"name": name}] * tasks)
     configs.put_connector("our-deleted-one", config | {"name": "our-deleted-one"})
     configs.remove_connector("our-deleted-one")
-    failed = Status(State.FAILED, ELSEWHERE, 99, 'Because:\n\tof "ü"', "0.1")
+    failed = Status(RunState.FAILED, ELSEWHERE, 99, 'Because:\n\tof "ü"', "0.1")
     # Of a connector that is in no config: a leader takes it away, if it understands it.
     statuses.put(ConnectorStatus("nobody's", failed), TaskStatus("nobody's", 11, failed))
 
@@ -101,7 +101,7 @@ def test_java_understands_what_we_wrote(
         eventually(is_taken_away, PATIENCE_SECONDS, "Java takes away what has no config")
         statuses.put(
             ConnectorStatus("our-stopped-one", failed),
-            TaskStatus("our-stopped-one", 11, Status(State.PAUSED, ELSEWHERE, 99)),
+            TaskStatus("our-stopped-one", 11, Status(RunState.PAUSED, ELSEWHERE, 99)),
             TopicStatus("our-stopped-one", "a.topic", TopicSeen(11, 1_700_000_000_000)),
         )
         java.await_states("our-stopped-one", "FAILED", "PAUSED")
@@ -152,23 +152,23 @@ def test_we_understand_what_java_writes(
             one["config"] for one in java.get("/connectors/beat/tasks")
         ]
         statuses.refresh()
-        assert statuses.state.connectors["beat"].state is State.RUNNING
+        assert statuses.state.connectors["beat"].state is RunState.RUNNING
         assert statuses.state.tasks("beat")[0].worker_id == java.worker_id
 
-        java.do("PUT", "/connectors/beat/pause")
+        java.request_ok("PUT", "/connectors/beat/pause")
         are_told(TargetChanged("beat"))
         assert configs.state.target_state("beat") is TargetState.PAUSED
-        java.do("PUT", "/connectors/beat/stop")
+        java.request_ok("PUT", "/connectors/beat/stop")
         are_told(TasksChanged("beat", ()), TargetChanged("beat"))
         assert configs.state.target_state("beat") is TargetState.STOPPED
-        java.do("PUT", "/connectors/beat/resume")
+        java.request_ok("PUT", "/connectors/beat/resume")
         java.await_states("beat", "RUNNING", "RUNNING")
         are_told(TargetChanged("beat"), TasksChanged("beat", (0,)))
-        java.do("POST", "/connectors/beat/restart?includeTasks=true&onlyFailed=true")
+        java.request_ok("POST", "/connectors/beat/restart?includeTasks=true&onlyFailed=true")
         are_told(RestartRequest("beat", include_tasks=True, only_failed=True))
-        java.do("PUT", "/admin/loggers/org.apache.x?scope=cluster", {"level": "ERROR"})
+        java.request_ok("PUT", "/admin/loggers/org.apache.x?scope=cluster", {"level": "ERROR"})
         are_told(LoggerLevel("org.apache.x", "ERROR"))
-        java.do("DELETE", "/connectors/beat")
+        java.request_ok("DELETE", "/connectors/beat")
         are_told(ConnectorRemoved("beat"))
 
         key = configs.state.session_key
@@ -182,4 +182,4 @@ def test_we_understand_what_java_writes(
             return (known.connectors, known.tasks("beat"), known.topics("beat")) == ({}, {}, {})
 
         eventually(is_forgotten, PATIENCE_SECONDS, "nothing is known of it any more")
-        assert (configs.state.passed_over, statuses.state.passed_over) == (0, 0)
+        assert (configs.state.skipped_records, statuses.state.skipped_records) == (0, 0)

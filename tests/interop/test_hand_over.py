@@ -10,32 +10,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.errors import BrokerError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.formats.offset_sync import OffsetSync
-from sparkmirror.local.cluster import LocalCluster, start_all
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from sparkmirror.model import Flow
-from support.figures import measured
-from support.groups import consumer
-from support.hand_over import (
-    PARTITIONS,
-    HandOver,
-    Relay,
-    check_exact,
-    check_no_skip,
-    check_records,
-    java_hands_over,
-    mirrored_internals,
-    relay,
-    sparkmirror_hands_over,
-    stop,
-)
-from support.java_client import ask_java, formatted, offsets_in
-from support.java_mirror import JavaMirror
-from support.mirror_process import MirrorProcess
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from support.clients.consumer_groups import consumer
+from support.clients.java_mirror_client import formatted, offsets_in, run_java_queries
+from support.clients.librdkafka import (
     Cluster,
     Record,
     compare_topics,
@@ -46,6 +27,23 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.measurements import measured
+from support.mirrors.java_hand_over import (
+    PARTITIONS,
+    HandOver,
+    SharedFlow,
+    check_exact,
+    check_no_skip,
+    check_records,
+    java_hands_over,
+    mirrored_internals,
+    shared_flow,
+    sparkmirror_hands_over,
+    stop,
+)
+from support.mirrors.java_mirror_maker import JavaMirror
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 LARGE = Record(b"large", b"x" * 5_000)
 LIMITED = {"max.message.bytes": "2000"}
@@ -81,7 +79,7 @@ def test_sparkmirror_goes_on_where_java_stopped(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path, location: str
 ) -> None:
     """No record lost, none twice, and groups are synced wherever they stand."""
-    one = relay(tmp_path, *clusters, f"FLOW.offset-syncs.topic.location = {location}")
+    one = shared_flow(tmp_path, *clusters, f"FLOW.offset-syncs.topic.location = {location}")
     found = java_hands_over(one)
     check_records(found)
     check_exact(one, "further", found.further)
@@ -101,7 +99,7 @@ def test_java_goes_on_where_sparkmirror_stopped(
     The way back is mirrored as well, and nothing but MM2's own rule keeps internal topics out.
     """
     source, target = clusters
-    one = relay(
+    one = shared_flow(
         tmp_path,
         source,
         target,
@@ -139,7 +137,7 @@ def test_groups_are_placed_wherever_they_stand_after_three_legs(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
     """Sparkmirror, Java, sparkmirror: exact in its own parts, MM2's offset syncs in Java's."""
-    one = relay(tmp_path, *clusters)
+    one = shared_flow(tmp_path, *clusters)
     ends: list[dict[int, int]] = []
     # The last leg is short: MM2 forgets syncs the sooner the more comes after them.
     legs = ((MirrorProcess, 1_500), (JavaMirror, 1_500), (MirrorProcess, 200))
@@ -183,7 +181,7 @@ def heartbeats(cluster: Cluster) -> list[Heartbeat]:
 
 
 def check_formatter(
-    one: Relay, scratch: Path, cluster: Cluster, topic: str, formatter: str, lines: list[str]
+    one: SharedFlow, scratch: Path, cluster: Cluster, topic: str, formatter: str, lines: list[str]
 ) -> None:
     """MM2's formatter prints these lines of a topic."""
     assert lines
@@ -196,7 +194,7 @@ def test_java_reads_what_a_running_mirror_wrote(
 ) -> None:
     """RemoteClusterUtils translates as our checkpoints say; MM2's formatters print our records."""
     source, target = clusters
-    one = relay(
+    one = shared_flow(
         tmp_path, source, target, "FLOW.offset-syncs.topic.location = target", target_alias="rest"
     )
     produce(source, one.topic, numbered(1_000, PARTITIONS))
@@ -216,7 +214,7 @@ def test_java_reads_what_a_running_mirror_wrote(
             "every group has its exact checkpoint",
             not_yet=(BrokerError,),  # while there is no checkpoints topic
         )
-        [answer] = ask_java(target, tmp_path, f"groups {one.alias} .*")
+        [answer] = run_java_queries(target, tmp_path, f"groups {one.alias} .*")
         java = offsets_in(answer)
         says = {g: {tp.partition: at.offset for tp, at in all_.items()} for g, all_ in java.items()}
         assert says == wanted

@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from support.figures import measured
-from support.java_mirror import JavaMirror
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from support.clients.librdkafka import (
     Cluster,
     admin,
     await_copy,
@@ -28,6 +23,11 @@ from support.witness import (
     produce,
     topics,
 )
+from support.measurements import measured
+from support.mirrors.java_mirror_maker import JavaMirror
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.waiting import PATIENCE_SECONDS, eventually
 
 START_SECONDS = 90.0
 SETTLED_SECONDS = 5.0

@@ -6,11 +6,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from sparkmirror.local.java import java_binary
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context, openssl_suite
-from support.odd_certificates import Odd
-from support.odd_chains import CA, OLD_CA, REFUSED, TAKEN
+from sparkmirror.system.java import java_binary
+from support.data.certificate_chains import CA, OLD_CA, REFUSED, TAKEN
+from support.data.weak_certificates import WeakCertificate
 
 PROGRAM = Path(__file__).parents[1] / "support/java/TlsDefaults.java"
 SECONDS = 60.0
@@ -47,7 +47,7 @@ def test_java_offers_and_takes_the_same(tmp_path: Path) -> None:
     }
 
 
-def written(file: Path, certificates: list[Odd]) -> Path:
+def written(file: Path, certificates: list[WeakCertificate]) -> Path:
     """As PEM."""
     file.write_text("".join(one.pem for one in certificates))
     return file

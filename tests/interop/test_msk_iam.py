@@ -19,14 +19,19 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from sparkmirror.local.jars import DEFAULT_KAFKA
-from sparkmirror.local.jvm import KafkaJvm
-from sparkmirror.local.tools import TOPICS
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA
+from sparkmirror.devcluster.jvm import KafkaJvm
+from sparkmirror.devcluster.kafka_tools import TOPICS
 from sparkmirror.model import Secret
-from sparkmirror.security import aws_signing
-from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, login_message, signed_token
-from support.maven_jar import maven_jar
-from support.secure_peer import ECHO, SecurePeer
+from sparkmirror.security import msk_iam
+from sparkmirror.security.msk_iam import (
+    LIFETIME_SECONDS,
+    AwsCredentials,
+    sign_login_message,
+    sign_token,
+)
+from support.data.maven_jar import maven_jar
+from support.peers.secure_broker import ECHO, SecureBroker
 from support.waiting import eventually
 
 LIBRARY = (
@@ -34,8 +39,10 @@ LIBRARY = (
     "922064f312ddc8a5f3dbe65fcef3d02ddbd588a02e3a6f0fca4b5a4dbec1ba43",
 )
 REGION = "eu-central-1"
-KEYS = AwsKeys("AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj=="))
-WITHOUT_TOKEN = AwsKeys(KEYS.access_key, KEYS.secret_key)
+KEYS = AwsCredentials(
+    "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj==")
+)
+WITHOUT_TOKEN = AwsCredentials(KEYS.access_key, KEYS.secret_key)
 ANSWER = b'{"version":"2020_10_22","request-id":"47f8f8e6-c08f-4e4d-a2c5-4e6e4c5a7b3c"}'
 SECONDS = 60.0
 AMAZON = "software.amazon.msk.auth.iam"
@@ -52,7 +59,7 @@ sasl.login.callback.handler.class={AMAZON}.IAMOAuthBearerLoginCallbackHandler
 
 
 @contextmanager
-def java(peer: SecurePeer, settings: str, keys: AwsKeys, scratch: Path) -> Iterator[None]:
+def java(peer: SecureBroker, settings: str, keys: AwsCredentials, scratch: Path) -> Iterator[None]:
     """Kafka's tool that lists topics tries to log in at the peer."""
     jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="256m", plugins=[maven_jar(*LIBRARY)])
     logging, file = scratch / "logging.properties", scratch / "client.properties"
@@ -90,22 +97,22 @@ def moment(text: str) -> datetime:
 def take_over_lifetime(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Java looks at the clock twice, and so may lose a second."""
     assert LIFETIME_SECONDS - int(text) in (0, 1)
-    monkeypatch.setattr(aws_signing, "LIFETIME_SECONDS", int(text))
+    monkeypatch.setattr(msk_iam, "LIFETIME_SECONDS", int(text))
 
 
 @pytest.mark.parametrize("keys", [KEYS, WITHOUT_TOKEN])
 def test_our_signed_request_is_amazons(
-    keys: AwsKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keys: AwsCredentials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every field, the signature included, of one that was signed in the same second."""
-    with SecurePeer(
+    with SecureBroker(
         login=b"", mechanism="AWS_MSK_IAM", takes=lambda _proof: True, answer=ANSWER
     ) as peer:
         with java(peer, IAM, keys, tmp_path):
             eventually(lambda: ECHO in peer.seen, SECONDS, "Java goes on after its login")
         theirs: dict[str, Any] = json.loads(peer.proofs[0])
     take_over_lifetime(theirs["x-amz-expires"], monkeypatch)
-    ours = json.loads(login_message("localhost", REGION, keys, moment(theirs["x-amz-date"])))
+    ours = json.loads(sign_login_message("localhost", REGION, keys, moment(theirs["x-amz-date"])))
 
     assert theirs.pop("user-agent").startswith("aws-msk-iam-auth/")
     assert ours.pop("user-agent").startswith("sparkmirror/")
@@ -114,14 +121,14 @@ def test_our_signed_request_is_amazons(
 
 def test_our_signed_token_is_amazons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address in it, its signature included."""
-    with SecurePeer(login=b"", mechanism="OAUTHBEARER", takes=lambda _proof: True) as peer:
+    with SecureBroker(login=b"", mechanism="OAUTHBEARER", takes=lambda _proof: True) as peer:
         with java(peer, OAUTH, KEYS, tmp_path):
             eventually(lambda: ECHO in peer.seen, SECONDS, "Java goes on after its login")
         proof = peer.proofs[0].decode()
     bearer = proof.removeprefix("n,,\x01auth=Bearer ").removesuffix("\x01\x01")
     theirs, fields = parts(bearer)
     take_over_lifetime(fields["X-Amz-Expires"], monkeypatch)
-    ours = parts(signed_token(REGION, KEYS, moment(fields["X-Amz-Date"])).text.reveal())
+    ours = parts(sign_token(REGION, KEYS, moment(fields["X-Amz-Date"])).text.reveal())
 
     assert fields.pop("User-Agent").startswith("aws-msk-iam-auth/")
     assert ours[1].pop("User-Agent").startswith("sparkmirror/")

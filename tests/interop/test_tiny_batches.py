@@ -16,17 +16,17 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.contenders import tuned_lines
-from sparkmirror import class_archive
-from sparkmirror.local.cluster import LocalCluster, start_all
-from support.figures import measured
-from support.java_mirror import JavaMirror
-from support.log_files import logged_batches
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.raw_producer import produce_batches
-from support.record_batches import Record, encode
-from support.seen import ends, places
-from support.witness import create_topics, read_topic
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.spark import class_archive
+from support.clients.consumed_records import ends, partitions_of
+from support.clients.librdkafka import create_topics, read_topic
+from support.clients.raw_producer import produce_batches
+from support.clusters.log_segments import logged_batches
+from support.data.record_batches import Record, encode
+from support.measurements import measured
+from support.mirrors.java_mirror_maker import JavaMirror
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
 
 TOPIC, PARTITIONS, RECORDS = "tiny-batches", 4, 200_000
 ROUNDS = 3
@@ -92,7 +92,7 @@ def catch_up(target: LocalCluster, remote: str, mirror: JavaMirror | MirrorProce
             if not copied:
                 cpu_before = cpu_seconds(mirror)
             time.sleep(LOOK_SECONDS)
-            copied = sum(ends(target, places({remote: PARTITIONS})).values())
+            copied = sum(ends(target, partitions_of({remote: PARTITIONS})).values())
             assert time.time() < began + PATIENCE_SECONDS, f"only {copied} records in {remote}"
         cpu = cpu_seconds(mirror) - cpu_before
     appended = [
@@ -109,7 +109,7 @@ def test_tiny_batches_are_caught_up_at_least_as_fast_as_by_java(
     clusters: dict[str, LocalCluster], tmp_path: Path
 ) -> None:
     """200,000 record batches of one record, three rounds in turn, medians."""
-    class_archive.build()
+    class_archive.build_and_wait()
     source, target = clusters["source"], clusters["target"]
     results: dict[str, list[CatchUp]] = {"java": [], "ours": []}
     for number in range(ROUNDS):

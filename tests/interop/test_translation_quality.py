@@ -19,29 +19,29 @@ from statistics import mean
 import pytest
 
 from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.formats.offset_sync import OffsetSync
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.local.cluster import LocalCluster, start_all
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit
-from sparkmirror.offsets.sync_store import OffsetSyncStore
-from support.figures import measured
-from support.hand_over import ONE_BROKER, stop
-from support.java_mirror import JavaMirror
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.odd_logs import (
+from sparkmirror.offsets.offset_sync_store import OffsetSyncStore
+from support.clients.librdkafka import create_topics, numbered, produce, read_topic
+from support.clients.offset_translations import PartitionRecords, partition_records
+from support.clusters.topic_histories import (
     delete_before,
-    end,
-    hurry_the_cleaner,
+    end_transaction,
+    speed_up_log_cleaner,
     transactional,
     write_compacted,
     write_part,
 )
-from support.translations import Held, held
+from support.measurements import measured
+from support.mirrors.java_hand_over import ONE_BROKER, stop
+from support.mirrors.java_mirror_maker import JavaMirror
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
 from support.waiting import eventually
-from support.witness import create_topics, numbered, produce, read_topic
 
 START_SECONDS = 90.0
 ASKED = 1_000
@@ -76,9 +76,9 @@ class Copies:
 
     source: LocalCluster
     target: LocalCluster
-    originals: dict[str, Held]
-    ours: dict[str, Held]
-    java: dict[str, Held]
+    originals: dict[str, PartitionRecords]
+    ours: dict[str, PartitionRecords]
+    java: dict[str, PartitionRecords]
 
 
 def write_transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
@@ -87,7 +87,7 @@ def write_transactions(cluster: LocalCluster, topic: str, turns: range) -> None:
     for turn in turns:
         producer.begin_transaction()
         write_part(producer, topic, 0, 100 * turn, 1 + turn % 7)
-        end(producer, commits=turn % 5 != 0)
+        end_transaction(producer, commits=turn % 5 != 0)
 
 
 def write_more(cluster: LocalCluster, turn: int) -> None:
@@ -97,9 +97,9 @@ def write_more(cluster: LocalCluster, turn: int) -> None:
     produce(cluster, "expired", numbered(2_000, first=1_000 + 2_000 * turn))
 
 
-def records(cluster: LocalCluster, prefix: str = "") -> dict[str, Held]:
+def records(cluster: LocalCluster, prefix: str = "") -> dict[str, PartitionRecords]:
     """All records of the topics, by kind."""
-    found = held(cluster, *((f"{prefix}{kind}", 0) for kind in KINDS))
+    found = partition_records(cluster, *((f"{prefix}{kind}", 0) for kind in KINDS))
     return {kind: found[f"{prefix}{kind}", 0] for kind in KINDS}
 
 
@@ -128,7 +128,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iter
     )
     start_all([source, target])
     try:
-        hurry_the_cleaner(source)
+        speed_up_log_cleaner(source)
         create_topics(source, dict.fromkeys(("plain", "transactional", "expired"), 1))
         create_topics(source, {"compacted": 1}, COMPACTED)
         write_compacted(source, "compacted", ["lz4"], tombstones=range(0), count=6_000)
@@ -191,8 +191,8 @@ def ask_java(copies: Copies, kind: str, asked: list[int]) -> Answers:
     here, there = copies.originals[kind], copies.java[kind]
     store = OffsetSyncStore(must_read_to_end=False)
     for record in read_topic(copies.source, f"mm2-offset-syncs.{JAVA}-target.internal")[0]:
-        store.see(OffsetSync.from_record(record.key or b"", record.value or b""))
-    store.done()
+        store.add(OffsetSync.from_record(record.key or b"", record.value or b""))
+    store.start_translation()
     found = [(offset, store.translate(TopicPartition(kind, 0), offset)) for offset in asked]
     answers = [(offset, answer) for offset, answer in found if answer is not None and answer >= 0]
     replayed = [here.rank(offset) - there.rank(answer) for offset, answer in answers]

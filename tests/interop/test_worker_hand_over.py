@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.connect_driver import ConnectDriver
-from support.figures import measured
-from support.java_connect import JavaConnect
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.connect_rest import ConnectRestClient
+from support.clients.librdkafka import numbered, produce
+from support.measurements import measured
+from support.mirrors.java_connect import JavaConnect
+from support.mirrors.worker_hand_over import HEARTBEAT, PARTITIONS, SOURCE, TASKS_OF, WorkerHandOver
+from support.mirrors.worker_process import WorkerProcess
 from support.waiting import eventually
-from support.witness import numbered, produce
-from support.worker_process import WorkerProcess
-from support.worker_relay import HEARTBEAT, PARTITIONS, SOURCE, TASKS_OF, WorkerRelay
 
 STAND_BY_SECONDS = 40.0
 STORED_SECONDS = 20.0
@@ -52,7 +52,7 @@ def await_stand_by(ours: WorkerProcess) -> str:
 
     def says() -> str:
         assert ours.process.is_running, ours.process.log
-        code, answer = ours.ask("GET", "/health")
+        code, answer = ours.request("GET", "/health")
         assert code == 503
         assert "stands by" in answer["message"], answer
         return str(answer["message"])
@@ -62,13 +62,13 @@ def await_stand_by(ours: WorkerProcess) -> str:
     )
 
 
-def told_configs(worker: ConnectDriver) -> dict[str, Any]:
+def told_configs(worker: ConnectRestClient) -> dict[str, Any]:
     """All connectors with their configurations, as a worker tells them."""
     told = worker.get("/connectors?expand=info")
     return {name: one["info"]["config"] for name, one in told.items()}
 
 
-def told_tasks(worker: ConnectDriver) -> dict[str, Any]:
+def told_tasks(worker: ConnectRestClient) -> dict[str, Any]:
     """The tasks of all connectors; of what they share it is not said which of them has what."""
     found: dict[str, Any] = {}
     for name in worker.get("/connectors"):
@@ -91,7 +91,7 @@ def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
     killed: bool,
 ) -> None:
     """Same connectors, nothing lost, nothing twice, and no status tells of Java's worker."""
-    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
+    one = WorkerHandOver.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
     with ExitStack() as stack:
         with one.load() as load:
             java = stack.enter_context(one.java())
@@ -101,7 +101,7 @@ def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
             ours = stack.enter_context(one.ours())
             assert one.topics.group in await_stand_by(ours)
             assert told_configs(ours) == configs
-            code, answer = ours.ask("PUT", f"/connectors/{SOURCE}/pause")
+            code, answer = ours.request("PUT", f"/connectors/{SOURCE}/pause")
             assert code == 409, answer
             one.await_running(java)
             one.await_more()
@@ -136,7 +136,7 @@ def test_javas_worker_is_refused_while_ours_runs_and_goes_on_where_it_stopped(
     killed: bool,
 ) -> None:
     """Nothing lost, nothing twice, and nothing in our topics that Java would warn of."""
-    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
+    one = WorkerHandOver.made(source_cluster, target_cluster, tmp_path, exactly_once=exactly_once)
     with ExitStack() as stack:
         with one.load() as load:
             with one.ours() as ours:
@@ -175,7 +175,7 @@ def test_states_and_offsets_survive_every_hand_over(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Paused, stopped and deleted connectors stay that; offsets set by one are the other's."""
-    one = WorkerRelay.made(source_cluster, target_cluster, tmp_path)
+    one = WorkerHandOver.made(source_cluster, target_cluster, tmp_path)
     produce(source_cluster, one.topic, numbered(10 * PARTITIONS, PARTITIONS))
     with one.java() as java:
         lead_lives(one, java, "java")
@@ -187,21 +187,21 @@ def test_states_and_offsets_survive_every_hand_over(
         ours.await_health()
         check_lives(ours, "java", SOURCE)
         assert one.stored(ours) == ALL_STORED | {0: 4}
-        ours.do("PUT", f"/connectors/{SOURCE}/resume")
+        ours.request_ok("PUT", f"/connectors/{SOURCE}/resume")
         copies_and_stops(one, ours, {0: 15, 1: 10, 2: 10, 3: 10})
         one.alter(ours, {1: 6, 2: None})
-        ours.do("PUT", "/connectors/java-sleeps/resume")
+        ours.request_ok("PUT", "/connectors/java-sleeps/resume")
         ours.await_states("java-sleeps", "RUNNING", "RUNNING")
-        ours.do("DELETE", "/connectors/java-rests")
+        ours.request_ok("DELETE", "/connectors/java-rests")
         lead_lives(one, ours, "ours")
         assert ours.process.terminate()[0] == 0
     with one.java() as java:
         check_lives(java, "ours", SOURCE, "java-sleeps")
         java.await_states("java-sleeps", "RUNNING", "RUNNING")
         assert one.stored(java) == {0: 9, 1: 6, 3: 9}
-        java.do("PUT", f"/connectors/{SOURCE}/resume")
+        java.request_ok("PUT", f"/connectors/{SOURCE}/resume")
         copies_and_stops(one, java, {0: 15, 1: 13, 2: 20, 3: 10})
-        java.do("DELETE", f"/connectors/{SOURCE}/offsets")
+        java.request_ok("DELETE", f"/connectors/{SOURCE}/offsets")
         check_remarks(java)
         java.stop()
     with one.ours() as ours:
@@ -209,34 +209,36 @@ def test_states_and_offsets_survive_every_hand_over(
         check_lives(ours, "ours", SOURCE, "java-sleeps")
         ours.await_states("java-sleeps", "RUNNING", "RUNNING")
         assert one.stored(ours) == {}
-        ours.do("PUT", f"/connectors/{SOURCE}/resume")
+        ours.request_ok("PUT", f"/connectors/{SOURCE}/resume")
         copies_and_stops(one, ours, {0: 25, 1: 23, 2: 30, 3: 20})
 
 
-def lead_lives(one: WorkerRelay, worker: ConnectDriver, who: str) -> None:
+def lead_lives(one: WorkerHandOver, worker: ConnectRestClient, who: str) -> None:
     """A connector is paused, one is stopped, one is deleted."""
     for name in (f"{who}-rests", f"{who}-sleeps", f"{who}-goes"):
         worker.create(name, one.configs()[HEARTBEAT])
         worker.await_states(name, "RUNNING", "RUNNING")
-    worker.do("PUT", f"/connectors/{who}-rests/pause")
-    worker.do("PUT", f"/connectors/{who}-sleeps/stop")
-    worker.do("DELETE", f"/connectors/{who}-goes")
+    worker.request_ok("PUT", f"/connectors/{who}-rests/pause")
+    worker.request_ok("PUT", f"/connectors/{who}-sleeps/stop")
+    worker.request_ok("DELETE", f"/connectors/{who}-goes")
     worker.await_states(f"{who}-rests", "PAUSED", "PAUSED")
     worker.await_states(f"{who}-sleeps", "STOPPED")
 
 
-def check_lives(worker: ConnectDriver, who: str, *others: str) -> None:
+def check_lives(worker: ConnectRestClient, who: str, *others: str) -> None:
     """They still are, and there is no other connector than these."""
     worker.await_states(f"{who}-rests", "PAUSED", "PAUSED")
     worker.await_states(f"{who}-sleeps", "STOPPED")
     assert set(worker.get("/connectors")) == {f"{who}-rests", f"{who}-sleeps", *others}
-    assert worker.ask("GET", f"/connectors/{who}-goes/status")[0] == 404
+    assert worker.request("GET", f"/connectors/{who}-goes/status")[0] == 404
     worker.await_states(SOURCE, "STOPPED")
 
 
-def copies_and_stops(one: WorkerRelay, worker: ConnectDriver, counts: Mapping[int, int]) -> None:
+def copies_and_stops(
+    one: WorkerHandOver, worker: ConnectRestClient, counts: Mapping[int, int]
+) -> None:
     """Wait for so many records on the target, stop the source connector and await its offsets."""
     one.await_counts(counts)
-    worker.do("PUT", f"/connectors/{SOURCE}/stop")
+    worker.request_ok("PUT", f"/connectors/{SOURCE}/stop")
     worker.await_states(SOURCE, "STOPPED")
     eventually(lambda: one.stored(worker) == ALL_STORED, STORED_SECONDS, "offsets are stored")

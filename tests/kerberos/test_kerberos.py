@@ -17,18 +17,18 @@ import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.cluster import start_all
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.local.cluster import start_all
-from support.kerberos_cluster import KerberosCluster, Keys, jaas
-from support.load import Load
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.realm import NAME, Realm
+from support.clients.librdkafka import await_copy, compare_topics, create_topics, numbered, produce
+from support.clients.load_generator import Load
+from support.clusters.kerberos_cluster import KerberosCluster, Keys, jaas
+from support.data.security_configs import file_lines
+from support.mirrors.mirror_process import MirrorProcess
+from support.peers.kerberos_realm import NAME, KerberosRealm
 from support.secret_search import leaks
-from support.secure_clients import file_lines
+from support.unique_names import unique_name
 from support.waiting import eventually
-from support.witness import await_copy, compare_topics, create_topics, numbered, produce
 
 FLOW_SECONDS = 90.0
 SESSION_MS = 3000
@@ -44,11 +44,11 @@ QUIET = (
 
 
 @pytest.fixture(scope="module")
-def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosRealm]:
     """The KDC, which this process finds, too."""
     folder = tmp_path_factory.mktemp("realm")
     with (
-        Realm(folder, ticket_seconds=TICKET_SECONDS) as started,
+        KerberosRealm(folder, ticket_seconds=TICKET_SECONDS) as started,
         pytest.MonkeyPatch.context() as patch,
     ):
         for name, value in started.environment.items():
@@ -58,7 +58,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 
 @pytest.fixture(scope="module")
 def clusters(
-    realm: Realm, tmp_path_factory: pytest.TempPathFactory, kafka_version: str
+    realm: KerberosRealm, tmp_path_factory: pytest.TempPathFactory, kafka_version: str
 ) -> Iterator[dict[str, KerberosCluster]]:
     """`source` is the service kafka, as usual; `target` has a name that must be said."""
     folder = tmp_path_factory.mktemp("kerberos")
@@ -105,7 +105,7 @@ def written(folder: Path, ways: Mapping[str, Keys], *lines: str) -> Path:
 
 
 def test_records_flow_while_sessions_and_tickets_end(
-    realm: Realm, source: KerberosCluster, target: KerberosCluster, tmp_path: Path
+    realm: KerberosRealm, source: KerberosCluster, target: KerberosCluster, tmp_path: Path
 ) -> None:
     """With keytabs and nothing else; connections stay, no record is lost or comes twice."""
     topic = unique_name("orders")
@@ -227,7 +227,7 @@ def connection(keys: Keys) -> ConnectionSettings:
     """The admin client of a cluster that is reached so."""
     lines = [*file_lines("a", keys), "clusters = a, b", "b.bootstrap.servers = 127.0.0.1:1"]
     config = MirrorConfig.parse("\n".join([*lines, "a->b.enabled = true"]))
-    return config.flow_settings(config.pairs()[0]).source_admin
+    return config.flow_settings(config.flows()[0]).source_admin
 
 
 def ask(keys: Keys) -> set[str]:
@@ -237,7 +237,7 @@ def ask(keys: Keys) -> set[str]:
 
 
 def test_a_ticket_cache_is_used_while_it_lasts_and_then_the_keytab(
-    realm: Realm, source: KerberosCluster, tmp_path: Path
+    realm: KerberosRealm, source: KerberosCluster, tmp_path: Path
 ) -> None:
     """As Java does it; without the keytab a cache that is over is told."""
     seconds, cache = 8, tmp_path / "cache"
@@ -269,7 +269,7 @@ def test_a_ticket_cache_is_used_while_it_lasts_and_then_the_keytab(
 
 
 def test_without_a_line_the_tickets_are_the_system_s(
-    realm: Realm, source: KerberosCluster, monkeypatch: pytest.MonkeyPatch
+    realm: KerberosRealm, source: KerberosCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As other programs get them."""
     monkeypatch.setenv("KRB5CCNAME", "MEMORY:of-the-system")
@@ -279,7 +279,9 @@ def test_without_a_line_the_tickets_are_the_system_s(
     ask(source.reached("LOGIN"))
 
 
-def test_a_kdc_that_is_down_is_told_and_waited_for(realm: Realm, source: KerberosCluster) -> None:
+def test_a_kdc_that_is_down_is_told_and_waited_for(
+    realm: KerberosRealm, source: KerberosCluster
+) -> None:
     """Tickets that are there go on; without one it is a matter of time, and tried again."""
     keys = {}
     for name in ("early", "late"):
@@ -300,7 +302,7 @@ def test_a_kdc_that_is_down_is_told_and_waited_for(realm: Realm, source: Kerbero
 
 
 def test_a_wrong_key_is_tried_slowly_and_a_new_one_at_once(
-    realm: Realm, source: KerberosCluster
+    realm: KerberosRealm, source: KerberosCluster
 ) -> None:
     """KDCs lock accounts; clients are opened anew all the time."""
     user = "forgetful"

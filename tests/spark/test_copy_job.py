@@ -15,21 +15,21 @@ from pyspark import SparkContext, cloudpickle
 
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.model import Flow, Secret, TopicPartition
-from sparkmirror.pipeline.contract import PartitionStart, Progress, Split, TaskSettings
-from sparkmirror.pipeline.control_server import ControlServer, EpochLine
-from sparkmirror.pipeline.epochs import EpochResult, Epochs
-from sparkmirror.pipeline.plan import plan_splits
-from sparkmirror.pipeline.spark import LOOPBACK, choose_master, spark_options, start_spark
-from sparkmirror.pipeline.spark_task import copy_function
 from sparkmirror.security.settings import (
-    Mechanism,
     OAuthSettings,
-    Protocol,
+    SaslMechanism,
     SaslSettings,
-    Security,
+    SecurityProtocol,
+    SecuritySettings,
     TlsSettings,
 )
-from support.certificates import Authority
+from sparkmirror.spark.context import LOOPBACK, choose_master, spark_options, start_spark
+from sparkmirror.spark.control_server import ControlServer, EpochTasks
+from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
+from sparkmirror.spark.split_planner import plan_splits
+from sparkmirror.task.entry_point import copy_function
+from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
+from support.data.certificates import Authority
 from support.secret_search import forms
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -110,7 +110,7 @@ def splits() -> tuple[Split, ...]:
 class Running:
     """An epoch on a thread of its own."""
 
-    def __init__(self, epochs: Epochs, settings: TaskSettings) -> None:
+    def __init__(self, epochs: EpochRunner, settings: TaskSettings) -> None:
         self.results: list[EpochResult] = []
         self._run: Callable[[], None] = lambda: self.results.append(epochs.run(splits(), settings))
         self.thread = threading.Thread(target=self._run)
@@ -129,7 +129,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
 ) -> None:
     """Progress names the trouble; the end comes at once; every partition has a receipt."""
     reports: list[Progress] = []
-    epochs = Epochs(str(FLOW), lambda: spark, control, reports.append)
+    epochs = EpochRunner(str(FLOW), lambda: spark, control, reports.append)
     running = Running(epochs, settings)
     eventually(
         lambda: {report.split for report in reports} == {0, 1}, 120, "a report from both splits"
@@ -140,7 +140,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
     store: Any = spark._jsc.sc().statusStore()
     assert store.job(job).description().get() == f"{GROUP}: 5 topic partitions"
     eventually(
-        lambda: any("cluster 'b'" in report.trouble for report in reports),
+        lambda: any("cluster 'b'" in report.error for report in reports),
         PATIENCE_SECONDS,
         "the trouble",
     )
@@ -155,7 +155,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
     }
     # Nobody could look at the target: the next task has to.
     assert all(one.records == 0 and not one.is_clean for one in ends.values())
-    assert {tp: standing.position for tp, standing in result.standings.items()} == {
+    assert {tp: standing.position for tp, standing in result.ends.items()} == {
         tp: one.position for tp, one in ends.items()
     }
 
@@ -165,7 +165,7 @@ def test_the_next_epoch_runs_after_an_early_end(
 ) -> None:
     """One end ends one epoch; the second one runs until it is told."""
     reports: list[Progress] = []
-    epochs = Epochs(str(FLOW), lambda: spark, control, reports.append)
+    epochs = EpochRunner(str(FLOW), lambda: spark, control, reports.append)
     for _ in range(2):
         reports.clear()
         running = Running(epochs, settings)
@@ -180,12 +180,12 @@ def test_the_closure_is_small_and_knows_no_cluster(
     control: ControlServer, settings: TaskSettings, closed_port: int
 ) -> None:
     """What Spark ships holds the driver's address, a token and a certificate, nothing else."""
-    line = EpochLine({split.index: split for split in splits()}, settings, lambda _progress: None)
-    invitation = control.open(line)
+    line = EpochTasks({split.index: split for split in splits()}, settings, lambda _progress: None)
+    invitation = control.open_epoch(line)
     try:
         shipped = cloudpickle.dumps(copy_function(invitation))
     finally:
-        control.close(line)
+        control.close_epoch(line)
 
     assert len(shipped) < 10_000
     for word in (str(closed_port), "reader", "writer", "mm2-offsets", "MirrorSourceConnector"):
@@ -199,14 +199,14 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
     """Tasks that cannot check in do not hang; the epoch's standings are where it began."""
     server = ControlServer(LOOPBACK, LOOPBACK)
     server.start()
-    epochs = Epochs(str(FLOW), lambda: spark, server, lambda _progress: None)
+    epochs = EpochRunner(str(FLOW), lambda: spark, server, lambda _progress: None)
     server.stop()
 
     result = Running(epochs, settings).result(120)
 
     assert "refused" in result.failure.lower()
     assert result.receipts == []
-    assert {tp.partition: one.position for tp, one in result.standings.items()} == {
+    assert {tp.partition: one.position for tp, one in result.ends.items()} == {
         number: 100 + number for number in range(5)
     }
 
@@ -229,25 +229,27 @@ def test_no_secret_is_where_spark_writes(
     """Who needs them had them: no event, log, file, command line, environment or report has."""
     us = Authority("of a test").identity("us")
     key_line = us.key.splitlines()[1]
-    login = SaslSettings(Mechanism.PLAIN, "us", Secret("s3cret-of-a-login"))
+    login = SaslSettings(SaslMechanism.PLAIN, "us", Secret("s3cret-of-a-login"))
     tokens = OAuthSettings("http://127.0.0.1:1/", "us", Secret("s3cret-of-a-client"))
     tls = TlsSettings(chain=us.chain, key=Secret(us.key))
     secured = replace(
         settings,
-        consumer=replace(settings.consumer, security=Security(Protocol.SASL_SSL, tls, login)),
+        consumer=replace(
+            settings.consumer, security=SecuritySettings(SecurityProtocol.SASL_SSL, tls, login)
+        ),
         producer=replace(
             settings.producer,
-            security=Security(
-                Protocol.SASL_PLAINTEXT,
-                sasl=SaslSettings(Mechanism.OAUTHBEARER, oauth=tokens),
+            security=SecuritySettings(
+                SecurityProtocol.SASL_PLAINTEXT,
+                sasl=SaslSettings(SaslMechanism.OAUTHBEARER, oauth=tokens),
             ),
         ),
     )
     reports: list[Progress] = []
-    epochs = Epochs("secrets", lambda: spark, control, reports.append)
+    epochs = EpochRunner("secrets", lambda: spark, control, reports.append)
     running = Running(epochs, secured)
     eventually(lambda: len(reports) >= 4, PATIENCE_SECONDS, "reports of a running epoch")
-    [token] = control._lines
+    [token] = control._epochs
     processes = psutil.Process().children(recursive=True)
     told = [words_of(one) for one in processes]
     epochs.end()

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
-from support.mirror_process import MirrorProcess
+from support.mirrors.mirror_process import MirrorProcess
 from support.waiting import PATIENCE_SECONDS
 
 _PAGES = (
@@ -48,7 +48,7 @@ def forms(secret: str) -> set[bytes]:
     return {text, *coded, *(one.encode() for one in escaped)}
 
 
-def let_it_talk(mirror: MirrorProcess) -> None:
+def log_everything(mirror: MirrorProcess) -> None:
     """From now on its log has everything that any logger says."""
     mirror.await_log("advertised as", PATIENCE_SECONDS)
     _ask(mirror, "PUT", "/admin/loggers/root", {"level": "DEBUG"})

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from support.figures import measured
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.seen import difference, ends, places, read_places
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from support.clients.consumed_records import difference, ends, partitions_of, read_partitions
+from support.clients.librdkafka import Place, create_topics
+from support.clients.load_generator import Load
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
 from support.waiting import eventually
-from support.witness import Place, create_topics
 
 KILLS = 10
 PARTITIONS = 4
@@ -37,8 +37,8 @@ class Sides:
     def __init__(self, source: LocalCluster, target: LocalCluster, alias: str, topic: str) -> None:
         self.source, self.target = source, target
         self.topic, self.remote = topic, f"{alias}.{topic}"
-        self.here = places({topic: PARTITIONS})
-        self.there = places({self.remote: PARTITIONS})
+        self.here = partitions_of({topic: PARTITIONS})
+        self.there = partitions_of({self.remote: PARTITIONS})
 
     def copied(self) -> int:
         """How many records the target has."""
@@ -65,8 +65,8 @@ class Sides:
 
     def differences(self) -> dict[Place, str]:
         """The first difference of each partition that has one."""
-        originals = read_places(self.source, self.here)
-        copies = read_places(self.target, self.there)
+        originals = read_partitions(self.source, self.here)
+        copies = read_partitions(self.target, self.there)
         found = {
             place: difference(originals[place], copies[self.remote, place[1]])
             for place in originals

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster, start_all
-from support.figures import measured
-from support.load import Load
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess, command
-from support.moved_logs import copy_data, delete_before, restore_data, stored_positions
-from support.names import unique_name
-from support.seen import Seen, ends, places, read_places
+from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from support.clients.consumed_records import ConsumedRecord, ends, partitions_of, read_partitions
+from support.clients.librdkafka import Place, create_topics, numbered, produce
+from support.clients.load_generator import Load
+from support.clusters.log_restore import copy_data, delete_before, restore_data, stored_positions
+from support.measurements import measured
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess, command
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import Place, create_topics, numbered, produce
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
@@ -71,11 +71,11 @@ class Sides:
     @property
     def here(self) -> list[Place]:
         """The partitions on the source."""
-        return places({self.topic: PARTITIONS})
+        return partitions_of({self.topic: PARTITIONS})
 
     def copied(self) -> dict[int, int]:
         """The end offset of each partition on the target."""
-        there = places({f"{self.alias}.{self.topic}": PARTITIONS})
+        there = partitions_of({f"{self.alias}.{self.topic}": PARTITIONS})
         return {place[1]: end for place, end in ends(self.target, there).items()}
 
     def file(self, flush_ms: int = SOON_FLUSHED_MS) -> Path:
@@ -119,11 +119,11 @@ class Sides:
             f"{count} records are copied",
         )
 
-    def read(self) -> tuple[dict[int, list[Seen]], dict[int, list[Seen]]]:
+    def read(self) -> tuple[dict[int, list[ConsumedRecord]], dict[int, list[ConsumedRecord]]]:
         """What both sides hold, by partition."""
-        originals = read_places(self.source, self.here)
+        originals = read_partitions(self.source, self.here)
         remote = f"{self.alias}.{self.topic}"
-        copies = read_places(self.target, places({remote: PARTITIONS}))
+        copies = read_partitions(self.target, partitions_of({remote: PARTITIONS}))
         return (
             {index: records for (_, index), records in originals.items()},
             {index: records for (_, index), records in copies.items()},

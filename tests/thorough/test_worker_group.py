@@ -18,19 +18,19 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.figures import measured
-from support.load import observed
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.worker_group import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.load_generator import observed
+from support.measurements import measured
+from support.mirrors.worker_group import (
     LEADS,
-    Mirror,
+    MirroredTopic,
     WorkerGroup,
-    has_taken,
+    is_accepted,
     seconds_until,
 )
-from support.worker_process import WorkerProcess
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
@@ -60,7 +60,7 @@ class Pair:
 
     def __init__(self, group: WorkerGroup, source: LocalCluster) -> None:
         self.group = group
-        self.mirrors = [Mirror.made(source, group.cluster) for _ in range(2)]
+        self.mirrors = [MirroredTopic.made(source, group.cluster) for _ in range(2)]
         self.beats = [unique_name("beat") for _ in range(2)]
         self.beat = group.beat()
         first, _ = group.of(2)
@@ -75,7 +75,7 @@ class Pair:
         asked = self.group.of(2)[0]
         self.group.await_shares(asked, 2, 2)
 
-    def mirror_of(self, worker: WorkerProcess, asked: WorkerProcess) -> Mirror | None:
+    def mirror_of(self, worker: WorkerProcess, asked: WorkerProcess) -> MirroredTopic | None:
         """One that a worker copies."""
         mine = (one for one in self.mirrors if self.group.owner(one.name, asked) is worker)
         return next(mine, None)
@@ -91,7 +91,7 @@ def answered_all_the_time(worker: WorkerProcess) -> Iterator[list[tuple[int, flo
         while not stop.wait(0.2):
             began = time.monotonic()
             try:
-                code, _ = worker.ask("GET", "/connectors?expand=status&expand=info")
+                code, _ = worker.request("GET", "/connectors?expand=status&expand=info")
             except OSError:
                 code = 0
             answers.append((code, time.monotonic() - began))
@@ -119,7 +119,9 @@ def replace_killed(pair: Pair, *, driver_only: bool) -> tuple[float, float]:
         else:
             leader.kill()
         write_seconds = seconds_until(
-            began, lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
+            began,
+            lambda: is_accepted(survivor, pair.beats[0], pair.beat),
+            "a change is carried out",
         )
         eventually(
             lambda: group.owner(orphan.name, survivor) is survivor, PATIENCE_SECONDS, "taken over"
@@ -170,7 +172,7 @@ def test_a_worker_that_comes_back_stops_nothing_that_stays(
     """Of two mirrors on one worker one moves; the other one's Spark job goes on without a gap."""
     group = grouped(**QUICK)
     [first] = group.of(1)
-    mirrors = [Mirror.made(source_cluster, group.cluster) for _ in range(2)]
+    mirrors = [MirroredTopic.made(source_cluster, group.cluster) for _ in range(2)]
     with mirrors[0].load(PER_SECOND), mirrors[1].load(PER_SECOND):
         for mirror in mirrors:
             first.create(mirror.name, mirror.config)
@@ -258,7 +260,9 @@ def test_a_suspended_leader_that_wakes_up_writes_nothing(
         Hanging(leader, f"{pair.beats[0]}/stop").give_up()
         hanging = Hanging(leader, f"{pair.beats[1]}/config", awaited)
         write_seconds = seconds_until(
-            began, lambda: has_taken(survivor, pair.beats[0], pair.beat), "a change is carried out"
+            began,
+            lambda: is_accepted(survivor, pair.beats[0], pair.beat),
+            "a change is carried out",
         )
         eventually(
             lambda: group.owner(orphan.name, survivor) is survivor, PATIENCE_SECONDS, "taken over"
@@ -343,16 +347,18 @@ def test_connectors_that_are_deleted_and_made_again_at_any_moment(grouped: Group
         name = f"again-{number % 3}"
         one.create(name, group.beat())
         time.sleep(1.5 * moments.random())
-        other.do("DELETE", f"/connectors/{name}")
+        other.request_ok("DELETE", f"/connectors/{name}")
         one.create(name, group.beat(), "STOPPED")
         seen: set[str] = set()
 
         def stopped(name: str = name, seen: set[str] = seen) -> bool:
-            answers = [worker.ask("GET", f"/connectors/{name}/status") for worker in (one, other)]
+            answers = [
+                worker.request("GET", f"/connectors/{name}/status") for worker in (one, other)
+            ]
             states = [found["connector"]["state"] for code, found in answers if code == 200]
             seen.update(states)
             return states == ["STOPPED", "STOPPED"]
 
         eventually(stopped, PATIENCE_SECONDS, f"{name} is stopped")
         assert "RUNNING" not in seen, number
-        other.do("DELETE", f"/connectors/{name}")
+        other.request_ok("DELETE", f"/connectors/{name}")

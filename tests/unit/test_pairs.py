@@ -13,19 +13,24 @@ from typing import cast
 import pytest
 
 from sparkmirror import pairs as pairs_module
-from sparkmirror.config.changes import Changes, PairChange, Part
-from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.config_changes import ConfigChanges, FlowChange, FlowPart
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
-from sparkmirror.connectors.herder import Herder
-from sparkmirror.formats.connect_records import TargetState
+from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.model import Flow
-from sparkmirror.pairs import GateCalls, PairPlan, Pairs, Standing
-from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.security.settings import Protocol, Security, TlsSettings
-from sparkmirror.state.pair_orders import PairOrders, Restart, Wishes
+from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates
+from sparkmirror.runtime.flow_supervisor import (
+    FlowSpec,
+    FlowSupervisor,
+    OwnershipCallbacks,
+    OwnershipStatus,
+)
+from sparkmirror.runtime.herder import Herder
+from sparkmirror.security.settings import SecurityProtocol, SecuritySettings, TlsSettings
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 from support.waiting import PATIENCE_SECONDS, eventually
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
@@ -34,8 +39,12 @@ clusters = a, b
 a.bootstrap.servers = 127.0.0.1:1
 b.bootstrap.servers = 127.0.0.1:1
 """
-WHOLE = Changes(changed=(PairChange(AB, frozenset({Part.ALL}), ("topics",)),), untouched=1)
-SMALL = Changes(changed=(PairChange(AB, frozenset({Part.CHECKPOINTS}), ("groups",)),), untouched=1)
+WHOLE = ConfigChanges(
+    changed=(FlowChange(AB, frozenset({FlowPart.ALL}), ("topics",)),), untouched=1
+)
+SMALL = ConfigChanges(
+    changed=(FlowChange(AB, frozenset({FlowPart.CHECKPOINTS}), ("groups",)),), untouched=1
+)
 
 
 @dataclass
@@ -66,7 +75,7 @@ class SlowHerder:
         """Note it."""
         self.heard.append("stop")
 
-    def change(self, *_: object, heartbeats: bool, checkpoints: bool, wishes: Wishes) -> None:
+    def change(self, *_: object, heartbeats: bool, checkpoints: bool, wishes: TargetStates) -> None:
         """Note it."""
         resting = [kind.name.lower() for kind in wishes]
         self.heard.append(" ".join([f"change {heartbeats} {checkpoints}", *resting]))
@@ -84,19 +93,19 @@ class SlowHerder:
 class HandGate:
     """Opens and closes by hand; ends its pair when it is stopped, as a real one does."""
 
-    plan: PairPlan
-    calls: GateCalls
+    plan: FlowSpec
+    calls: OwnershipCallbacks
     heard: list[str] = field(default_factory=list)
     leaving: threading.Thread | None = None
 
     @property
-    def orders(self) -> PairOrders:
+    def orders(self) -> FlowCommands:
         """Nobody asks for them here."""
         raise NotImplementedError
 
     def opened(self, **wishes: TargetState) -> None:
         """Give the pair, with these connectors at rest."""
-        self.calls.opened({ConnectorClass[kind.upper()]: w for kind, w in wishes.items()})
+        self.calls.on_acquired({ConnectorClass[kind.upper()]: w for kind, w in wishes.items()})
 
     def start(self) -> None:
         """Note it."""
@@ -104,7 +113,7 @@ class HandGate:
 
     def close(self) -> threading.Thread:
         """Take the pair away; the thread ends when it has ended."""
-        thread = threading.Thread(target=self.calls.closed, daemon=True)
+        thread = threading.Thread(target=self.calls.on_revoked, daemon=True)
         thread.start()
         return thread
 
@@ -121,9 +130,9 @@ class HandGate:
         self.leaving.join(max(seconds, 0.05))
         return not self.leaving.is_alive()
 
-    def standing(self) -> Standing:
+    def standing(self) -> OwnershipStatus:
         """Always the same."""
-        return Standing(FlowState.STANDBY, "stands by: somebody runs it")
+        return OwnershipStatus(FlowState.STANDBY, "stands by: somebody runs it")
 
 
 class Bench:
@@ -131,18 +140,18 @@ class Bench:
 
     def __init__(self) -> None:
         self.made: list[SlowHerder] = []
-        self.plans_made: list[PairPlan] = []
-        self.wishes: list[Wishes] = []
+        self.plans_made: list[FlowSpec] = []
+        self.wishes: list[TargetStates] = []
         self.gates: list[HandGate] = []
         config = MirrorConfig.parse(FILE)
         settings = [config.flow_settings(flow) for flow in (AB, BA)]
         self.plans = {
-            one.flow: PairPlan(
+            one.flow: FlowSpec(
                 one, load_policy(one.policy, one.flow), GroupSettings(f"{one.flow.source}-mm2")
             )
             for one in settings
         }
-        self.pairs = Pairs(self._make, self._make_gate, self.plans.values())
+        self.pairs = FlowSupervisor(self._make, self._make_gate, self.plans.values())
         self.pairs.start()
 
     def open(self) -> None:
@@ -150,11 +159,11 @@ class Bench:
         for gate in self.gates:
             gate.opened()
 
-    def _make_gate(self, plan: PairPlan, calls: GateCalls) -> HandGate:
+    def _make_gate(self, plan: FlowSpec, calls: OwnershipCallbacks) -> HandGate:
         self.gates.append(HandGate(plan, calls))
         return self.gates[-1]
 
-    def _make(self, plan: PairPlan, wishes: Wishes) -> Herder:
+    def _make(self, plan: FlowSpec, wishes: TargetStates) -> Herder:
         self.wishes.append(wishes)
         self.plans_made.append(plan)
         self.made.append(SlowHerder(plan.settings.flow))
@@ -206,7 +215,7 @@ def test_a_gate_that_closes_ends_its_pair_and_waits_for_that(bench: Bench) -> No
     closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     assert bench.pairs.snapshots()[0].state is FlowState.STANDBY
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     bench.gates[0].opened()
     assert bench.heard == [["start", "stop"], ["start"], ["start"]]
 
@@ -216,7 +225,7 @@ def test_a_pair_that_stands_by_takes_a_newer_file_up_without_a_word() -> None:
     bench = Bench()
     bench.plans[AB] = replace(bench.plans[AB], group=bench.plans[AB].group)
     bench.pairs.apply(WHOLE, bench.plans)
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     bench.gates[0].opened()
     assert bench.plans_made[0] is bench.plans[AB]
 
@@ -226,18 +235,18 @@ def test_a_pair_with_another_group_leaves_and_joins(bench: Bench) -> None:
     plans = {**bench.plans, AB: replace(bench.plans[AB], group=GroupSettings("other"))}
     bench.pairs.apply(WHOLE, plans)
     assert bench.gates[0].heard == ["start", "stop"]
-    assert bench.pairs.proceed()
+    assert bench.pairs.advance()
     assert len(bench.gates) == 2
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
+    eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     assert bench.gates[2].heard == ["start"]
     bench.gates[2].opened()
     assert bench.plans_made[2] is plans[AB]
 
 
-def with_other_credentials(plan: PairPlan) -> PairPlan:
+def with_other_credentials(plan: FlowSpec) -> FlowSpec:
     """The same for another user of the target."""
-    security = Security(Protocol.SSL, TlsSettings("another authority"))
+    security = SecuritySettings(SecurityProtocol.SSL, TlsSettings("another authority"))
     admin = replace(plan.settings.target_admin, security=security)
     return replace(plan, settings=replace(plan.settings, target_admin=admin))
 
@@ -248,7 +257,7 @@ def test_a_pair_with_other_credentials_keeps_its_place(bench: Bench) -> None:
     bench.pairs.apply(WHOLE, plans)
     assert bench.gates[0].heard == ["start", "renew"]
     bench.made[0].is_over = True
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     assert len(bench.gates) == 2
     assert bench.plans_made[2] is plans[AB]
 
@@ -257,39 +266,39 @@ def test_a_pair_that_was_not_let_in_asks_at_once_with_other_credentials() -> Non
     """There is no place to be kept."""
     bench = Bench()
     bench.pairs.apply(WHOLE, {**bench.plans, AB: with_other_credentials(bench.plans[AB])})
-    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
+    eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     assert [gate.heard for gate in bench.gates] == [["start", "stop"], ["start"], ["start"]]
 
 
 def test_a_changed_pair_is_begun_anew_after_its_end_and_others_hear_nothing(bench: Bench) -> None:
     """Nobody waits meanwhile."""
     bench.pairs.apply(WHOLE, bench.plans)
-    assert bench.pairs.proceed()
+    assert bench.pairs.advance()
     assert bench.heard == [["start", "stop"], ["start"]]
     bench.made[0].is_over = True
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     assert bench.heard == [["start", "stop"], ["start"], ["start"]]
     assert bench.shown() == ["a->b", "b->a"]
 
 
 def test_a_stopped_pair_is_in_view_until_it_has_ended(bench: Bench) -> None:
     """Then it is gone."""
-    bench.pairs.apply(Changes(stopped=(AB,)), {BA: bench.plans[BA]})
-    assert bench.pairs.proceed()
+    bench.pairs.apply(ConfigChanges(stopped=(AB,)), {BA: bench.plans[BA]})
+    assert bench.pairs.advance()
     assert bench.shown() == ["b->a", "a->b"]
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
+    eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     assert bench.shown() == ["b->a"]
 
 
 def test_a_pair_that_comes_back_before_it_has_ended_is_begun_once(bench: Bench) -> None:
     """Stopped, started and changed in three files, one after the other."""
-    bench.pairs.apply(Changes(stopped=(AB,)), {BA: bench.plans[BA]})
-    bench.pairs.apply(Changes(started=(AB,)), bench.plans)
+    bench.pairs.apply(ConfigChanges(stopped=(AB,)), {BA: bench.plans[BA]})
+    bench.pairs.apply(ConfigChanges(started=(AB,)), bench.plans)
     bench.pairs.apply(SMALL, bench.plans)
-    assert bench.pairs.proceed()
+    assert bench.pairs.advance()
     bench.made[0].is_over = True
-    eventually(lambda: not bench.pairs.proceed(), PATIENCE_SECONDS, "the pair has left")
+    eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     bench.gates[-1].opened()
     assert set(bench.made[0].heard[1:]) == {"stop"}
     assert bench.heard[1:] == [["start"], ["start"]]
@@ -298,7 +307,7 @@ def test_a_pair_that_comes_back_before_it_has_ended_is_begun_once(bench: Bench) 
 def test_a_small_change_reaches_the_herder_that_runs(bench: Bench) -> None:
     """Nothing is stopped; before everything has started it is begun anew instead."""
     bench.pairs.apply(SMALL, bench.plans)
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     assert bench.heard == [["start", "change False True"], ["start"]]
     bench.made[0].is_settled = False
     bench.pairs.apply(SMALL, bench.plans)
@@ -312,13 +321,13 @@ def test_a_pair_that_does_not_end_is_said_once_and_never_doubled(
     monkeypatch.setattr(pairs_module, "SLOW_SECONDS", 0.0)
     bench.pairs.apply(WHOLE, bench.plans)
     for _ in range(3):
-        assert bench.pairs.proceed()
+        assert bench.pairs.advance()
     assert len(bench.made) == 2
     assert caplog.text.count("a->b: has not ended within") == 1
-    assert "does not end" in bench.pairs.snapshots()[0].troubles[0]
+    assert "does not end" in bench.pairs.snapshots()[0].problems[0]
     bench.made[0].is_over = True
-    assert not bench.pairs.proceed()
-    assert bench.pairs.snapshots()[0].troubles == ()
+    assert not bench.pairs.advance()
+    assert bench.pairs.snapshots()[0].problems == ()
 
 
 def test_the_end_of_the_process_waits_for_pairs_that_are_ending(
@@ -326,7 +335,7 @@ def test_the_end_of_the_process_waits_for_pairs_that_are_ending(
 ) -> None:
     """Whether all of them wrote their positions."""
     monkeypatch.setattr(pairs_module, "_LEAVE_SECONDS", 0.1)
-    bench.pairs.apply(Changes(stopped=(AB,)), {BA: bench.plans[BA]})
+    bench.pairs.apply(ConfigChanges(stopped=(AB,)), {BA: bench.plans[BA]})
     bench.made[1].is_over = True
     assert not bench.pairs.stop(0.1)
     bench.made[0].is_over = True
@@ -341,12 +350,12 @@ def test_a_pair_whose_copying_is_paused_is_begun_anew_without_it(bench: Bench) -
     bench.gates[0].opened(source=paused)
     assert bench.heard == [["start", "stop"], ["start"]]
     bench.made[0].is_over = True
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     bench.gates[0].opened(source=TargetState.STOPPED)
     assert bench.heard == [["start", "stop"], ["start"], ["start"]]
     bench.gates[0].opened()
     bench.made[2].is_over = True
-    assert not bench.pairs.proceed()
+    assert not bench.pairs.advance()
     resting = [{kind.name for kind in wishes} for wishes in bench.wishes]
     assert resting == [set(), set(), {"SOURCE"}, set()]
 
@@ -354,8 +363,8 @@ def test_a_pair_whose_copying_is_paused_is_begun_anew_without_it(bench: Bench) -
 def test_small_connectors_rest_and_restart_while_the_copying_goes_on(bench: Bench) -> None:
     """Wishes stay: a newer file does not bring back what rests."""
     bench.gates[0].opened(checkpoint=TargetState.STOPPED)
-    bench.gates[0].calls.restart(Restart(ConnectorClass.HEARTBEAT, only_failed=False))
-    bench.gates[0].calls.restart(Restart(ConnectorClass.CHECKPOINT, only_failed=False))
+    bench.gates[0].calls.on_restart(RestartCommand(ConnectorClass.HEARTBEAT, only_failed=False))
+    bench.gates[0].calls.on_restart(RestartCommand(ConnectorClass.CHECKPOINT, only_failed=False))
     bench.pairs.apply(SMALL, bench.plans)
     assert bench.made[0].heard == [
         "start",
@@ -367,7 +376,7 @@ def test_small_connectors_rest_and_restart_while_the_copying_goes_on(bench: Benc
 
 def test_a_connector_that_copies_is_restarted_with_its_pair(bench: Bench) -> None:
     """One that has not failed is left alone if that was asked for."""
-    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=True))
+    bench.gates[0].calls.on_restart(RestartCommand(ConnectorClass.SOURCE, only_failed=True))
     assert bench.made[0].heard == ["start"]
-    bench.gates[0].calls.restart(Restart(ConnectorClass.SOURCE, only_failed=False))
+    bench.gates[0].calls.on_restart(RestartCommand(ConnectorClass.SOURCE, only_failed=False))
     assert bench.made[0].heard == ["start", "stop"]

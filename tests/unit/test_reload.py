@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from sparkmirror.app import Application
-from sparkmirror.config.changes import Changes, RunReading, compare, read_run
+from sparkmirror.config.config_changes import ConfigChanges, ParsedRun, compare_runs, parse_run
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.metrics.reloads import Reload, ReloadTally
-from sparkmirror.reload import Reloader
-from support.certificates import Authority
+from sparkmirror.metrics.prometheus import ReloadMetrics, ReloadResult
+from sparkmirror.runtime.mirror import Mirror
+from sparkmirror.runtime.reload import MirrorReloader
+from support.data.certificates import Authority
 
 GOOD = """clusters = a, b
 a.bootstrap.servers = a:1
@@ -28,17 +28,17 @@ class Running:
     """Takes configurations up as the application does, without any flow."""
 
     def __init__(self, config: MirrorConfig) -> None:
-        self.reading = read_run(config)
-        self.reloads = ReloadTally()
+        self.reading = parse_run(config)
+        self.reloads = ReloadMetrics()
         self.failure: Exception | None = None
 
-    def reload(self, config: MirrorConfig) -> tuple[Changes, tuple[str, ...]]:
+    def reload(self, config: MirrorConfig) -> tuple[ConfigChanges, tuple[str, ...]]:
         """Compare and keep."""
         if self.failure is not None:
             raise self.failure
-        before: RunReading = self.reading
-        self.reading = read_run(config)
-        return compare(before, self.reading), ()
+        before: ParsedRun = self.reading
+        self.reading = parse_run(config)
+        return compare_runs(before, self.reading), ()
 
 
 class Bench:
@@ -47,8 +47,8 @@ class Bench:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.file.write_text(GOOD)
-        self.reloader = Reloader(file)
-        with self.reloader.reading():
+        self.reloader = MirrorReloader(file)
+        with self.reloader.recording_files():
             self.running = Running(self.reloader.load())
         self._moment = 0
 
@@ -67,7 +67,7 @@ class Bench:
 
     def look(self, *, is_asked: bool = False) -> None:
         """Look once."""
-        self.reloader.look(cast("Application", self.running), is_asked=is_asked)
+        self.reloader.poll(cast("Mirror", self.running), is_asked=is_asked)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,9 +100,9 @@ def test_a_refused_file_is_complained_about_until_a_good_one_comes(
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert ["line 5" in said[0], "line 6" in said[1]] == [True, True]
     assert said[-1] == "mm2.properties was refused; the old configuration goes on."
-    assert bench.reloader.complaints == tuple(said)
+    assert bench.reloader.errors == tuple(said)
     bench.write(GOOD)
-    assert bench.reloader.complaints == ()
+    assert bench.reloader.errors == ()
     assert bench.counts == {"refused": 1, "unchanged": 1}
 
 
@@ -116,7 +116,7 @@ def test_being_asked_while_the_file_is_gone_is_refused(bench: Bench) -> None:
     """With a sentence, and it is taken up when it is back."""
     bench.file.unlink()
     bench.look(is_asked=True)
-    assert "There is no file" in bench.reloader.complaints[0]
+    assert "There is no file" in bench.reloader.errors[0]
     bench.write(GOOD + "a->b.topics = orders\n")
     assert bench.counts == {"refused": 1, "applied": 1}
 
@@ -128,7 +128,7 @@ def test_an_error_that_nobody_foresaw_is_a_refusal(
     bench.running.failure = ZeroDivisionError("of a class of the user's")
     bench.write(GOOD + "a->b.topics = orders\n")
     assert bench.counts == {"refused": 1}
-    assert bench.reloader.complaints[0] == "ZeroDivisionError: of a class of the user's"
+    assert bench.reloader.errors[0] == "ZeroDivisionError: of a class of the user's"
     assert "Traceback" in caplog.text
 
 
@@ -192,19 +192,19 @@ a.client.id = ${{directory:{tmp_path}:name}}
     bench.look_often(30)
     assert bench.running.reading is before
     assert bench.counts == {"applied": 1, "refused": 1}
-    assert "a.ssl.truststore.location" in bench.reloader.complaints[0]
+    assert "a.ssl.truststore.location" in bench.reloader.errors[0]
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 2
     name.write_text("me")
     bench.write(good, store)
-    assert bench.reloader.complaints == ()
+    assert bench.reloader.errors == ()
     assert bench.counts == {"applied": 1, "refused": 1, "unchanged": 1}
     store.unlink()
     bench.look_often(60)
     assert bench.counts["refused"] == 2
-    assert bench.running.reloads.last is Reload.REFUSED
+    assert bench.running.reloads.last is ReloadResult.REFUSED
     bench.write(good, store)
-    assert bench.reloader.complaints == ()
-    assert bench.running.reloads.last is Reload.UNCHANGED
+    assert bench.reloader.errors == ()
+    assert bench.running.reloads.last is ReloadResult.UNCHANGED
 
 
 def test_a_file_that_stays_away_is_refused_once(bench: Bench) -> None:
@@ -212,6 +212,6 @@ def test_a_file_that_stays_away_is_refused_once(bench: Bench) -> None:
     bench.file.unlink()
     bench.look_often(60)
     assert bench.counts == {"refused": 1}
-    assert "There is no file" in bench.reloader.complaints[0]
+    assert "There is no file" in bench.reloader.errors[0]
     bench.write(GOOD)
-    assert bench.reloader.complaints == ()
+    assert bench.reloader.errors == ()

@@ -11,20 +11,20 @@ from typing import cast
 
 import pytest
 
-from sparkmirror.config.changes import read_run
-from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.config_changes import parse_run
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connect.api import ApiError, ConnectApi
-from sparkmirror.connectors.herder import Herder
 from sparkmirror.errors import UnreachableError
-from sparkmirror.formats.connect_records import TargetState
-from sparkmirror.formats.connect_statuses import State
+from sparkmirror.formats.connect_config_records import TargetState
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow, TopicPartition
-from sparkmirror.pairs import Gate, Pair, PairPlan, Standing
-from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.run_api import RunApi
-from sparkmirror.state.pair_orders import Wishes
+from sparkmirror.runtime.commands import TargetStates
+from sparkmirror.runtime.flow_supervisor import FlowSpec, Ownership, OwnershipStatus, SupervisedFlow
+from sparkmirror.runtime.herder import Herder
+from sparkmirror.runtime.mirror_api import MirrorApi
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
 FILE = """
 clusters = a, b
@@ -43,7 +43,7 @@ BEATS = "b->a.MirrorHeartbeatConnector"
 class Orders:
     """Notes them, or fails."""
 
-    wishes: Wishes | None = None
+    wishes: TargetStates | None = None
     noted: list[str] = field(default_factory=list)
     failure: Exception | None = None
 
@@ -67,9 +67,9 @@ class FakeGate:
 
     orders: Orders = field(default_factory=Orders)
 
-    def standing(self) -> Standing:
+    def standing(self) -> OwnershipStatus:
         """Always the same."""
-        return Standing(FlowState.STANDBY, "stands by: http://other/ runs it")
+        return OwnershipStatus(FlowState.STANDBY, "stands by: http://other/ runs it")
 
 
 @dataclass
@@ -98,29 +98,29 @@ class Bench:
     """A mirror of two pairs; a->b runs here."""
 
     def __init__(self, *lines: str) -> None:
-        self.reading = read_run(MirrorConfig.parse("\n".join((FILE, *lines))))
-        self.pairs = {flow: self._pair(flow) for flow in self.reading.pairs}
+        self.reading = parse_run(MirrorConfig.parse("\n".join((FILE, *lines))))
+        self.pairs = {flow: self._pair(flow) for flow in self.reading.flows}
         self.pair = self.pairs[Flow("a", "b")]
         status = FlowStatus("a->b")
         status.begin_epoch(1, [(TopicPartition("t", 0), 0, None)], {TopicPartition("t", 0): 0})
-        status.enter(FlowState.RUNNING)
+        status.set_state(FlowState.RUNNING)
         self.herder = FakeHerder(status)
         self.pair.herder = cast("Herder", self.herder)
-        self.api: ConnectApi = RunApi(
+        self.api: ConnectApi = MirrorApi(
             "mm2.properties", lambda: [*self.pairs.values()], lambda: self.reading, "host:8083"
         )
 
-    def _pair(self, flow: Flow) -> Pair:
-        settings = self.reading.pairs[flow].settings
-        plan = PairPlan(settings, load_policy(settings.policy, flow), self.reading.groups[flow])
-        pair = Pair(plan, FlowStatus(str(flow)))
-        pair.gate = cast("Gate", FakeGate())
+    def _pair(self, flow: Flow) -> SupervisedFlow:
+        settings = self.reading.flows[flow].settings
+        plan = FlowSpec(settings, load_policy(settings.policy, flow), self.reading.groups[flow])
+        pair = SupervisedFlow(plan, FlowStatus(str(flow)))
+        pair.ownership = cast("Ownership", FakeGate())
         return pair
 
     @property
     def orders(self) -> Orders:
         """For a->b."""
-        return cast("Orders", self.pair.gate.orders)
+        return cast("Orders", self.pair.ownership.commands)
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def test_a_connector_is_shown_as_mm2_would_write_it_down(bench: Bench) -> None:
 def test_one_that_runs_here_names_this_process(bench: Bench) -> None:
     """And the topics on the other side."""
     found = bench.api.status(SOURCE)
-    assert (found.connector.state, found.connector.worker_id) == (State.RUNNING, "host:8083")
-    assert bench.api.task_status(SOURCE, 0).state is State.RUNNING
+    assert (found.connector.state, found.connector.worker_id) == (RunState.RUNNING, "host:8083")
+    assert bench.api.task_status(SOURCE, 0).state is RunState.RUNNING
     assert bench.api.topics(SOURCE) == ["a.t"]
     assert bench.api.topics("nobody") == []
 
@@ -158,18 +158,18 @@ def test_one_that_runs_here_names_this_process(bench: Bench) -> None:
 def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> None:
     """It has no tasks here."""
     found = bench.api.status(BEATS)
-    assert (found.connector.state, found.tasks) == (State.UNASSIGNED, {})
+    assert (found.connector.state, found.tasks) == (RunState.UNASSIGNED, {})
     assert found.connector.warning == "stands by: http://other/ runs it"
 
 
 def test_a_connector_rests_when_it_copies_no_more(bench: Bench) -> None:
     """The others of its pair are not asked."""
     bench.orders.wishes = {ConnectorClass.SOURCE: TargetState.STOPPED}
-    assert bench.api.status(SOURCE).connector.state is State.RUNNING
+    assert bench.api.status(SOURCE).connector.state is RunState.RUNNING
     bench.herder.source = None
-    bench.herder.status.enter(FlowState.PAUSED, "it is stopped")
-    assert bench.api.status(SOURCE).connector.state is State.STOPPED
-    assert bench.api.status(CHECKPOINT).connector.state is State.RUNNING
+    bench.herder.status.set_state(FlowState.PAUSED, "it is stopped")
+    assert bench.api.status(SOURCE).connector.state is RunState.STOPPED
+    assert bench.api.status(CHECKPOINT).connector.state is RunState.RUNNING
 
 
 def test_orders_go_where_all_processes_read_them(bench: Bench) -> None:
@@ -181,7 +181,7 @@ def test_orders_go_where_all_processes_read_them(bench: Bench) -> None:
     found = bench.api.restart(SOURCE, include_tasks=True, only_failed=True)
     bench.api.restart_task(SOURCE, 0)
     assert found is not None
-    assert found.connector.state is State.RUNNING
+    assert found.connector.state is RunState.RUNNING
     assert bench.orders.noted == [
         "SOURCE PAUSED",
         "CHECKPOINT STOPPED",
@@ -252,8 +252,8 @@ def test_nobody_is_not_found(bench: Bench) -> None:
 def test_health_is_that_of_the_worst_pair(bench: Bench) -> None:
     """A pair that runs elsewhere is well."""
     assert bench.api.health()[0] == 200
-    bench.herder.status.enter(FlowState.STARTING)
+    bench.herder.status.set_state(FlowState.STARTING)
     assert bench.api.health()[0] == 503
-    bench.herder.status.enter(FlowState.FAILED, "broken")
+    bench.herder.status.set_state(FlowState.FAILED, "broken")
     status, answer = bench.api.health()
     assert (status, answer["message"]) == (500, "a->b: broken")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.sentences import joined
+from sparkmirror.errors import join_sentences
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from sparkmirror.sentences import joined
 )
 def test_only_what_is_no_sentence_gets_a_semicolon(remarks: list[str], expected: str) -> None:
     """Never a full stop and a semicolon."""
-    assert expected == joined(remarks)
+    assert expected == join_sentences(remarks)

@@ -14,14 +14,14 @@ from typing import cast
 
 import pytest
 
-from sparkmirror.config.files_read import noting_files
-from sparkmirror.config.worker_file import WorkerFile
-from sparkmirror.connect.worker import ConnectWorker
+from sparkmirror.config.files.tracked_files import record_file_reads
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.rest.server import RestServer
+from sparkmirror.runtime.reload import WorkerReloader
+from sparkmirror.runtime.worker import ConnectWorker
 from sparkmirror.security.tls import client_context
-from sparkmirror.worker_reload import WorkerReloader
-from support.certificates import Authority, key_store
-from support.memory_worker import MemoryWorker
+from support.data.certificates import Authority, key_store
+from support.peers.memory_worker import MemoryWorker
 
 BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -30,7 +30,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 class Renewed:
     """Stands for the worker: whether it was told, and with what."""
 
-    def __init__(self, file: WorkerFile) -> None:
+    def __init__(self, file: WorkerConfig) -> None:
         self._file = file
         self.passwords: list[str] = []
 
@@ -73,8 +73,8 @@ listeners.https.ssl.keystore.location = {self.certificate}
 rest.extension.classes = {BASIC}.BasicAuthSecurityRestExtension
 rest.basic.auth.login.config = {folder / "jaas.conf"}
 """)
-        with noting_files() as files:
-            self.file = WorkerFile.load(self.path)
+        with record_file_reads() as files:
+            self.file = WorkerConfig.load(self.path)
         self.server = RestServer.for_worker(self.file.settings)
         self.server.start(MemoryWorker())
         self.worker = Renewed(self.file)
@@ -88,7 +88,7 @@ rest.basic.auth.login.config = {folder / "jaas.conf"}
         file.write_text(text)
         os.utime(file, ns=(self._moment, self._moment))
         for _ in range(3):
-            self.reloader.look()
+            self.reloader.poll()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -133,7 +133,7 @@ def test_certificates_users_and_passwords_are_taken_up(bench: Bench) -> None:
     bench.write(bench.password, "after")
     assert bench.worker.passwords[-1] == "after"
     assert bench.counts == {"applied": 3}
-    assert bench.reloader.complaints == ()
+    assert bench.reloader.errors == ()
 
 
 def test_what_cannot_be_used_changes_nothing(
@@ -143,11 +143,11 @@ def test_what_cannot_be_used_changes_nothing(
     good = bench.certificate.read_text()
     bench.write(bench.certificate, good[: len(good) // 2])
     assert bench.counts == {"refused": 1}
-    assert "ssl.keystore.location" in bench.reloader.complaints[0]
+    assert "ssl.keystore.location" in bench.reloader.errors[0]
     assert "the worker goes on as it was" in caplog.text
     assert bench.ask("ann", bench.authority) == 200
     bench.write(bench.certificate, good)
-    assert bench.reloader.complaints == ()
+    assert bench.reloader.errors == ()
     assert bench.counts == {"refused": 1, "unchanged": 1}
     assert bench.worker.passwords == []
 
@@ -169,7 +169,7 @@ def test_sighup_reads_again_what_the_file_leads_to(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing changed: nothing is renewed, and the log says that the request was heard."""
-    bench.reloader.look(is_asked=True)
+    bench.reloader.poll(is_asked=True)
 
     assert bench.worker.passwords == []
     assert "SIGHUP: nothing to do for the worker itself" in caplog.text

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.cluster import LocalCluster
-from support.mirror_file import mirror_file
-from support.mirror_process import MirrorProcess
-from support.names import unique_name
-from support.waiting import PATIENCE_SECONDS
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.librdkafka import (
     await_copy,
     compare_topics,
     create_topics,
@@ -20,6 +16,10 @@ from support.witness import (
     produce,
     topics,
 )
+from support.mirrors.mirror_file import mirror_file
+from support.mirrors.mirror_process import MirrorProcess
+from support.unique_names import unique_name
+from support.waiting import PATIENCE_SECONDS
 
 RECORDS = 100
 

@@ -15,23 +15,10 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from sparkmirror.client import MirrorClient
-from sparkmirror.local.cluster import LocalCluster
-from support.groups import commit, committed, consumer
-from support.java_consumer import java_lines
-from support.mirror_pair import (
-    Axis,
-    Pair,
-    Way,
-    are_monotonic,
-    consume_from,
-)
-from support.mirror_process import STOP_SECONDS
-from support.odd_logs import alter, set_configs
-from support.secure_clients import Keys, tls
-from support.secure_cluster import secure_cluster
-from support.translations import held
-from support.waiting import PATIENCE_SECONDS, eventually
-from support.witness import (
+from sparkmirror.devcluster.cluster import LocalCluster
+from support.clients.consumer_groups import commit, committed, consumer
+from support.clients.java_console_consumer import java_lines
+from support.clients.librdkafka import (
     Cluster,
     Record,
     create_topics,
@@ -40,6 +27,19 @@ from support.witness import (
     read_topic,
     topics,
 )
+from support.clients.offset_translations import partition_records
+from support.clusters.secure_cluster import secure_cluster
+from support.clusters.topic_histories import alter_configs, set_configs
+from support.data.security_configs import Keys, tls
+from support.mirrors.mirror_process import STOP_SECONDS
+from support.mirrors.upstream_pair import (
+    ClusterPair,
+    FlowDirection,
+    TestAxis,
+    are_monotonic,
+    consume_from,
+)
+from support.waiting import PATIENCE_SECONDS, eventually
 
 PARTITIONS = 10
 RECORDS = 100
@@ -48,7 +48,7 @@ LAG = 10
 EDITED = ("delete.retention.ms", "retention.bytes")
 CONNECT_TOPICS = ("offsets", "status", "configs")
 SYNCED = ("sync.group.offsets.enabled = true", "sync.group.offsets.interval.seconds = 1")
-PairMaker = Callable[[], Pair]
+PairMaker = Callable[[], ClusterPair]
 
 
 @pytest.fixture(scope="class")
@@ -58,7 +58,7 @@ def backup(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Cluster, Keys]]:
     """The backup, and how a mirror reaches it if not as everybody does."""
-    axis: Axis = request.cls.axis
+    axis: TestAxis = request.cls.axis
     if axis.over_tls:
         folder = tmp_path_factory.mktemp("backup")
         with secure_cluster(folder, version=kafka_version) as guarded:
@@ -75,18 +75,20 @@ def new_pair(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> PairMaker:
     """Pairs of this axis that do not run yet."""
-    axis: Axis = request.cls.axis
-    return lambda: Pair(axis, source_cluster, *backup, directory=tmp_path_factory.mktemp("pair"))
+    axis: TestAxis = request.cls.axis
+    return lambda: ClusterPair(
+        axis, source_cluster, *backup, directory=tmp_path_factory.mktemp("pair")
+    )
 
 
 @pytest.fixture
-def pair(new_pair: PairMaker) -> Pair:
+def pair(new_pair: PairMaker) -> ClusterPair:
     """A pair for one test."""
     return new_pair()
 
 
 @pytest.fixture(scope="class")
-def shared(new_pair: PairMaker) -> Iterator[Pair]:
+def shared(new_pair: PairMaker) -> Iterator[ClusterPair]:
     """A running pair; a topic on each side was there and had records before it ran."""
     pair = new_pair()
     for way in pair.ways:
@@ -101,19 +103,19 @@ def shared(new_pair: PairMaker) -> Iterator[Pair]:
 class Scenarios:
     """What holds on every axis; a class for an axis names it, and that is all."""
 
-    axis: ClassVar[Axis]
+    axis: ClassVar[TestAxis]
 
     # --- with a mirror of their own
 
-    def test_one_way_replication_with_auto_offset_sync(self, pair: Pair) -> None:
+    def test_one_way_replication_with_auto_offset_sync(self, pair: ClusterPair) -> None:
         """A group finds itself on the backup where it was, also in a topic that comes later."""
         self.follow_group(pair, lag=LAG)
 
-    def test_one_way_replication_with_frequent_offset_syncs(self, pair: Pair) -> None:
+    def test_one_way_replication_with_frequent_offset_syncs(self, pair: ClusterPair) -> None:
         """The same when every record may have an offset sync; the newest is of the last record."""
         self.follow_group(pair, lag=0)
 
-    def follow_group(self, pair: Pair, *, lag: int) -> None:
+    def follow_group(self, pair: ClusterPair, *, lag: int) -> None:
         """A group moves with its offsets, twice, and is sent nothing again."""
         way, group = pair.there, pair.group("synced")
         first, later = pair.topic("1"), pair.topic("2")
@@ -141,10 +143,10 @@ class Scenarios:
             assert pair.remote(pair.back, first) not in topics(way.source.cluster)
 
     @staticmethod
-    def await_last_syncs(pair: Pair, topic: str) -> None:
+    def await_last_syncs(pair: ClusterPair, topic: str) -> None:
         """Wait until the newest offset sync of every partition is that of its last record."""
         remote = pair.remote(pair.there, topic)
-        copies = held(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
+        copies = partition_records(pair.backup.cluster, *((remote, n) for n in range(PARTITIONS)))
         last = {n: records.offsets[-1] for (_, n), records in copies.items()}
 
         def are_there() -> bool:
@@ -155,7 +157,7 @@ class Scenarios:
         eventually(are_there, PATIENCE_SECONDS, "the last records are synced")
 
     @staticmethod
-    def await_synced(pair: Pair, group: str, topic: str, here: dict[int, int]) -> None:
+    def await_synced(pair: ClusterPair, group: str, topic: str, here: dict[int, int]) -> None:
         """Wait until a group stands on the backup before the record it stands before here."""
         way, remote = pair.there, pair.remote(pair.there, topic)
 
@@ -167,7 +169,7 @@ class Scenarios:
         eventually(is_synced, PATIENCE_SECONDS, f"{group} is synced in {remote}")
 
     @staticmethod
-    def received(pair: Pair, group: str, topic: str, count: int) -> list[bytes]:
+    def received(pair: ClusterPair, group: str, topic: str, count: int) -> list[bytes]:
         """What a member of the group gets on the backup, as many records as it should."""
         with closing(consumer(pair.backup.cluster, group)) as member:
             member.subscribe([pair.remote(pair.there, topic)])
@@ -176,7 +178,7 @@ class Scenarios:
         return sorted(message.value() or b"" for message in messages)
 
     def test_replication_without_offset_sync_will_not_create_offset_syncs_topic(
-        self, pair: Pair
+        self, pair: ClusterPair
     ) -> None:
         """Records flow; there are no offset syncs, and without them no checkpoints."""
         topic = pair.topic("1")
@@ -190,7 +192,7 @@ class Scenarios:
         assert any(name.startswith("mm2-offsets.") for name in found)
         assert [n for n in found if "offset-syncs" in n or "checkpoints" in n] == []
 
-    def test_offset_syncs_topics_on_target(self, pair: Pair) -> None:
+    def test_offset_syncs_topics_on_target(self, pair: ClusterPair) -> None:
         """With their location set to the target, checkpoints flow and nothing is on the source."""
         way, topic, group = pair.there, pair.topic("1"), pair.group("located")
         create_topics(way.source.cluster, {topic: PARTITIONS})
@@ -207,7 +209,7 @@ class Scenarios:
             )
             assert [n for n in pair.internal_topics(pair.primary) if "offset-syncs" in n] == []
 
-    def test_restart_replication(self, pair: Pair) -> None:
+    def test_restart_replication(self, pair: ClusterPair) -> None:
         """Groups stay synced past a restart, checkpoints never go back, no record comes twice."""
         way, topic, group = pair.there, pair.topic("1"), pair.group("restarted")
         create_topics(way.source.cluster, {topic: PARTITIONS})
@@ -225,7 +227,7 @@ class Scenarios:
             pair.await_copy(way, topic, (turn + 1) * RECORDS)
         assert are_monotonic(pair.checkpoints(way, group, topic))
 
-    def test_replicate_from_latest(self, pair: Pair) -> None:
+    def test_replicate_from_latest(self, pair: ClusterPair) -> None:
         """With `latest` only what is written after the start is mirrored."""
         way, topic = pair.there, pair.topic("1")
         create_topics(way.source.cluster, {topic: PARTITIONS})
@@ -247,7 +249,7 @@ class Scenarios:
 
     # --- with the mirror that they share
 
-    def test_replication(self, shared: Pair) -> None:
+    def test_replication(self, shared: ClusterPair) -> None:
         """Records, configs, heartbeats and groups arrive on the other side, in every direction."""
         topic = shared.topic("1")
         for way in shared.ways:
@@ -262,7 +264,7 @@ class Scenarios:
         self.check_later_topics(shared)
 
     @staticmethod
-    def check_heartbeats(pair: Pair, way: Way) -> None:
+    def check_heartbeats(pair: ClusterPair, way: FlowDirection) -> None:
         """Both sides have them, and the client knows by them who is upstream."""
         mirrored = f"{way.source.alias}.heartbeats"
         with MirrorClient.from_file(pair.file, way.target.alias) as client:
@@ -281,7 +283,7 @@ class Scenarios:
         )
 
     @staticmethod
-    def check_fail_over(pair: Pair, way: Way, topic: str) -> None:
+    def check_fail_over(pair: ClusterPair, way: FlowDirection, topic: str) -> None:
         """A group that has half of the records goes on with the other half."""
         group, remote = pair.group("1"), pair.remote(way, topic)
         for share in (0.2, 0.5):
@@ -290,7 +292,9 @@ class Scenarios:
         assert all(offset > 0 for offset in there.values())
         left = {
             value.partition(b"=")[2]
-            for place, records in held(way.source.cluster, *((topic, n) for n in here)).items()
+            for place, records in partition_records(
+                way.source.cluster, *((topic, n) for n in here)
+            ).items()
             for value in records.values[-records.between(here[place[1]], records.offsets[-1] + 1) :]
         }
         assert len(left) == RECORDS // 2
@@ -298,7 +302,7 @@ class Scenarios:
         assert are_monotonic(pair.checkpoints(way, group, topic))
 
     @staticmethod
-    def check_later_topics(pair: Pair) -> None:
+    def check_later_topics(pair: ClusterPair) -> None:
         """Topics that come while it runs are mirrored, without the configs that are excluded."""
         for name, way in zip(("2", "3"), pair.ways, strict=False):
             topic = pair.topic(name)
@@ -310,7 +314,7 @@ class Scenarios:
             assert found["retention.bytes"] == "1000000"
             assert "delete.retention.ms" not in found
 
-    def test_no_checkpoints_if_no_records_are_mirrored(self, shared: Pair) -> None:
+    def test_no_checkpoints_if_no_records_are_mirrored(self, shared: ClusterPair) -> None:
         """A commit in an empty topic makes no checkpoint until a record has come through."""
         way, group = shared.there, shared.group("no-checkpoints")
         full, empty = shared.topic("checkpoints"), shared.topic("no-checkpoints")
@@ -328,7 +332,7 @@ class Scenarios:
 
     @staticmethod
     def await_checkpoints(
-        pair: Pair, way: Way, group: str, topic: str, here: dict[int, int]
+        pair: ClusterPair, way: FlowDirection, group: str, topic: str, here: dict[int, int]
     ) -> dict[int, int]:
         """Wait for checkpoints of these offsets that mean the same records: where they lie."""
 
@@ -341,7 +345,7 @@ class Scenarios:
 
         return eventually(written, PATIENCE_SECONDS, f"checkpoints of {group} at {here}")
 
-    def test_offset_translation_behind_replication_flow(self, shared: Pair) -> None:
+    def test_offset_translation_behind_replication_flow(self, shared: ClusterPair) -> None:
         """A group far behind what was mirrored: checkpoints follow it forwards and backwards."""
         way, topic, group = shared.there, shared.topic("behind"), shared.group("behind")
         create_topics(way.source.cluster, {topic: PARTITIONS})
@@ -357,7 +361,7 @@ class Scenarios:
             half, most, little = (offsets[partition] for offsets in found)
             assert little < half < most
 
-    def test_sync_topic_configs(self, shared: Pair) -> None:
+    def test_sync_topic_configs(self, shared: ClusterPair) -> None:
         """What is changed on the backup goes back, unless it is excluded."""
         way, topic = shared.there, shared.topic("with-configs")
         remote = shared.remote(way, topic)
@@ -368,12 +372,12 @@ class Scenarios:
         )
         self.await_configs(shared, remote, {"retention.bytes": "1000"})
         edited = {"delete.retention.ms": "2000", "retention.bytes": "2000"}
-        alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+        alter_configs(way.target.cluster, ResourceType.TOPIC, remote, edited)
         self.await_configs(
             shared, remote, {"delete.retention.ms": "2000", "retention.bytes": "1000"}
         )
 
-    def test_replicate_target_default(self, shared: Pair) -> None:
+    def test_replicate_target_default(self, shared: ClusterPair) -> None:
         """What is unset on the primary has the backup's own default again."""
         way, topic = shared.there, shared.topic("with-defaults")
         remote = shared.remote(way, topic)
@@ -384,12 +388,12 @@ class Scenarios:
         )
         self.await_configs(shared, remote, {"retention.bytes": "1000"})
         edited = {"delete.retention.ms": "2000"}
-        alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+        alter_configs(way.target.cluster, ResourceType.TOPIC, remote, edited)
         unset = {"delete.retention.ms": None, "retention.bytes": None}
-        alter(way.source.cluster, ResourceType.TOPIC, topic, unset)
+        alter_configs(way.source.cluster, ResourceType.TOPIC, topic, unset)
         self.await_configs(shared, remote, {"delete.retention.ms": "2000"})
 
-    def test_replicate_source_default(self, pair: Pair) -> None:
+    def test_replicate_source_default(self, pair: ClusterPair) -> None:
         """With use.defaults.from=source the primary's defaults are set on the backup, too."""
         way, topic = pair.there, pair.topic("with-defaults")
         remote = pair.remote(way, topic)
@@ -399,7 +403,7 @@ class Scenarios:
             eventually(
                 lambda: remote in topics(way.target.cluster), PATIENCE_SECONDS, f"{remote} is there"
             )
-            alter(way.target.cluster, ResourceType.TOPIC, remote, edited)
+            alter_configs(way.target.cluster, ResourceType.TOPIC, remote, edited)
             eventually(
                 lambda: (
                     (found := set_configs(way.target.cluster, remote))["delete.retention.ms"]
@@ -412,7 +416,7 @@ class Scenarios:
             )
 
     @staticmethod
-    def await_configs(pair: Pair, remote: str, expected: dict[str, str]) -> None:
+    def await_configs(pair: ClusterPair, remote: str, expected: dict[str, str]) -> None:
         """Wait until a topic of the backup has exactly these of the two configs of its own."""
         cluster = pair.backup.cluster
 
@@ -422,7 +426,7 @@ class Scenarios:
 
         eventually(lambda: own() == expected, PATIENCE_SECONDS, f"{remote} has {expected}")
 
-    def test_replication_with_empty_partition(self, shared: Pair) -> None:
+    def test_replication_with_empty_partition(self, shared: ClusterPair) -> None:
         """A Java consumer that read the copy stands at 0 where nothing was ever written."""
         way, topic, group = shared.there, shared.topic("empty"), shared.group("empty")
         remote, empty = shared.remote(way, topic), PARTITIONS - 1
@@ -439,13 +443,13 @@ class Scenarios:
 class TestDefaultPolicy(Scenarios):
     """Both directions, remote topics named after their source."""
 
-    axis = Axis()
+    axis = TestAxis()
 
 
 class TestIdentityPolicy(Scenarios):
     """One way, topics keep their names."""
 
-    axis = Axis(
+    axis = TestAxis(
         ("replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",),
         both_ways=False,
         keeps_names=True,
@@ -455,16 +459,16 @@ class TestIdentityPolicy(Scenarios):
 class TestTransactionalSource(Scenarios):
     """The source is written in transactions, whose markers leave gaps in its offsets."""
 
-    axis = Axis(in_transactions=True)
+    axis = TestAxis(in_transactions=True)
 
 
 class TestExactlyOnce(Scenarios):
     """The mirror writes in transactions, whose markers leave gaps in the target's offsets."""
 
-    axis = Axis(worker_lines=("exactly.once.source.support = enabled",))
+    axis = TestAxis(worker_lines=("exactly.once.source.support = enabled",))
 
 
 class TestSsl(Scenarios):
     """The backup is reached over TLS."""
 
-    axis = Axis(over_tls=True)
+    axis = TestAxis(over_tls=True)

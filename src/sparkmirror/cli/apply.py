@@ -13,45 +13,45 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from sparkmirror.cli.plan import signs_of_life
-from sparkmirror.cli.plan_report import misfit_line, print_actions
-from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.cli.console import print_error, silence_kafka_logs
+from sparkmirror.cli.plan import progress_status
+from sparkmirror.cli.plan_report import mismatch_line, print_actions
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.flow_reader import read_flows
-from sparkmirror.connectors.plan_applier import Done, FlowApplier
+from sparkmirror.connectors.flow_planner import build_plans
+from sparkmirror.connectors.plan_applier import ActionResult, FlowPlanApplier
 from sparkmirror.errors import PlanError, SparkmirrorError
 from sparkmirror.model import Flow
 from sparkmirror.topology import plan_file
-from sparkmirror.topology.action_words import count_words, words
-from sparkmirror.topology.flow_plan import STAGES, FlowPlan, compare, is_destructive
+from sparkmirror.topology.action_text import describe_action, summarize_actions
+from sparkmirror.topology.flow_plan import STAGES, FlowPlan, compare_actions, is_destructive
 from sparkmirror.topology.settings_digest import settings_digest
 
-OK, FAILED, REFUSED, MISFIT = 0, 1, 2, 3
+OK, FAILED, REFUSED, PLAN_OUTDATED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlanCheck:
     """A stored plan held against what is there now."""
 
-    complaints: tuple[str, ...] = ()  # why it does not fit
-    news: tuple[str, ...] = ()  # what would be done now and is not in it
+    mismatches: tuple[str, ...] = ()  # why it does not fit
+    unplanned: tuple[str, ...] = ()  # what would be done now and is not in it
 
 
 def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
     """Check, ask, carry out; the exit code."""
-    quiet_kafka()
+    silence_kafka_logs()
     try:
         document = plan_file.read(path)
     except PlanError as error:
-        complain(str(error))
+        print_error(str(error))
         return REFUSED
     if not any(plan.actions for plan in document.flows):
         typer.echo("The plan has nothing to do.")
         return OK
     is_asked = sys.stdin.isatty() and sys.stdout.isatty()
     if not yes and not is_asked:
-        complain("Nobody can be asked here whether to go on: say --yes to carry out the plan.")
+        print_error("Nobody can be asked here whether to go on: say --yes to carry out the plan.")
         return REFUSED
     return _check_and_carry_out(path, document, file or Path(document.file), asks=not yes)
 
@@ -62,28 +62,28 @@ def _check_and_carry_out(
     plans = [plan for plan in document.flows if plan.actions]
     try:
         settings = _settings(MirrorConfig.load(file))
-        verdict = examine(document.flows, settings)
-        if asks and not verdict.complaints:
+        verdict = check_plan(document.flows, settings)
+        if asks and not verdict.mismatches:
             _show(plans)
             if not typer.confirm("Carry this out?"):
                 typer.echo("Nothing was done.")
                 return FAILED
-            verdict = examine(document.flows, settings)  # people take their time
+            verdict = check_plan(document.flows, settings)  # people take their time
     except SparkmirrorError as error:
-        complain(str(error))
+        print_error(str(error))
         return FAILED
-    if verdict.complaints:
-        return _refuse(path, verdict)
-    for sentence in verdict.news:
+    if verdict.mismatches:
+        return _report_outdated(path, verdict)
+    for sentence in verdict.unplanned:
         typer.echo(f"not in the plan, so left alone: {sentence}")
     return _carry_out(plans, settings)
 
 
-def examine(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> Verdict:
+def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> PlanCheck:
     """Reads both sides anew and compares; ClusterError if a cluster is out of reach."""
     missing = [plan.flow for plan in plans if plan.flow not in settings]
     if missing:
-        return Verdict(
+        return PlanCheck(
             tuple(f"{flow}: the file does not have this flow any more" for flow in missing)
         )
     altered = [
@@ -92,9 +92,9 @@ def examine(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> Ve
         if settings_digest(settings[plan.flow]) != plan.settings
     ]
     if altered:
-        return Verdict(tuple(altered))
-    with signs_of_life() as say:
-        found, unread = read_flows([settings[plan.flow] for plan in plans], say)
+        return PlanCheck(tuple(altered))
+    with progress_status() as say:
+        found, unread = build_plans([settings[plan.flow] for plan in plans], say)
     if unread:
         raise PlanError("; ".join(f"{flow}: {reason}" for flow, reason in unread))
     now = {plan.flow: plan for plan in found}
@@ -106,10 +106,10 @@ def examine(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> Ve
         complaints += others
         if others:
             continue
-        fit = compare(plan.actions, fresh.actions)
-        complaints += [misfit_line(plan.flow, misfit) for misfit in fit.misfits]
-        news += [f"{plan.flow}: {words(action, plan.flow)}" for action in fit.news]
-    return Verdict(tuple(complaints), tuple(news))
+        fit = compare_actions(plan.actions, fresh.actions)
+        complaints += [mismatch_line(plan.flow, misfit) for misfit in fit.changed]
+        news += [f"{plan.flow}: {describe_action(action, plan.flow)}" for action in fit.new_actions]
+    return PlanCheck(tuple(complaints), tuple(news))
 
 
 def _other_clusters(plan: FlowPlan, now: FlowPlan) -> list[str]:
@@ -126,7 +126,7 @@ def _other_clusters(plan: FlowPlan, now: FlowPlan) -> list[str]:
 
 def _settings(config: MirrorConfig) -> dict[Flow, FlowSettings]:
     config.validate()
-    return {flow: config.flow_settings(flow) for flow in config.pairs()}
+    return {flow: config.flow_settings(flow) for flow in config.flows()}
 
 
 def _show(plans: Sequence[FlowPlan]) -> None:
@@ -136,14 +136,16 @@ def _show(plans: Sequence[FlowPlan]) -> None:
     actions = [action for plan in plans for action in plan.actions]
     taken = sum(map(is_destructive, actions))
     warning = f" ({taken} of them cannot be undone)" if taken else ""
-    console.print(f"{count_words(actions)}{warning}.", style="bold", markup=False, highlight=False)
+    console.print(
+        f"{summarize_actions(actions)}{warning}.", style="bold", markup=False, highlight=False
+    )
 
 
-def _refuse(path: Path, verdict: Verdict) -> int:
-    for sentence in verdict.complaints:
-        complain(sentence)
-    complain(f"{path} does not fit any more, and nothing was done. Plan again.")
-    return MISFIT
+def _report_outdated(path: Path, verdict: PlanCheck) -> int:
+    for sentence in verdict.mismatches:
+        print_error(sentence)
+    print_error(f"{path} does not fit any more, and nothing was done. Plan again.")
+    return PLAN_OUTDATED
 
 
 def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> int:
@@ -153,7 +155,7 @@ def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
     failed = 0
     with ExitStack() as stack:
         appliers = {
-            plan.flow: stack.enter_context(FlowApplier(settings[plan.flow])) for plan in plans
+            plan.flow: stack.enter_context(FlowPlanApplier(settings[plan.flow])) for plan in plans
         }
         progress = stack.enter_context(
             Progress(console=console, transient=True, disable=not console.is_terminal)
@@ -161,7 +163,7 @@ def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
         bar = progress.add_task("applying", total=total)
         for stage in STAGES:
             for plan in plans:
-                for done in appliers[plan.flow].carry_out(stage, plan.actions):
+                for done in appliers[plan.flow].apply_stage(stage, plan.actions):
                     failed += bool(done.error)
                     _report(plan.flow, done, console)
                     progress.advance(bar)
@@ -169,13 +171,13 @@ def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
     return FAILED if failed else OK
 
 
-def _report(flow: Flow, done: Done, console: Console) -> None:
-    what = words(done.action, flow)
+def _report(flow: Flow, done: ActionResult, console: Console) -> None:
+    what = describe_action(done.action, flow)
     sentence = ""
     if done.error:
         sentence = f"failed: {flow}: {what.verb} {what.subject}: {done.error}"
-    elif done.remark:
-        sentence = f"done, but: {flow}: {what.verb} {what.subject}: {done.remark}"
+    elif done.warning:
+        sentence = f"done, but: {flow}: {what.verb} {what.subject}: {done.warning}"
     if sentence:
         style = "red" if done.error else "yellow"
         console.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)

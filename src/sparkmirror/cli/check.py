@@ -19,20 +19,20 @@ from sparkmirror.cli.check_report import (
     plain_lines,
     print_tables,
 )
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.properties import PropertiesFile, read_properties
+from sparkmirror.config.files.spark_conf import displayed_spark_conf
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
-from sparkmirror.config.properties import PropertyFile, read_properties
 from sparkmirror.config.settings import ConnectionSettings, FlowSettings
-from sparkmirror.config.spark_lines import spark_texts
-from sparkmirror.config.worker_file import WorkerFile, is_worker_file
+from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
-from sparkmirror.kafka.capabilities import Role
-from sparkmirror.kafka.probe import ClusterProbe, missing_permissions, probe_cluster
+from sparkmirror.kafka.broker_capabilities import Role
+from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
 
-_MOST_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
+_MAX_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
 
 
 def check(
@@ -68,51 +68,51 @@ def check(
         raise typer.Exit(1)
 
 
-def _report(file: PropertyFile, targets: list[str], *, connect: bool) -> CheckReport:
+def _report(file: PropertiesFile, targets: list[str], *, connect: bool) -> CheckReport:
     if not is_worker_file(file):
-        return examine(MirrorConfig(file), targets, connect=connect)
+        return check_mirror_config(MirrorConfig(file), targets, connect=connect)
     if targets:
         raise ConfigError(
             f"--clusters names {', '.join(targets)}, but {file.name} is the file of a Connect "
             "worker, which has one cluster: leave the option out."
         )
-    return examine_worker(WorkerFile(file), connect=connect)
+    return check_worker_config(WorkerConfig(file), connect=connect)
 
 
-def examine_worker(file: WorkerFile, *, connect: bool) -> CheckReport:
+def check_worker_config(file: WorkerConfig, *, connect: bool) -> CheckReport:
     """The same for the file of a Connect worker: no flow, one cluster, three topics."""
-    broken = any(n.level is Level.ERROR for n in file.notices)
+    broken = any(n.level is NoticeLevel.ERROR for n in file.notices)
     return CheckReport(
         file=file.name,
         flows=(),
         notices=tuple(file.notices),
-        spark=tuple(sorted(spark_texts(file.values).items())),
-        clusters=(_reach_worker(file.settings),) if connect and not broken else (),
+        spark=tuple(sorted(displayed_spark_conf(file.values).items())),
+        clusters=(_probe_worker_cluster(file.settings),) if connect and not broken else (),
         worker=file.effective,
     )
 
 
-def _reach_worker(settings: WorkerSettings) -> ClusterReport:
+def _probe_worker_cluster(settings: WorkerSettings) -> ClusterReport:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     probe = probe_cluster(settings.connection)
     topics = settings.internal_topics
     names = (topics.configs, topics.offsets, topics.status)
     return ClusterReport(
         probe,
-        _lacking(settings.connection, names, names) if probe.reachable else (),
+        _missing_permissions(settings.connection, names, names) if probe.reachable else (),
         frozenset({Role.TARGET}),
     )
 
 
-def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> CheckReport:
+def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bool) -> CheckReport:
     """Look at the whole file and, where that makes sense, at the clusters it names."""
-    notices = tuple(config.problems(targets))
-    broken = any(n.level is Level.ERROR for n in notices)
+    notices = tuple(config.all_notices(targets))
+    broken = any(n.level is NoticeLevel.ERROR for n in notices)
     try:
-        flows = config.pairs(targets)
+        flows = config.flows(targets)
     except ConfigError:
         flows = []  # its sentence is among the notices
-    readings = [config.reading(flow) for flow in flows]
+    readings = [config.parsed_flow(flow) for flow in flows]
     return CheckReport(
         file=config.name,
         flows=tuple(
@@ -120,12 +120,12 @@ def examine(config: MirrorConfig, targets: list[str], *, connect: bool) -> Check
             for r in readings
         ),
         notices=notices,
-        spark=tuple(sorted(config.spark_texts.items())),
-        clusters=_reach([r.settings for r in readings]) if connect and not broken else (),
+        spark=tuple(sorted(config.displayed_spark_conf.items())),
+        clusters=_probe_clusters([r.settings for r in readings]) if connect and not broken else (),
     )
 
 
-def _reach(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
+def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
     # kafka-python logs each failed connect by itself; the report says it in one sentence.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     connections: dict[str, ConnectionSettings] = {}
@@ -164,8 +164,8 @@ def _missing(
         copied = [
             topic
             for topic in probes[settings.flow.source].topics
-            if settings.enabled and policy.selection.replicate(topic)
-        ][:_MOST_TOPICS]
+            if settings.enabled and policy.selection.should_replicate_topic(topic)
+        ][:_MAX_TOPICS]
         flow, names = settings.flow, policy.replication
         if alias == flow.source:
             reads.update(dict.fromkeys(copied))
@@ -175,10 +175,10 @@ def _missing(
         for topic in internal_topics(settings, names):
             if alias == (flow.source if topic.side is Side.SOURCE else flow.target):
                 writes[topic.name] = None
-    return _lacking(connection, tuple(reads), tuple(writes))
+    return _missing_permissions(connection, tuple(reads), tuple(writes))
 
 
-def _lacking(
+def _missing_permissions(
     connection: ConnectionSettings, reads: Sequence[str], writes: Sequence[str]
 ) -> tuple[str, ...]:
     try:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.config.layering import Origin
-from sparkmirror.config.notices import Level, Notice
-from sparkmirror.config.reading import Effective
-from sparkmirror.kafka.capabilities import (
+from sparkmirror.config.files.config_reader import EffectiveValue
+from sparkmirror.config.files.layering import Origin
+from sparkmirror.config.files.notices import Notice, NoticeLevel
+from sparkmirror.kafka.broker_capabilities import (
     CAPABILITIES,
     Capability,
     Role,
     missing_capabilities,
 )
-from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe
+from sparkmirror.kafka.cluster_probe import BrokerProbe, ClusterProbe
 from sparkmirror.model import Flow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WORKER = "Connect worker"
-_STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "dim"}
+_STYLES = {NoticeLevel.ERROR: "bold red", NoticeLevel.WARNING: "yellow", NoticeLevel.INFO: "dim"}
 # What a pair that is not enabled still uses.
 _HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
 
@@ -39,7 +39,7 @@ class FlowReport:
 
     flow: Flow
     enabled: bool
-    effective: tuple[Effective, ...]
+    effective: tuple[EffectiveValue, ...]
 
     @property
     def title(self) -> str:
@@ -47,7 +47,7 @@ class FlowReport:
         return f"{self.flow}" if self.enabled else f"{self.flow} (heartbeats only)"
 
     @property
-    def shown(self) -> tuple[Effective, ...]:
+    def shown(self) -> tuple[EffectiveValue, ...]:
         """The values worth printing: of a pair that only emits heartbeats, those about them."""
         if self.enabled:
             return self.effective
@@ -70,7 +70,7 @@ class ClusterReport:
     @property
     def ok(self) -> bool:
         """Whether a run would find all it needs."""
-        needed = any(one.is_needed for _brokers, one in self.limits)
+        needed = any(one.is_required for _brokers, one in self.limits)
         return self.probe.reachable and not self.missing and not needed
 
     @property
@@ -93,12 +93,12 @@ class CheckReport:
     notices: tuple[Notice, ...]
     spark: tuple[tuple[str, str], ...]
     clusters: tuple[ClusterReport, ...] = ()
-    worker: tuple[Effective, ...] | None = None  # the values of a Connect worker's file
+    worker: tuple[EffectiveValue, ...] | None = None  # the values of a Connect worker's file
 
     @property
     def ok(self) -> bool:
         """Whether the file can be run as it is."""
-        return all(n.level is not Level.ERROR for n in self.notices) and all(
+        return all(n.level is not NoticeLevel.ERROR for n in self.notices) and all(
             cluster.ok for cluster in self.clusters
         )
 
@@ -121,16 +121,16 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     yield _summary(report)
 
 
-def _plain_values(shown: Iterable[Effective]) -> Iterator[str]:
+def _plain_values(shown: Iterable[EffectiveValue]) -> Iterator[str]:
     for section, values in groupby(shown, key=lambda e: e.section):
         yield f"  {section}"
         for value in values:
             yield f"    {_plain_value(value)}"
 
 
-def _plain_value(value: Effective) -> str:
+def _plain_value(value: EffectiveValue) -> str:
     over = "".join(f", over {origin}" for origin in value.overrode)
-    remark = f" (no effect: {value.remark})" if value.remark else ""
+    remark = f" (no effect: {value.no_effect_reason})" if value.no_effect_reason else ""
     remark = remark or (f" ({value.origin.reason})" if value.origin.reason else "")
     return f"{value.key} = {value.text}   from {value.origin}{over}{remark}"
 
@@ -146,8 +146,8 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
         state = f"Kafka {broker.version}" if broker.version else f"error: {broker.error}."
         yield f"    broker {broker.node_id} at {broker.address}: {state}"
     for brokers, one in cluster.limits:
-        kind = "error" if one.is_needed else f"limit as {one.role.value}"
-        yield f"    {kind}: {_whose(cluster, brokers)}{one.sentence}."
+        kind = "error" if one.is_required else f"limit as {one.role.value}"
+        yield f"    {kind}: {_whose(cluster, brokers)}{one.consequence}."
     yield from (f"    missing permission: {sentence}" for sentence in cluster.missing)
     if cluster.ok:
         yield "    permissions: nothing is missing"
@@ -180,7 +180,7 @@ def print_tables(report: CheckReport, console: Console) -> None:
     console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
 
 
-def _table(title: str, shown: Iterable[Effective]) -> Table:
+def _table(title: str, shown: Iterable[EffectiveValue]) -> Table:
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for heading in ("key", "value", "from", "over"):
         table.add_column(heading, overflow="fold")
@@ -188,18 +188,18 @@ def _table(title: str, shown: Iterable[Effective]) -> Table:
         table.add_section()
         table.add_row(f"[bold]{section}[/bold]")
         for value in values:
-            table.add_row(*_cells(value), style="" if _is_chosen(value) else "dim")
+            table.add_row(*_cells(value), style="" if _is_configured(value) else "dim")
     return table
 
 
-def _is_chosen(value: Effective) -> bool:
+def _is_configured(value: EffectiveValue) -> bool:
     """Whether a line or a profile gave it."""
     return bool(value.origin.line or value.origin.profile)
 
 
-def _cells(value: Effective) -> tuple[str, str, str, str]:
+def _cells(value: EffectiveValue) -> tuple[str, str, str, str]:
     over = "\n".join(str(origin) for origin in value.overrode)
-    text = f"{value.text} (no effect)" if value.remark else str(value.text)
+    text = f"{value.text} (no effect)" if value.no_effect_reason else str(value.text)
     reason = f": {value.origin.reason}" if value.origin.reason else ""
     return escape(value.key), escape(text), escape(f"{value.origin}{reason}"), escape(over)
 
@@ -207,10 +207,10 @@ def _cells(value: Effective) -> tuple[str, str, str, str]:
 def _summary(report: CheckReport) -> str:
     counts = {
         level: sum(1 for n in report.notices if n.level is level)
-        for level in (Level.ERROR, Level.WARNING)
+        for level in (NoticeLevel.ERROR, NoticeLevel.WARNING)
     }
     flows = sum(1 for flow in report.flows if flow.enabled)
-    found = f"errors: {counts[Level.ERROR]}, warnings: {counts[Level.WARNING]}"
+    found = f"errors: {counts[NoticeLevel.ERROR]}, warnings: {counts[NoticeLevel.WARNING]}"
     unreached = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
     trouble = f"; not all is well with {', '.join(unreached)}" if unreached else ""
     kind = f"enabled flows: {flows}" if report.worker is None else _WORKER
@@ -248,14 +248,14 @@ def as_json(report: CheckReport) -> str:
     )
 
 
-def _json_value(value: Effective) -> dict[str, object]:
+def _json_value(value: EffectiveValue) -> dict[str, object]:
     return {
         "section": value.section,
         "key": value.key,
         "value": str(value.text),
         "from": _json_origin(value.origin),
         "over": [_json_origin(origin) for origin in value.overrode],
-        "no_effect": value.remark,
+        "no_effect": value.no_effect_reason,
     }
 
 
@@ -282,9 +282,9 @@ def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
                 "api": one.api_key,
                 "version": one.version,
                 "role": one.role.value,
-                "needed": one.is_needed,
+                "needed": one.is_required,
                 "brokers": [broker.node_id for broker in brokers],
-                "message": one.sentence,
+                "message": one.consequence,
             }
             for brokers, one in cluster.limits
         ],

@@ -8,58 +8,64 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from sparkmirror.cli.connect_print import on_one_line, print_json, print_rows
-from sparkmirror.cli.connect_session import FAILED, WRONG_USE, Connection, each, with_worker
-from sparkmirror.cli.quiet import complain
+from sparkmirror.cli.connect_options import (
+    FAILED,
+    USAGE_ERROR,
+    ConnectOptions,
+    for_each,
+    with_connect_client,
+)
+from sparkmirror.cli.connect_output import print_json, print_rows, single_line
+from sparkmirror.cli.console import print_error
 from sparkmirror.errors import WorkerError
-from sparkmirror.rest_client.worker import NOT_FOUND, Worker
+from sparkmirror.rest_client.connect_client import NOT_FOUND, ConnectClient
 
 
-def act(
-    connection: Connection,
+def run_action(
+    connection: ConnectOptions,
     names: Sequence[str],
     *,
     everything: bool,
     as_json: bool,
     verb: str,
-    call: Callable[[Worker, str], None],
+    call: Callable[[ConnectClient, str], None],
 ) -> int:
     """Ask the worker to do something with each connector; the exit code."""
     if everything and names:
-        complain(f"Say either which connectors to {verb}, or --all.")
-        return WRONG_USE
+        print_error(f"Say either which connectors to {verb}, or --all.")
+        return USAGE_ERROR
     if not everything and not names:
-        complain(f"Say which connectors to {verb}, or --all.")
-        return WRONG_USE
+        print_error(f"Say which connectors to {verb}, or --all.")
+        return USAGE_ERROR
 
-    def do(worker: Worker) -> int:
+    def do(worker: ConnectClient) -> int:
         done: list[str] = []
 
         def one(name: str) -> None:
             call(worker, name)
             done.append(name)
 
-        wanted = worker.names() if everything else list(dict.fromkeys(names))
+        wanted = worker.connector_names() if everything else list(dict.fromkeys(names))
         try:
-            return each(wanted, one)
+            return for_each(wanted, one)
         finally:  # also what was done before the worker went away
             _report(done, f"asked to {verb}", as_json=as_json)
 
-    return with_worker(connection, do)
+    return with_connect_client(connection, do)
 
 
-def delete(connection: Connection, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
+def delete(connection: ConnectOptions, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
     """Take connectors away, once that is confirmed; the exit code."""
     if not names:
-        complain("Say which connectors to delete.")
-        return WRONG_USE
+        print_error("Say which connectors to delete.")
+        return USAGE_ERROR
     unique = list(dict.fromkeys(names))
-    if not yes and not _can_ask():
-        complain("Nobody can be asked here whether to delete: say --yes.")
-        return WRONG_USE
+    if not yes and not _is_interactive():
+        print_error("Nobody can be asked here whether to delete: say --yes.")
+        return USAGE_ERROR
 
-    def do(worker: Worker) -> int:
-        listed = ", ".join(map(on_one_line, unique))
+    def do(worker: ConnectClient) -> int:
+        listed = ", ".join(map(single_line, unique))
         if not yes and not typer.confirm(f"Delete {listed} on {worker.url}?"):
             typer.echo("Nothing was done.")
             return FAILED
@@ -72,14 +78,14 @@ def delete(connection: Connection, names: Sequence[str], *, yes: bool, as_json: 
             done.append(name)
 
         try:
-            return each(unique, one)
+            return for_each(unique, one)
         finally:
             _report(done, "deleted", as_json=as_json)
 
-    return with_worker(connection, do)
+    return with_connect_client(connection, do)
 
 
-def _can_ask() -> bool:
+def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkmirror.rest_client.answers import State
+from sparkmirror.rest_client.responses import State
 
 if TYPE_CHECKING:
-    from sparkmirror.cli.connect_session import Connection
-    from sparkmirror.rest_client.worker import Worker
+    from sparkmirror.cli.connect_options import ConnectOptions
+    from sparkmirror.rest_client.connect_client import ConnectClient
 
 _PANEL = "Connect workers (sparkmirror's and Java's)"
 
@@ -33,7 +33,7 @@ Timeout = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="A connector.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Connectors.")]
-Everything = Annotated[bool, typer.Option("--all", help="Every connector of the worker.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every connector of the worker.")]
 Files = Annotated[
     list[Path],
     typer.Option("-f", "--file", help="A JSON file, or a folder of them (repeat the option)."),
@@ -46,7 +46,7 @@ _LOCAL = "http://localhost:8083"
 _SECONDS = 30.0
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """What a worker has."""
 
     CONNECTORS = "connectors"
@@ -56,14 +56,14 @@ class Kind(StrEnum):
     LOGGERS = "loggers"
 
 
-def _connection(url: str, user: str | None, timeout: float) -> Connection:
-    from sparkmirror.cli.connect_session import Connection  # noqa: PLC0415 - see the module
+def _connection(url: str, user: str | None, timeout: float) -> ConnectOptions:
+    from sparkmirror.cli.connect_options import ConnectOptions  # noqa: PLC0415 - see the module
 
-    return Connection(url, user, timeout)
+    return ConnectOptions(url, user, timeout)
 
 
 def get(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[ResourceKind, typer.Argument(help="What to list.")],
     name: Annotated[
         str | None, typer.Argument(help="Only this connector or logger; the keys of this plugin.")
     ] = None,
@@ -80,10 +80,10 @@ def get(
     timeout: Timeout = _SECONDS,
 ) -> None:
     """List connectors, tasks, plugins, offsets or loggers."""
-    from sparkmirror.cli.connect_get import Question  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_get import GetQuery  # noqa: PLC0415 - see the module
     from sparkmirror.cli.connect_get import get as ask  # noqa: PLC0415 - see the module
 
-    question = Question(name, frozenset(str(one) for one in state or ()), as_json)
+    question = GetQuery(name, frozenset(str(one) for one in state or ()), as_json)
     raise typer.Exit(ask(_connection(url, user, timeout), str(kind), question))
 
 
@@ -106,23 +106,23 @@ def describe(
 def pause(
     names: Names = None,
     *,
-    everything: Everything = False,
+    everything: AllOption = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
     """Let connectors rest; their tasks stay."""
-    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
-    code = act(
+    code = run_action(
         _connection(url, user, timeout),
         names or (),
         everything=everything,
         as_json=as_json,
         verb="pause",
-        call=Worker.pause,
+        call=ConnectClient.pause,
     )
     raise typer.Exit(code)
 
@@ -130,23 +130,23 @@ def pause(
 def resume(
     names: Names = None,
     *,
-    everything: Everything = False,
+    everything: AllOption = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
     """Let connectors go on after a pause or a stop."""
-    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
-    code = act(
+    code = run_action(
         _connection(url, user, timeout),
         names or (),
         everything=everything,
         as_json=as_json,
         verb="resume",
-        call=Worker.resume,
+        call=ConnectClient.resume,
     )
     raise typer.Exit(code)
 
@@ -154,23 +154,23 @@ def resume(
 def stop(
     names: Names = None,
     *,
-    everything: Everything = False,
+    everything: AllOption = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
     """End the tasks of connectors; their offsets can be altered then."""
-    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.worker import Worker  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
+    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
-    code = act(
+    code = run_action(
         _connection(url, user, timeout),
         names or (),
         everything=everything,
         as_json=as_json,
         verb="stop",
-        call=Worker.stop,
+        call=ConnectClient.stop,
     )
     raise typer.Exit(code)
 
@@ -178,7 +178,7 @@ def stop(
 def restart(
     names: Names = None,
     *,
-    everything: Everything = False,
+    everything: AllOption = False,
     include_tasks: Annotated[
         bool, typer.Option("--include-tasks", help="Their tasks as well.")
     ] = False,
@@ -191,12 +191,12 @@ def restart(
     timeout: Timeout = _SECONDS,
 ) -> None:
     """Begin connectors anew, and their tasks if that is wanted."""
-    from sparkmirror.cli.connect_actions import act  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
 
-    def call(worker: Worker, name: str) -> None:
+    def call(worker: ConnectClient, name: str) -> None:
         worker.restart(name, include_tasks=include_tasks, only_failed=only_failed)
 
-    code = act(
+    code = run_action(
         _connection(url, user, timeout),
         names or (),
         everything=everything,
@@ -285,7 +285,7 @@ _EXAMPLES: Mapping[Callable[..., None], str] = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
+def add_connect_commands(app: typer.Typer) -> None:
     """Give an application these commands."""
     for command, examples in _EXAMPLES.items():
         words = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))

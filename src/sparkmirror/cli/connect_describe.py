@@ -16,18 +16,27 @@ from rich.console import Console
 from rich.text import Text
 
 from sparkmirror.cli.connect_get import state_document, task_document
-from sparkmirror.cli.connect_print import on_one_line, print_json, printable, shortened
-from sparkmirror.cli.connect_session import OK, Connection, with_worker
+from sparkmirror.cli.connect_options import OK, ConnectOptions, with_connect_client
+from sparkmirror.cli.connect_output import (
+    escape_control_characters,
+    print_json,
+    single_line,
+    summarize_trace,
+)
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
-from sparkmirror.rest_client.answers import ConnectorInfo, ConnectorStateInfo, StateInfo
-from sparkmirror.rest_client.concealment import conceal
-from sparkmirror.rest_client.worker import Worker
+from sparkmirror.rest_client.connect_client import ConnectClient
+from sparkmirror.rest_client.responses import (
+    ConnectorInfo,
+    ConnectorStateInfo,
+    StateInfo,
+    redact_secrets,
+)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Portrait:
+class ConnectorDescription:
     """A connector; what is not known is a sentence in `unknown`."""
 
     info: ConnectorInfo
@@ -38,21 +47,21 @@ class Portrait:
     unknown: dict[str, str]
 
 
-def describe(connection: Connection, name: str, *, full_traces: bool, as_json: bool) -> int:
+def describe(connection: ConnectOptions, name: str, *, full_traces: bool, as_json: bool) -> int:
     """Ask and print; the exit code."""
 
-    def ask(worker: Worker) -> int:
-        portrait = draw(worker, name)
+    def ask(worker: ConnectClient) -> int:
+        portrait = fetch_description(worker, name)
         if as_json:
-            print_json(document(portrait))
+            print_json(to_json(portrait))
         else:
             _print(portrait, full_traces=full_traces)
         return OK
 
-    return with_worker(connection, ask)
+    return with_connect_client(connection, ask)
 
 
-def draw(worker: Worker, name: str) -> Portrait:
+def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
     """Everything about one connector; WorkerError if there is none."""
     unknown: dict[str, str] = {}
 
@@ -72,10 +81,10 @@ def draw(worker: Worker, name: str) -> Portrait:
     offsets = attempt("offsets", lambda: worker.offsets(name))
     topics = attempt("topics", lambda: worker.topics(name))
     plugin = info.config.get("connector.class") or ""
-    definitions = attempt("types of the keys", lambda: worker.definitions(plugin)) or ()
-    return Portrait(
+    definitions = attempt("types of the keys", lambda: worker.plugin_config(plugin)) or ()
+    return ConnectorDescription(
         info,
-        dict(sorted(conceal(info.config, definitions).items())),
+        dict(sorted(redact_secrets(info.config, definitions).items())),
         status,
         None if offsets is None else len(offsets),
         topics,
@@ -83,7 +92,7 @@ def draw(worker: Worker, name: str) -> Portrait:
     )
 
 
-def document(portrait: Portrait) -> dict[str, Any]:
+def to_json(portrait: ConnectorDescription) -> dict[str, Any]:
     """For programs: traces are whole."""
     status = portrait.status
     return {
@@ -98,7 +107,9 @@ def document(portrait: Portrait) -> dict[str, Any]:
     }
 
 
-def lines(portrait: Portrait, *, full_traces: bool) -> Iterator[tuple[str, str]]:
+def description_lines(
+    portrait: ConnectorDescription, *, full_traces: bool
+) -> Iterator[tuple[str, str]]:
     """What is known, line by line: a heading and its text."""
     yield "name", portrait.info.name
     yield "type", portrait.info.type
@@ -126,25 +137,24 @@ def _state_lines(prefix: str, state: StateInfo, *, full_traces: bool) -> Iterato
     if state.warning:
         yield f"{prefix}warning", state.warning
     if state.trace:
-        yield f"{prefix}trace", state.trace if full_traces else shortened(state.trace)
+        yield f"{prefix}trace", state.trace if full_traces else summarize_trace(state.trace)
 
 
-def _print(portrait: Portrait, *, full_traces: bool) -> None:
+def _print(portrait: ConnectorDescription, *, full_traces: bool) -> None:
     console = Console()
-    shown = list(lines(portrait, full_traces=full_traces))
+    shown = list(description_lines(portrait, full_traces=full_traces))
     if not console.is_terminal:
         for heading, text in shown:
             of_trace = full_traces and heading.endswith("trace")
             for line in text.splitlines() if of_trace else [text]:
-                typer.echo(
-                    f"{on_one_line(heading)}\t{printable(line) if of_trace else on_one_line(line)}"
-                )
+                text = escape_control_characters(line) if of_trace else single_line(line)
+                typer.echo(f"{single_line(heading)}\t{text}")
         return
-    width = max(len(on_one_line(heading)) for heading, _ in shown)
+    width = max(len(single_line(heading)) for heading, _ in shown)
     for heading, text in shown:
-        first, *more = printable(text).splitlines() or [""]
+        first, *more = escape_control_characters(text).splitlines() or [""]
         style = "bold red" if text == "FAILED" else ""
-        name = on_one_line(heading).ljust(width)
+        name = single_line(heading).ljust(width)
         whole = Text.assemble((f"{name}  ", "dim"), (first, style))
         console.print(whole, soft_wrap=True)
         for line in more:

@@ -9,26 +9,32 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sparkmirror.cli.connect_print import print_json, print_rows, shortened
-from sparkmirror.cli.connect_session import OK, WRONG_USE, Connection, each, with_worker
-from sparkmirror.cli.quiet import complain
-from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
-from sparkmirror.rest_client.answers import (
-    ConnectorStateInfo,
-    KeyDefinition,
-    Listed,
-    SourceOffset,
-    StateInfo,
+from sparkmirror.cli.connect_options import (
+    OK,
+    USAGE_ERROR,
+    ConnectOptions,
+    for_each,
+    with_connect_client,
 )
-from sparkmirror.rest_client.concealment import conceal
-from sparkmirror.rest_client.worker import Worker
+from sparkmirror.cli.connect_output import print_json, print_rows, summarize_trace
+from sparkmirror.cli.console import print_error
+from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.rest_client.connect_client import ConnectClient
+from sparkmirror.rest_client.responses import (
+    ConfigKeyInfo,
+    ConnectorOffset,
+    ConnectorStateInfo,
+    ListedConnector,
+    StateInfo,
+    redact_secrets,
+)
 
 _NO_STATE = "-"
 _BRIEF = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GetQuery:
     """What is asked about things of one kind."""
 
     name: str | None
@@ -37,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Listing:
     """The same thing for a program and for people."""
 
     headings: Sequence[str]
@@ -47,13 +53,13 @@ class Found:
     code: int = OK
 
 
-def get(connection: Connection, kind: str, question: Question) -> int:
+def get(connection: ConnectOptions, kind: str, question: GetQuery) -> int:
     """Ask and print; the exit code."""
     if question.states and kind not in {"connectors", "tasks"}:
-        complain(f"--state is for connectors and tasks: {kind} have none.")
-        return WRONG_USE
+        print_error(f"--state is for connectors and tasks: {kind} have none.")
+        return USAGE_ERROR
 
-    def ask(worker: Worker) -> int:
+    def ask(worker: ConnectClient) -> int:
         found = _KINDS[kind](worker, question)
         if question.as_json:
             print_json(found.document())
@@ -61,16 +67,16 @@ def get(connection: Connection, kind: str, question: Question) -> int:
             print_rows(found.headings, found.rows, found.nothing)
         return found.code
 
-    return with_worker(connection, ask)
+    return with_connect_client(connection, ask)
 
 
-def _connectors(worker: Worker, question: Question) -> Found:
+def _connectors(worker: ConnectClient, question: GetQuery) -> Listing:
     listed = {
         name: one
-        for name, one in _chosen(worker, question.name).items()
+        for name, one in _select_connectors(worker, question.name).items()
         if not question.states or question.states & _states(one.status)
     }
-    return Found(
+    return Listing(
         ("connector", "type", "state", "tasks", "worker", "class"),
         [_connector_row(name, one) for name, one in listed.items()],
         lambda: _connector_documents(worker, listed),
@@ -78,17 +84,17 @@ def _connectors(worker: Worker, question: Question) -> Found:
     )
 
 
-def _tasks(worker: Worker, question: Question) -> Found:
+def _tasks(worker: ConnectClient, question: GetQuery) -> Listing:
     tasks = [
         (name, task, state)
-        for name, one in _chosen(worker, question.name).items()
+        for name, one in _select_connectors(worker, question.name).items()
         for task, state in (one.status.tasks.items() if one.status is not None else ())
         if not question.states or state.state in question.states
     ]
-    return Found(
+    return Listing(
         ("connector", "task", "state", "worker", "trace"),
         [
-            (name, str(task), state.state, state.worker_id, shortened(state.trace, _BRIEF))
+            (name, str(task), state.state, state.worker_id, summarize_trace(state.trace, _BRIEF))
             for name, task, state in tasks
         ],
         lambda: [{"connector": name, **task_document(task, state)} for name, task, state in tasks],
@@ -96,10 +102,10 @@ def _tasks(worker: Worker, question: Question) -> Found:
     )
 
 
-def _plugins(worker: Worker, question: Question) -> Found:
+def _plugins(worker: ConnectClient, question: GetQuery) -> Listing:
     if question.name is not None:
-        keys = worker.definitions(question.name)
-        return Found(
+        keys = worker.plugin_config(question.name)
+        return Listing(
             ("key", "type", "default", "importance", "what it is"),
             [
                 (
@@ -115,7 +121,7 @@ def _plugins(worker: Worker, question: Question) -> Found:
             f"'{question.name}' has no keys.",
         )
     plugins = worker.plugins()
-    return Found(
+    return Listing(
         ("class", "type", "version"),
         [(one.class_name, one.type, one.version) for one in plugins],
         lambda: [
@@ -125,15 +131,15 @@ def _plugins(worker: Worker, question: Question) -> Found:
     )
 
 
-def _offsets(worker: Worker, question: Question) -> Found:
-    found: list[tuple[str, SourceOffset]] = []
+def _offsets(worker: ConnectClient, question: GetQuery) -> Listing:
+    found: list[tuple[str, ConnectorOffset]] = []
 
     def look(name: str) -> None:
         found.extend((name, one) for one in worker.offsets(name))
 
-    names = worker.names() if question.name is None else [question.name]
-    code = each(names, look)
-    return Found(
+    names = worker.connector_names() if question.name is None else [question.name]
+    code = for_each(names, look)
+    return Listing(
         ("connector", "partition", "offset"),
         [(name, _compact(one.partition), _compact(one.offset)) for name, one in found],
         lambda: [{"connector": name, **asdict(one)} for name, one in found],
@@ -142,10 +148,10 @@ def _offsets(worker: Worker, question: Question) -> Found:
     )
 
 
-def _loggers(worker: Worker, question: Question) -> Found:
+def _loggers(worker: ConnectClient, question: GetQuery) -> Listing:
     name = question.name
     loggers = worker.loggers() if name is None else [worker.logger(name)]
-    return Found(
+    return Listing(
         ("logger", "level", "changed"),
         [(one.name, one.level, _moment(one.last_modified)) for one in loggers],
         lambda: [asdict(one) for one in loggers],
@@ -153,7 +159,7 @@ def _loggers(worker: Worker, question: Question) -> Found:
     )
 
 
-_KINDS: Mapping[str, Callable[[Worker, Question], Found]] = {
+_KINDS: Mapping[str, Callable[[ConnectClient, GetQuery], Listing]] = {
     "connectors": _connectors,
     "tasks": _tasks,
     "plugins": _plugins,
@@ -162,17 +168,17 @@ _KINDS: Mapping[str, Callable[[Worker, Question], Found]] = {
 }
 
 
-def _chosen(worker: Worker, name: str | None) -> dict[str, Listed]:
+def _select_connectors(worker: ConnectClient, name: str | None) -> dict[str, ListedConnector]:
     if name is None:
-        return worker.listed()
-    return {name: Listed(worker.info(name), worker.status(name))}
+        return worker.list_connectors()
+    return {name: ListedConnector(worker.info(name), worker.status(name))}
 
 
 def _states(status: ConnectorStateInfo | None) -> frozenset[str]:
     return status.states if status is not None else frozenset()
 
 
-def _connector_row(name: str, one: Listed) -> Sequence[str]:
+def _connector_row(name: str, one: ListedConnector) -> Sequence[str]:
     class_name = (one.info.config.get("connector.class") or "").rpartition(".")[2]
     if one.status is None:
         return (name, one.info.type, _NO_STATE, _NO_STATE, _NO_STATE, class_name)
@@ -181,21 +187,23 @@ def _connector_row(name: str, one: Listed) -> Sequence[str]:
         name,
         one.info.type,
         one.status.connector.state,
-        task_words(tasks),
+        format_task_counts(tasks),
         one.status.connector.worker_id,
         class_name,
     )
 
 
-def task_words(states: Sequence[str]) -> str:
+def format_task_counts(states: Sequence[str]) -> str:
     """How many tasks run: `2/2`, or `1/2, 1 FAILED`."""
     others = sorted({state for state in states if state != "RUNNING"})
     counts = [f"{states.count(state)} {state}" for state in others]
     return ", ".join([f"{states.count('RUNNING')}/{len(states)}", *counts])
 
 
-def _connector_documents(worker: Worker, listed: Mapping[str, Listed]) -> list[dict[str, Any]]:
-    known: dict[str, Sequence[KeyDefinition]] = {}
+def _connector_documents(
+    worker: ConnectClient, listed: Mapping[str, ListedConnector]
+) -> list[dict[str, Any]]:
+    known: dict[str, Sequence[ConfigKeyInfo]] = {}
     documents = []
     for name, one in listed.items():
         plugin = one.info.config.get("connector.class") or ""
@@ -205,9 +213,9 @@ def _connector_documents(worker: Worker, listed: Mapping[str, Listed]) -> list[d
     return documents
 
 
-def _definitions(worker: Worker, plugin: str) -> Sequence[KeyDefinition]:
+def _definitions(worker: ConnectClient, plugin: str) -> Sequence[ConfigKeyInfo]:
     try:
-        return worker.definitions(plugin)
+        return worker.plugin_config(plugin)
     except WorkerUnreachableError:
         raise
     except (WorkerError, ConfigError):
@@ -215,7 +223,7 @@ def _definitions(worker: Worker, plugin: str) -> Sequence[KeyDefinition]:
 
 
 def _connector_document(
-    name: str, one: Listed, definitions: Sequence[KeyDefinition]
+    name: str, one: ListedConnector, definitions: Sequence[ConfigKeyInfo]
 ) -> dict[str, Any]:
     status = one.status
     return {
@@ -223,7 +231,7 @@ def _connector_document(
         "type": one.info.type,
         **(state_document(status.connector) if status is not None else {"state": None}),
         "tasks": [task_document(*task) for task in status.tasks.items()] if status else [],
-        "config": conceal(one.info.config, definitions),
+        "config": redact_secrets(one.info.config, definitions),
     }
 
 

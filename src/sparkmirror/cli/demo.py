@@ -3,29 +3,33 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 
+from kafka import KafkaProducer
 from rich.console import Console
 from rich.table import Table
 
-from sparkmirror.app import Application
-from sparkmirror.class_archive import build
-from sparkmirror.cli.orders import OrderProducer
+from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run import set_up_logging
-from sparkmirror.cli.stop_signal import StopSignal
-from sparkmirror.cli.view import View, choose_view, human
+from sparkmirror.cli.run_view import View, choose_view, format_count
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
+from sparkmirror.devcluster.local_clusters import LocalClusters
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.local.cache import cache_directory, writable
-from sparkmirror.local.fleet import Fleet
-from sparkmirror.local.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.model import TopicPartition
+from sparkmirror.runtime.mirror import Mirror
+from sparkmirror.spark.class_archive import build_and_wait
+from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 
 TOPIC, REMOTE, PARTITIONS = "orders", "source.orders", 4
 _PER_SECOND = 200
@@ -47,12 +51,12 @@ def demo(*, duration: float, keep: bool) -> int:
     console = Console()
     set_up_logging(console)
     try:
-        data = Path(tempfile.mkdtemp(dir=writable(cache_directory() / "demo")))
+        data = Path(tempfile.mkdtemp(dir=ensure_writable(cache_directory() / "demo")))
     except SparkmirrorError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return 1
-    fleet = Fleet(data)
-    stop = StopSignal()
+    fleet = LocalClusters(data)
+    stop = ProcessSignals()
     started = time.monotonic()
     try:
         source, target = _clusters(console, fleet, keep=keep)
@@ -74,11 +78,11 @@ def demo(*, duration: float, keep: bool) -> int:
     return 0 if matches else 1
 
 
-def _clusters(console: Console, fleet: Fleet, *, keep: bool) -> tuple[str, str]:
+def _clusters(console: Console, fleet: LocalClusters, *, keep: bool) -> tuple[str, str]:
     with console.status("Kafka's jars ..."):
         kafka_classpath()
     with console.status("Spark's class-data archive (once) ..."):
-        build()
+        build_and_wait()
     with console.status("Two Kafka clusters ..."):
         clusters = fleet.start(
             ["source", "target"], brokers=1, version=DEFAULT_KAFKA, first_port=None, detached=keep
@@ -92,7 +96,7 @@ def _clusters(console: Console, fleet: Fleet, *, keep: bool) -> tuple[str, str]:
 
 
 def _flow(
-    console: Console, data: Path, source: str, target: str, duration: float, stop: StopSignal
+    console: Console, data: Path, source: str, target: str, duration: float, stop: ProcessSignals
 ) -> bool:
     with _admin("source", source) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
@@ -114,7 +118,7 @@ def _flow(
         soft_wrap=True,
     )
     orders = OrderProducer(source, TOPIC, _PER_SECOND, seed=1)
-    application = Application(MirrorConfig.load(file))
+    application = Mirror(MirrorConfig.load(file))
     view = choose_view(console)
     orders.start()
     application.start()
@@ -125,10 +129,10 @@ def _flow(
             orders.stop()
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
-            view.show(application.snapshots())
+            view.update(application.snapshots())
             if application.failure() is not None or stop.wait(_LOOK_SECONDS):
                 break
-        view.show(application.snapshots())
+        view.update(application.snapshots())
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     there, here = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
@@ -137,10 +141,10 @@ def _flow(
     return there == here
 
 
-def _watch(application: Application, view: View, stop: StopSignal, duration: float) -> None:
+def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: float) -> None:
     end = time.monotonic() + duration
     while time.monotonic() < end and not stop.wait(_LOOK_SECONDS):
-        view.show(application.snapshots())
+        view.update(application.snapshots())
         failure = application.failure()
         if failure is not None:
             raise SparkmirrorError(str(failure))
@@ -163,8 +167,8 @@ def _summarise(
     for name in ("cluster", "topic"):
         table.add_column(name)
     table.add_column("records", justify="right")
-    table.add_row("source", TOPIC, human(there))
-    table.add_row("target", REMOTE, human(here))
+    table.add_row("source", TOPIC, format_count(there))
+    table.add_row("target", REMOTE, format_count(here))
     console.print()
     console.print(table)
     if there == here:
@@ -177,3 +181,53 @@ def _summarise(
             f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
             highlight=False,
         )
+
+
+# --- Made-up orders for the demo, written to a topic at a steady rate by kafka-python's producer.
+
+
+_GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
+_TOWNS = ("Lisbon", "Oslo", "Nairobi", "Lima", "Osaka", "Quito", "Tallinn", "Hanoi")
+
+
+class OrderProducer:
+    """A thread that writes orders until it is stopped."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, per_second: float, seed: int) -> None:
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers, acks="all", linger_ms=2, client_id="demo-orders"
+        )
+        self._topic = topic
+        self._per_second = per_second
+        self._random = random.Random(seed)  # noqa: S311 - made-up data
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
+        self.count = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write nothing more; returns when everything is acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush()
+        self._producer.close()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        for number in itertools.count(1):
+            due = began + number / self._per_second
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            order = {
+                "order": number,
+                "town": self._random.choice(_TOWNS),
+                "item": self._random.choice(_GOODS),
+                "pieces": self._random.randint(1, 12),
+            }
+            self._producer.send(
+                self._topic, key=str(order["town"]).encode(), value=json.dumps(order).encode()
+            )
+            self.count = number

@@ -14,27 +14,30 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.cli.default_command import DefaultCommand
-from sparkmirror.cli.ledger import chosen_flows
-from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.cli.console import DefaultCommandGroup, print_error, silence_kafka_logs
+from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.group_rounds import GroupRounds
-from sparkmirror.connectors.parking import Parked, park
+from sparkmirror.connectors.group_migration import MigratedGroup, migrate_group
+from sparkmirror.connectors.group_sync import GroupSync
 from sparkmirror.errors import ConfigError, SparkmirrorError
-from sparkmirror.offsets.group_positions import GroupPosition, State
+from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 from sparkmirror.policy.loading import load_policy
 
 _HEADINGS = ("flow", "group", "topic", "offset", "on the target", "offset", "state", "reason")
-_COLOURS = {State.SYNCED: "green", State.TRANSLATED: "green", State.FILTERED: "dim"}
+_COLOURS = {
+    GroupPositionState.SYNCED: "green",
+    GroupPositionState.TRANSLATED: "green",
+    GroupPositionState.FILTERED: "dim",
+}
 
 app = typer.Typer(
-    cls=DefaultCommand,
+    cls=DefaultCommandGroup,
     no_args_is_help=True,
     help="Where consumer groups stand on both sides, and why; park one to move it.",
 )
 File = Annotated[Path, typer.Argument(help="The MM2 properties file.")]
-OfFlow = Annotated[str | None, typer.Option("--flow", help="Only this flow, written A->B.")]
+FlowOption = Annotated[str | None, typer.Option("--flow", help="Only this flow, written A->B.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -47,36 +50,36 @@ def show(
     file: File,
     *,
     group: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
-    flow: OfFlow = None,
+    flow: FlowOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Per group and topic partition: the committed offset, its translation, a state, a reason."""
-    quiet_kafka()
+    silence_kafka_logs()
     found: list[tuple[FlowSettings, GroupPosition]] = []
     failed = False
     try:
-        flows = chosen_flows(MirrorConfig.load(file), flow)
+        flows = select_flows(MirrorConfig.load(file), flow)
     except SparkmirrorError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     for settings in flows:
         try:
-            with _rounds(settings) as rounds:
+            with _group_rounds(settings) as rounds:
                 groups = [group] if group is not None else rounds.wanted_groups()
-                seen = rounds.look(groups, syncs_groups=True)
+                seen = rounds.plan(groups, syncs_groups=True)
         except SparkmirrorError as error:
             failed = True
-            complain(f"{settings.flow}: {error}")
+            print_error(f"{settings.flow}: {error}")
             continue
-        for complaint in rounds.complaints:
+        for complaint in rounds.problems:
             failed = True
-            complain(f"{settings.flow}: {complaint}")
+            print_error(f"{settings.flow}: {complaint}")
         for name, reason in sorted(seen.failures.items()):
             failed = True
-            complain(f"{settings.flow}: group '{name}': {reason}")
+            print_error(f"{settings.flow}: group '{name}': {reason}")
         if group is not None and not seen.positions and not seen.failures:
             failed = True
-            complain(f"{settings.flow}: group '{group}' has committed no offset on the source")
+            print_error(f"{settings.flow}: group '{group}' has committed no offset on the source")
         found += [(settings, one) for one in seen.positions]
     _print(found, Console(), as_json=as_json)
     if failed:
@@ -92,7 +95,7 @@ def park_group(
     file: File,
     *,
     group: Annotated[str, typer.Option("--group", help="The group to move.")],
-    flow: OfFlow = None,
+    flow: FlowOption = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
     rewind: Annotated[
         bool, typer.Option("--rewind", help="Move it even if it stands further on the target.")
@@ -103,7 +106,7 @@ def park_group(
 
     Stop the group's consumers first; the mirror must be running.
     """
-    quiet_kafka()
+    silence_kafka_logs()
     said: set[str] = set()
 
     def say(sentence: str) -> None:
@@ -112,18 +115,18 @@ def park_group(
             Console(stderr=True).print(f"waiting: {sentence}", markup=False, soft_wrap=True)
 
     try:
-        settings = one_flow(MirrorConfig.load(file), flow)
-        with _rounds(settings) as rounds:
-            parked = park(rounds, group, timeout_seconds=timeout, rewind=rewind, say=say)
+        settings = select_one_flow(MirrorConfig.load(file), flow)
+        with _group_rounds(settings) as rounds:
+            parked = migrate_group(rounds, group, timeout_seconds=timeout, rewind=rewind, say=say)
     except SparkmirrorError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
-    _conclude(settings, group, parked, as_json=as_json)
+    _print_parked(settings, group, parked, as_json=as_json)
 
 
-def one_flow(config: MirrorConfig, flow: str | None) -> FlowSettings:
+def select_one_flow(config: MirrorConfig, flow: str | None) -> FlowSettings:
     """The flow that was asked for, or the only one there is."""
-    found = chosen_flows(config, flow)
+    found = select_flows(config, flow)
     if len(found) != 1:
         names = ", ".join(str(one.flow) for one in found) or "none"
         message = f"{config.name} enables these flows: {names}. Choose one with --flow."
@@ -131,25 +134,27 @@ def one_flow(config: MirrorConfig, flow: str | None) -> FlowSettings:
     return found[0]
 
 
-def _rounds(settings: FlowSettings) -> GroupRounds:
-    return GroupRounds(settings, load_policy(settings.policy, settings.flow))
+def _group_rounds(settings: FlowSettings) -> GroupSync:
+    return GroupSync(settings, load_policy(settings.policy, settings.flow))
 
 
-def _conclude(settings: FlowSettings, group: str, parked: Parked, *, as_json: bool) -> None:
+def _print_parked(
+    settings: FlowSettings, group: str, parked: MigratedGroup, *, as_json: bool
+) -> None:
     flow = settings.flow
     if as_json:
         found = {
             "flow": str(flow),
             "group": group,
             "parked": [_as_json(settings, one) for one in parked.positions],
-            "leftAlone": [_as_json(settings, one) for one in parked.left_alone],
+            "leftAlone": [_as_json(settings, one) for one in parked.skipped],
         }
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     for one in parked.positions:
         offset = one.translation.offset if one.translation is not None else -1
         typer.echo(f"{one.source} at {one.committed.offset} -> {one.target} at {offset}")
-    for one in parked.left_alone:
+    for one in parked.skipped:
         typer.echo(f"{one.source} at {one.committed.offset} left alone: {one.reason}")
     typer.echo(f"Group '{group}' is parked: start its consumers on '{flow.target}'.")
 

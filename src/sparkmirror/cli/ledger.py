@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.cli.console import print_error, silence_kafka_logs
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.policy.own_topics import ledger_topic
+from sparkmirror.policy.sparkmirror_topics import ledger_topic
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
 
 _HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
@@ -37,11 +37,11 @@ def ledger(
     ] = None,
 ) -> None:
     """Print gaps, skipped records and dead letters; exit 1 if a ledger cannot be read."""
-    quiet_kafka()
+    silence_kafka_logs()
     try:
-        flows = chosen_flows(MirrorConfig.load(file), flow)
+        flows = select_flows(MirrorConfig.load(file), flow)
     except ConfigError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     entries: list[LedgerEntry] = []
     failed = False
@@ -50,20 +50,22 @@ def ledger(
             found, unreadable = flow_entries(one)
         except ClusterError as error:
             failed = True
-            complain(f"{one.flow}: {error}")
+            print_error(f"{one.flow}: {error}")
             continue
         entries += found
         if unreadable:
             failed = True
-            complain(f"{one.flow}: {unreadable} records of the ledger cannot be read.")
-    show([one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json)
+            print_error(f"{one.flow}: {unreadable} records of the ledger cannot be read.")
+    print_entries(
+        [one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json
+    )
     if failed:
         raise typer.Exit(1)
 
 
-def chosen_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
+def select_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
     """The enabled flows of a file, or the one that was asked for."""
-    enabled = [one for one in map(config.flow_settings, config.pairs()) if one.enabled]
+    enabled = [one for one in map(config.flow_settings, config.flows()) if one.enabled]
     if flow is None:
         return enabled
     wanted = flow.replace(" ", "")
@@ -82,7 +84,7 @@ def flow_entries(settings: FlowSettings) -> tuple[list[LedgerEntry], int]:
     return mine, found.unreadable
 
 
-def show(entries: Sequence[LedgerEntry], console: Console, *, as_json: bool) -> None:
+def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: bool) -> None:
     """JSON, a table on a terminal, tab-separated lines elsewhere; oldest first."""
     ordered = sorted(entries, key=lambda one: one.time)
     if as_json:
@@ -94,11 +96,11 @@ def show(entries: Sequence[LedgerEntry], console: Console, *, as_json: bool) -> 
             table.add_row(*map(escape, _cells(one)))
         console.print(table if ordered else "The ledger is empty: every record is as it was.")
     else:
-        for line in lines(ordered):
+        for line in entry_lines(ordered):
             typer.echo(line)
 
 
-def lines(entries: Iterable[LedgerEntry]) -> Iterable[str]:
+def entry_lines(entries: Iterable[LedgerEntry]) -> Iterable[str]:
     """One line per entry, for pipes."""
     return ("\t".join(_cells(one)) for one in entries)
 

@@ -18,18 +18,18 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from sparkmirror.errors import SetupError, SparkmirrorError
-from sparkmirror.local.cache import cache_directory
-from sparkmirror.local.cluster import MOST_BROKERS, LocalCluster
-from sparkmirror.local.fleet import ClusterEntry, Fleet
-from sparkmirror.local.jars import DEFAULT_KAFKA, TRIED_KAFKA, JarSet, kafka_classpath
-from sparkmirror.local.tools import (
+from sparkmirror.devcluster.cluster import MOST_BROKERS, LocalCluster
+from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
+from sparkmirror.devcluster.kafka_tools import (
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     KafkaTools,
     consume_arguments,
     produce_arguments,
 )
+from sparkmirror.devcluster.local_clusters import ClusterEntry, LocalClusters
+from sparkmirror.errors import SetupError, SparkmirrorError
+from sparkmirror.system.cache_directory import cache_directory
 
 _LOOK_SECONDS = 0.5
 _FAILED = 1
@@ -110,7 +110,7 @@ def up(
         ),
     ] = None,
     kafka: Annotated[
-        str, typer.Option(metavar="VERSION", help=f"Tried: {', '.join(TRIED_KAFKA)}.")
+        str, typer.Option(metavar="VERSION", help=f"Tried: {', '.join(TESTED_KAFKA)}.")
     ] = DEFAULT_KAFKA,
     data: _Data = None,
     detach: Annotated[
@@ -161,7 +161,7 @@ def status(
     """Show clusters, brokers, ports and logs."""
     entries = _fleet(data).clusters()
     if as_json:
-        typer.echo(json.dumps([_described(entry) for entry in entries], indent=2))
+        typer.echo(json.dumps([_to_json(entry) for entry in entries], indent=2))
     elif entries:
         _show(entries)
     else:
@@ -218,7 +218,7 @@ def produce(
         return
     if sys.stdin.isatty():
         typer.echo("One record a line; Ctrl-D ends.", err=True)
-    _attach(lambda: tools.attach(CONSOLE_PRODUCER, *produce_arguments(topic, keyed=keys)))
+    _attach(lambda: tools.run_attached(CONSOLE_PRODUCER, *produce_arguments(topic, keyed=keys)))
 
 
 @app.command(epilog="Example:  sparkmirror local consume target source.orders --from-beginning")
@@ -239,11 +239,11 @@ def consume(
     tools = _tools(cluster, data)
     tools.require_topic(topic)
     arguments = consume_arguments(topic, from_beginning=from_beginning, records=most, keys=keys)
-    _attach(lambda: tools.attach(CONSOLE_CONSUMER, *arguments))
+    _attach(lambda: tools.run_attached(CONSOLE_CONSUMER, *arguments))
 
 
-def _fleet(data: Path | None) -> Fleet:
-    return Fleet(data if data is not None else cache_directory() / "local")
+def _fleet(data: Path | None) -> LocalClusters:
+    return LocalClusters(data if data is not None else cache_directory() / "local")
 
 
 def _tools(cluster: str, data: Path | None) -> KafkaTools:
@@ -267,9 +267,9 @@ def _watch(clusters: list[LocalCluster]) -> None:
             time.sleep(_LOOK_SECONDS)
             for broker in [broker for broker in running if not broker.running]:
                 running.remove(broker)
-                if not broker.stopped_on_request:
+                if not broker.exited_cleanly:
                     failed = True
-                    typer.echo(str(broker.failure("ended by itself")), err=True)
+                    typer.echo(str(broker.error("ended by itself")), err=True)
     except KeyboardInterrupt:
         return
     if failed:
@@ -298,8 +298,8 @@ def _attach(run: Callable[[], None]) -> None:
             return
 
 
-def _described(entry: ClusterEntry) -> dict[str, object]:
-    brokers = [{**asdict(broker), "state": broker.condition()} for broker in entry.brokers]
+def _to_json(entry: ClusterEntry) -> dict[str, object]:
+    brokers = [{**asdict(broker), "state": broker.state()} for broker in entry.brokers]
     return {**asdict(entry), "bootstrap_servers": entry.bootstrap_servers, "brokers": brokers}
 
 
@@ -308,7 +308,7 @@ def _show(entries: list[ClusterEntry]) -> None:
         (
             entry.name,
             str(broker.node_id),
-            broker.condition(),
+            broker.state(),
             broker.address,
             str(broker.pid),
             entry.version,

@@ -166,10 +166,10 @@ app.command(
 app.add_typer(groups_app, name="groups")
 app.add_typer(offsets_app, name="offsets")
 app.add_typer(local_app, name="local")
-connect_commands.add_to(app)
+connect_commands.add_connect_commands(app)
 
 
-def _as_typed(arguments: list[str]) -> list[str]:
+def _expand_clusters_option(arguments: list[str]) -> list[str]:
     """MM2's spelling `--clusters a b` (after the file) as the option repeated."""
     if "--clusters" not in arguments:
         return arguments
@@ -187,7 +187,7 @@ def _as_typed(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """The console script."""
-    app(args=_as_typed(sys.argv[1:]))
+    app(args=_expand_clusters_option(sys.argv[1:]))
 
 
 if __name__ == "__main__":

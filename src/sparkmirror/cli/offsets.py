@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sparkmirror.cli.default_command import DefaultCommand
-from sparkmirror.cli.groups import AsJson, File, OfFlow, one_flow
-from sparkmirror.cli.ledger import chosen_flows
-from sparkmirror.cli.quiet import complain, quiet_kafka
+from sparkmirror.cli.console import DefaultCommandGroup, print_error, silence_kafka_logs
+from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
+from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import SparkmirrorError
@@ -23,12 +22,12 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.policy.own_topics import offset_map_topic
+from sparkmirror.policy.sparkmirror_topics import offset_map_topic
 
 _HEADINGS = ("flow", "topic", "chunks", "from", "to", "on the target from", "to")
 
 app = typer.Typer(
-    cls=DefaultCommand,
+    cls=DefaultCommandGroup,
     no_args_is_help=True,
     help="Where a record of the source lies on the target, and the other way round.",
 )
@@ -46,22 +45,24 @@ def translate(
     topic: Annotated[str, typer.Option("--topic", help="The topic, as the source names it.")],
     partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")] = 0,
     offset: Annotated[int, typer.Option("--offset", min=0, help="The offset to translate.")],
-    flow: OfFlow = None,
+    flow: FlowOption = None,
     back: Annotated[bool, typer.Option("--back", help="The offset is one of the target.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the offset of the same record on the other side; exit 1 if nothing was mirrored."""
-    quiet_kafka()
+    silence_kafka_logs()
     tp = TopicPartition(topic, partition)
     try:
-        settings = one_flow(MirrorConfig.load(file), flow)
+        settings = select_one_flow(MirrorConfig.load(file), flow)
         with _offset_map(settings) as offsets:
             found = (offsets.to_source if back else offsets.to_target)(tp, offset)
     except SparkmirrorError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     if found is None:
-        complain(f"{settings.flow}: no record of {tp} has been mirrored, as far as the map knows")
+        print_error(
+            f"{settings.flow}: no record of {tp} has been mirrored, as far as the map knows"
+        )
         raise typer.Exit(1)
     if as_json:
         answer = {"flow": str(settings.flow), "topic": topic, "partition": partition}
@@ -79,27 +80,27 @@ def show(
     file: File,
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
-    flow: OfFlow = None,
+    flow: FlowOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print how far the offset map of every topic partition reaches."""
-    quiet_kafka()
+    silence_kafka_logs()
     rows: list[tuple[str, TopicPartition, int, int, int, int, int]] = []
     try:
-        for settings in chosen_flows(MirrorConfig.load(file), flow):
+        for settings in select_flows(MirrorConfig.load(file), flow):
             with _offset_map(settings) as offsets:
                 rows += [
-                    (str(settings.flow), tp, len(known), *offsets.reach(tp))
+                    (str(settings.flow), tp, len(known), *offsets.bounds(tp))
                     for tp, known in sorted(offsets.maps.items())
                     if len(known) and topic in (None, tp.topic)
                 ]
     except SparkmirrorError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     console = Console()
     if as_json:
         names = ("flow", "topicPartition", "chunks", "first", "end", "targetFirst", "targetEnd")
-        typer.echo(json.dumps([dict(zip(names, _texts(row), strict=True)) for row in rows]))
+        typer.echo(json.dumps([dict(zip(names, _json_values(row), strict=True)) for row in rows]))
     elif console.is_terminal:
         table = Table(*_HEADINGS, box=None, pad_edge=False)
         for row in rows:
@@ -110,7 +111,7 @@ def show(
             typer.echo("\t".join(map(str, row)))
 
 
-def _texts(row: tuple[object, ...]) -> list[object]:
+def _json_values(row: tuple[object, ...]) -> list[object]:
     return [str(one) if isinstance(one, TopicPartition) else one for one in row]
 
 

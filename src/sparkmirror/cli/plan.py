@@ -11,11 +11,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from sparkmirror.cli.console import print_error, silence_kafka_logs
 from sparkmirror.cli.plan_report import plain_lines, print_tables
-from sparkmirror.cli.quiet import complain, quiet_kafka
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.flow_reader import read_flows
+from sparkmirror.connectors.flow_planner import build_plans
 from sparkmirror.errors import ConfigError, PlanError
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.forecast import parse_rate
@@ -25,17 +25,17 @@ OK, FAILED = 0, 1
 
 def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None, rate: str) -> int:
     """Plan and print; the exit code."""
-    quiet_kafka()
+    silence_kafka_logs()
     try:
         bytes_a_second = parse_rate(rate)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--rate") from error
     try:
-        settings = chosen_pairs(MirrorConfig.load(file), flow)
-        with signs_of_life() as say:
-            plans, unread = read_flows(settings, say)
+        settings = select_pairs(MirrorConfig.load(file), flow)
+        with progress_status() as say:
+            plans, unread = build_plans(settings, say)
     except ConfigError as error:
-        complain(str(error))
+        print_error(str(error))
         return FAILED
     document = plan_file.PlanDocument(
         file=str(file.resolve()),
@@ -45,23 +45,23 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
         unread=tuple(unread),
     )
     for pair, reason in unread:
-        complain(f"{pair}: {reason}")
+        print_error(f"{pair}: {reason}")
     _print(document, Console(), as_json=as_json)
     if out is not None:
         try:
             plan_file.write(document, out)
         except PlanError as error:
-            complain(str(error))
+            print_error(str(error))
             return FAILED
         note = f"The plan is in {out}. Carry it out with: sparkmirror apply {out}"
         Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
     return FAILED if unread else OK
 
 
-def chosen_pairs(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
+def select_pairs(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
     """All pairs of a file that would run, also those that only emit heartbeats; or one of them."""
     config.validate()
-    pairs = [config.flow_settings(pair) for pair in config.pairs()]
+    pairs = [config.flow_settings(pair) for pair in config.flows()]
     if flow is None:
         return pairs
     wanted = flow.replace(" ", "")
@@ -73,7 +73,7 @@ def chosen_pairs(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
 
 
 @contextmanager
-def signs_of_life() -> Iterator[Callable[[str], None]]:
+def progress_status() -> Iterator[Callable[[str], None]]:
     """Says on a terminal what is being read: thousands of topics take some seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.topology.action_words import count_words, words
+from sparkmirror.topology.action_text import describe_action, summarize_actions
 from sparkmirror.topology.flow_plan import is_destructive
-from sparkmirror.topology.forecast import add_up, duration_words, size_words
+from sparkmirror.topology.forecast import format_bytes, format_duration, sum_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sparkmirror.model import Flow
-    from sparkmirror.topology.flow_plan import Action, FlowPlan, Misfit
+    from sparkmirror.topology.flow_plan import Action, ChangedAction, FlowPlan
     from sparkmirror.topology.forecast import TopicForecast
     from sparkmirror.topology.plan_file import PlanDocument
 
@@ -29,8 +29,8 @@ def plain_lines(document: PlanDocument) -> Iterator[str]:
         yield from ("\t".join((str(plan.flow), *row)) for row in _rows(plan))
         yield from (f"{plan.flow}\tnotice\t{sentence}" for sentence in plan.notices)
         biggest = plan.forecast.biggest if plan.forecast is not None else ()
-        yield from (f"{plan.flow}\tcopy\t{one.topic}\t{_amount(one)}" for one in biggest)
-    yield closing_line(document.flows, document.rate)
+        yield from (f"{plan.flow}\tcopy\t{one.topic}\t{_format_amount(one)}" for one in biggest)
+    yield summary_line(document.flows, document.rate)
 
 
 def print_tables(document: PlanDocument, console: Console) -> None:
@@ -48,10 +48,10 @@ def print_tables(document: PlanDocument, console: Console) -> None:
         if plan.forecast is not None and plan.forecast.biggest:
             table = _table(f"{plan.flow}: most to copy")
             for one in plan.forecast.biggest:
-                table.add_row(escape(one.topic), _amount(one))
+                table.add_row(escape(one.topic), _format_amount(one))
             console.print(table)
     console.print(
-        closing_line(document.flows, document.rate),
+        summary_line(document.flows, document.rate),
         style="bold",
         markup=False,
         highlight=False,
@@ -67,48 +67,52 @@ def print_actions(flow: Flow, actions: Sequence[Action], console: Console) -> No
             continue
         table = _table(f"{flow}: {title}", style=f"bold {style}".strip())
         for action in some:
-            table.add_row(*map(escape, words(action, flow)), style=style)
+            table.add_row(*map(escape, describe_action(action, flow)), style=style)
         console.print(table)
 
 
-def misfit_line(flow: Flow, misfit: Misfit) -> str:
+def mismatch_line(flow: Flow, misfit: ChangedAction) -> str:
     """Why an action cannot be carried out as it was planned."""
-    planned = words(misfit.action, flow)
-    if misfit.now is None:
+    planned = describe_action(misfit.action, flow)
+    if misfit.replacement is None:
         return f"{flow}: {planned}; this is not to be done any more"
-    return f"{flow}: {planned}; now it would be: {words(misfit.now, flow).particulars}"
+    return (
+        f"{flow}: {planned}; now it would be: {describe_action(misfit.replacement, flow).details}"
+    )
 
 
-def closing_line(plans: Sequence[FlowPlan], rate: float) -> str:
+def summary_line(plans: Sequence[FlowPlan], rate: float) -> str:
     """All flows in a sentence."""
     actions = [action for plan in plans for action in plan.actions]
     forecasts = [plan.forecast for plan in plans if plan.forecast is not None]
-    records, size = sum(f.records for f in forecasts), add_up(f.bytes for f in forecasts)
+    records, size = sum(f.records for f in forecasts), sum_known(f.bytes for f in forecasts)
     if not records:
-        return f"{count_words(actions)}; nothing to copy." if actions else "Nothing to change."
+        return (
+            f"{summarize_actions(actions)}; nothing to copy." if actions else "Nothing to change."
+        )
     if size is None:
         to_copy = f"{records:,} records to copy, of unknown size"
     else:
-        duration = duration_words(size / rate)
+        duration = format_duration(size / rate)
         about = "" if duration.startswith("less") else "about "
         to_copy = (
-            f"{records:,} records ({size_words(size)}) to copy, {about}{duration} at "
-            f"{size_words(rate)}/s"
+            f"{records:,} records ({format_bytes(size)}) to copy, {about}{duration} at "
+            f"{format_bytes(rate)}/s"
         )
     if not actions:
         return f"Nothing to change. {to_copy}."
-    return f"{count_words(actions)}; {to_copy}."
+    return f"{summarize_actions(actions)}; {to_copy}."
 
 
 def _rows(plan: FlowPlan) -> Iterator[tuple[str, str, str]]:
     for takes_away in (False, True):
         for action in plan.actions:
             if is_destructive(action) is takes_away:
-                yield words(action, plan.flow)
+                yield describe_action(action, plan.flow)
 
 
-def _amount(one: TopicForecast) -> str:
-    size = "unknown size" if one.bytes is None else size_words(one.bytes)
+def _format_amount(one: TopicForecast) -> str:
+    size = "unknown size" if one.bytes is None else format_bytes(one.bytes)
     return f"{one.records:,} records, {size}"
 
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparkmirror.app import Application
-from sparkmirror.cli.stop_signal import StopSignal
-from sparkmirror.cli.view import View, choose_view
+from sparkmirror.cli.process_signals import ProcessSignals
+from sparkmirror.cli.run_view import View, choose_view
 from sparkmirror.errors import ConfigError, SparkmirrorError
-from sparkmirror.pipeline.status import FlowState
-from sparkmirror.reload import Reloader
-from sparkmirror.security.library_logs import let_through
+from sparkmirror.runtime.mirror import Mirror
+from sparkmirror.runtime.reload import MirrorReloader
+from sparkmirror.security.redaction import limit_library_logs
+from sparkmirror.spark.flow_status import FlowState
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
 _LOOK_SECONDS = 0.5
 _CHANGING_SECONDS = 0.1  # between looks while flows end that others follow
-_HOPELESS_SECONDS = 30.0
+_STUCK_SECONDS = 30.0
 
 
 def set_up_logging(console: Console) -> None:
@@ -38,7 +38,7 @@ def set_up_logging(console: Console) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("sparkmirror").setLevel(logging.INFO)
-    let_through("kafka", logging.INFO)  # whatever level somebody sets over REST
+    limit_library_logs("kafka", logging.INFO)  # whatever level somebody sets over REST
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
@@ -49,10 +49,10 @@ def run_file(
     """Run a configuration file; the exit code."""
     console = Console(stderr=True)
     set_up_logging(console)
-    reloader = Reloader(file, clusters)
+    reloader = MirrorReloader(file, clusters)
     try:
-        with reloader.reading():
-            application = Application(
+        with reloader.recording_files():
+            application = Mirror(
                 reloader.load(), targets=clusters, once=once, master=master, serves=not once
             )
     except ConfigError as error:
@@ -63,14 +63,14 @@ def run_file(
 
 
 def run_application(
-    application: Application, view: View, *, once: bool = False, reloader: Reloader | None = None
+    application: Mirror, view: View, *, once: bool = False, reloader: MirrorReloader | None = None
 ) -> int:
     """Run until a signal or the end of a bounded run; the exit code."""
-    stop = StopSignal(reloads=reloader is not None)
+    stop = ProcessSignals(reloads=reloader is not None)
     try:
         application.start()
     except SparkmirrorError as error:
-        view.say(f"sparkmirror: {error}")
+        view.print_line(f"sparkmirror: {error}")
         return START_FAILED
     code = OK
     ran = False
@@ -79,44 +79,46 @@ def run_application(
         pause = _LOOK_SECONDS
         while not stop.wait(pause):
             if reloader is not None:
-                reloader.look(application, is_asked=stop.take_reload())
-            pause = _CHANGING_SECONDS if application.proceed() else _LOOK_SECONDS
-            view.show(application.snapshots(), reloader.complaints if reloader else ())
+                reloader.poll(application, is_asked=stop.consume_reload_request())
+            pause = _CHANGING_SECONDS if application.advance() else _LOOK_SECONDS
+            view.update(application.snapshots(), reloader.errors if reloader else ())
             failure = application.failure()
             if failure is not None:
-                view.say(f"sparkmirror: {failure}")
+                view.print_line(f"sparkmirror: {failure}")
                 code = START_FAILED if not ran else FATAL
                 break
             ran = ran or any(one.epoch for one in application.snapshots())
             if once and application.is_done():
                 break
-            if once and _is_hopeless(application):
+            if once and _is_stuck(application):
                 hopeless_since = hopeless_since or time.monotonic()
-                if time.monotonic() - hopeless_since > _HOPELESS_SECONDS:
-                    view.say(f"sparkmirror: {_why_hopeless(application)}")
+                if time.monotonic() - hopeless_since > _STUCK_SECONDS:
+                    view.print_line(f"sparkmirror: {_stuck_reason(application)}")
                     code = FATAL
                     break
             else:
                 hopeless_since = None
-        view.show(application.snapshots())
+        view.update(application.snapshots())
     if not application.stop():
-        view.say("Some positions were not written in time; the next run compares both sides first.")
-    view.conclude(application.snapshots())
+        view.print_line(
+            "Some positions were not written in time; the next run compares both sides first."
+        )
+    view.print_summary(application.snapshots())
     return code
 
 
-def _is_hopeless(application: Application) -> bool:
+def _is_stuck(application: Mirror) -> bool:
     """A bounded run in which nothing moves and nothing will change by itself."""
-    unfinished = [one for one in application.copying() if one.state is not FlowState.DONE]
+    unfinished = [one for one in application.copying_snapshots() if one.state is not FlowState.DONE]
     return bool(unfinished) and all(
         one.state in (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED)
-        or (one.troubles and not one.retriable_only and one.records_per_second == 0)
+        or (one.problems and not one.retriable_only and one.records_per_second == 0)
         for one in unfinished
     )
 
 
-def _why_hopeless(application: Application) -> str:
-    waiting = [one for one in application.copying() if one.state is FlowState.STANDBY]
+def _stuck_reason(application: Mirror) -> str:
+    waiting = [one for one in application.copying_snapshots() if one.state is FlowState.STANDBY]
     if not waiting:
         return "nothing moves, and the troubles shown need a person."
     listed = "; ".join(f"{one.flow} {one.reason}" for one in waiting)

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparkmirror.cli.java_script import JavaScript
+from sparkmirror.cli.kafka_scripts import KafkaScript
+from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run import FATAL, OK, START_FAILED, set_up_logging
-from sparkmirror.cli.stop_signal import StopSignal
-from sparkmirror.cli.view import choose_view
-from sparkmirror.config.files_read import noting_files
-from sparkmirror.config.notices import Level
-from sparkmirror.config.worker_file import WorkerFile
-from sparkmirror.connect.worker import ConnectWorker
+from sparkmirror.cli.run_view import choose_view
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.tracked_files import record_file_reads
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError, SparkmirrorError
-from sparkmirror.metrics.connect_worker import WorkerCollector
 from sparkmirror.metrics.prometheus import MetricsServer
+from sparkmirror.metrics.worker_metrics import WorkerCollector
 from sparkmirror.rest.server import RestServer
-from sparkmirror.worker_reload import WorkerReloader
+from sparkmirror.runtime.reload import WorkerReloader
+from sparkmirror.runtime.worker import ConnectWorker
 
 _LOOK_SECONDS = 0.5
-_SCRIPT = JavaScript("connect-distributed", "connect-distributed.properties", 1)
+_SCRIPT = KafkaScript("connect-distributed", "connect-distributed.properties", 1)
 _log = logging.getLogger("sparkmirror.worker")
 
 
@@ -33,17 +33,17 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     console = Console(stderr=True)
     set_up_logging(console)
     try:
-        with noting_files() as files:
-            file = WorkerFile.load(path)
+        with record_file_reads() as files:
+            file = WorkerConfig.load(path)
         for notice in file.notices:
-            if notice.level is not Level.ERROR:
-                level = logging.WARNING if notice.level is Level.WARNING else logging.INFO
+            if notice.level is not NoticeLevel.ERROR:
+                level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
                 _log.log(level, str(notice))
         settings = file.settings
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
-    stop = StopSignal(reloads=True)
+    stop = ProcessSignals(reloads=True)
     view = choose_view(console)
     metrics: MetricsServer | None = None
     try:
@@ -55,37 +55,39 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
                 settings.metrics,
                 worker.snapshots,
                 reloader.tally,
-                WorkerCollector(worker.figures),
+                WorkerCollector(worker.metrics),
             )
-        server.start(worker.requests)
+        server.start(worker.api)
         worker.start()
     except SparkmirrorError as error:
-        view.say(f"sparkmirror: {error}")
+        view.print_line(f"sparkmirror: {error}")
         return START_FAILED
     code = OK
     with view:
         while not stop.wait(_LOOK_SECONDS):
-            reloader.look(is_asked=stop.take_reload())
-            view.show(worker.snapshots(), reloader.complaints)
+            reloader.poll(is_asked=stop.consume_reload_request())
+            view.update(worker.snapshots(), reloader.errors)
             failure = worker.failure()
             if failure is not None:
-                view.say(f"sparkmirror: {failure}")
+                view.print_line(f"sparkmirror: {failure}")
                 code = FATAL
                 break
-        view.show(worker.snapshots())
+        view.update(worker.snapshots())
     # Others are told first: whoever asks meanwhile hears that this worker stops.
     if not worker.stop():
-        view.say("Some positions were not written in time; whoever is next compares both sides.")
+        view.print_line(
+            "Some positions were not written in time; whoever is next compares both sides."
+        )
     server.stop()
     if metrics is not None:
         metrics.stop()
-    view.conclude(worker.snapshots())
+    view.print_summary(worker.snapshots())
     return code
 
 
-def main() -> None:
+def connect_distributed() -> None:
     """The console script `connect-distributed`."""
     file, *rest = _SCRIPT.arguments()
     if rest:
-        _SCRIPT.refuse()
+        _SCRIPT.exit_with_usage()
     sys.exit(run_worker(Path(file)))

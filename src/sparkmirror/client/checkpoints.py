@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparkmirror.errors import ArgumentError, UnknownVersionError, WireError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.formats.mm2_records import Checkpoint
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.model import TopicPartition
 
 
@@ -37,22 +37,22 @@ class LatestCheckpoints:
     malformed: int = 0
     first_malformed: str = ""  # where, and what was wrong with it
 
-    def see(self, record: LogRecord) -> None:
+    def add(self, record: LogRecord) -> None:
         """Take the next record of the topic."""
         try:
-            self._take(record)
+            self._apply(record)
         except UnknownVersionError:
             raise
         except WireError as error:
             self.malformed += 1
             self.first_malformed = self.first_malformed or f"at offset {record.offset}: {error}"
 
-    def _take(self, record: LogRecord) -> None:
+    def _apply(self, record: LogRecord) -> None:
         if record.key is None:
             raise WireError("A checkpoint has no key.")
-        group, topic_partition = Checkpoint.place(record.key)
+        group, topic_partition = Checkpoint.parse_key(record.key)
         if record.value is None:
-            self._forget(group, topic_partition)
+            self._remove(group, topic_partition)
             return
         checkpoint = Checkpoint.from_record(record.key, record.value)
         if checkpoint.downstream_offset < 0:
@@ -62,7 +62,7 @@ class LatestCheckpoints:
                 checkpoint.downstream_offset, checkpoint.metadata
             )
 
-    def _forget(self, group: str, topic_partition: TopicPartition) -> None:
+    def _remove(self, group: str, topic_partition: TopicPartition) -> None:
         known = self.offsets.get(group, {})
         known.pop(topic_partition, None)
         if not known:
@@ -74,7 +74,7 @@ class LatestCheckpoints:
         return self.wanted.fullmatch(group) is not None
 
 
-def group_choice(group_or_pattern: object) -> str | re.Pattern[str]:
+def parse_group_argument(group_or_pattern: object) -> str | re.Pattern[str]:
     """The argument by which a program names groups; ArgumentError if it names none."""
     if isinstance(group_or_pattern, str):
         return group_or_pattern

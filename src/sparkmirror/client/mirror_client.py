@@ -14,21 +14,20 @@ from pathlib import Path
 from typing import Self
 
 from sparkmirror.client import topic_names
-from sparkmirror.client.checkpoints import GroupOffsets, LatestCheckpoints, group_choice
-from sparkmirror.config.mirror_client import read_properties_client
+from sparkmirror.client.checkpoints import GroupOffsets, LatestCheckpoints, parse_group_argument
+from sparkmirror.config.mirror_client_config import read_client_properties
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MirrorClientSettings
 from sparkmirror.errors import ArgumentError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Translation
 from sparkmirror.policy.loading import load_replication_policy
-from sparkmirror.policy.own_topics import OFFSET_MAP, offset_map_topic
 from sparkmirror.policy.replication import ReplicationPolicy
+from sparkmirror.policy.sparkmirror_topics import OFFSET_MAP, offset_map_topic
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class MirrorClient(Closable):
 
     def __init__(self, properties: Mapping[str, object] | MirrorClientSettings) -> None:
         if not isinstance(properties, MirrorClientSettings):
-            properties = read_properties_client(properties)
+            properties = read_client_properties(properties)
         naming = properties.naming
         self._policy = load_replication_policy(naming, naming.options)
         self._consumer = properties.consumer
@@ -105,13 +104,13 @@ class MirrorClient(Closable):
         """
         _require_text("remote_alias", remote_alias)
         _require_seconds("timeout_seconds", timeout_seconds)
-        found = LatestCheckpoints(group_choice(group_or_pattern))
+        found = LatestCheckpoints(parse_group_argument(group_or_pattern))
         topic = self._policy.checkpoints_topic(remote_alias)
         deadline = time.monotonic() + timeout_seconds
         with TopicLog(self._consumer, topic, "read_uncommitted") as checkpoints:
             for record in checkpoints.read_to_end(timeout_seconds):
                 if record.partition == _CHECKPOINTS_PARTITION:
-                    found.see(record)
+                    found.add(record)
                 if time.monotonic() > deadline:
                     raise self._too_slow(topic, timeout_seconds)
         if found.malformed:
@@ -131,13 +130,17 @@ class MirrorClient(Closable):
         before (the copy began later), after (not copied yet), near. None if nothing of the topic
         partition was mirrored. `remote_alias` may be left out if one cluster only is mirrored here.
         """
-        return self._map(remote_alias).to_target(_place(topic, partition), _offset(offset))
+        return self._map(remote_alias).to_target(
+            _topic_partition(topic, partition), _offset(offset)
+        )
 
     def translate_back(
         self, topic: str, partition: int, offset: int, remote_alias: str | None = None
     ) -> Translation | None:
         """Where a record of a remote topic here lies upstream; `topic` is the name upstream."""
-        return self._map(remote_alias).to_source(_place(topic, partition), _offset(offset))
+        return self._map(remote_alias).to_source(
+            _topic_partition(topic, partition), _offset(offset)
+        )
 
     def _map(self, remote_alias: str | None) -> MapTopic:
         """The offset map, read as far as it goes now."""
@@ -184,7 +187,7 @@ def _require_seconds(name: str, value: object) -> None:
         raise ArgumentError(f"{name} must be a number of seconds from 0 on, and is {value!r}.")
 
 
-def _place(topic: str, partition: int) -> TopicPartition:
+def _topic_partition(topic: str, partition: int) -> TopicPartition:
     _require_text("topic", topic)
     return TopicPartition(topic, _offset(partition, "partition"))
 

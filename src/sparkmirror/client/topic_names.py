@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from sparkmirror.policy.replication import ReplicationPolicy
 
-NO_WAY = -1  # the number of hops from a cluster that is not upstream
+NOT_UPSTREAM = -1  # the number of hops from a cluster that is not upstream
 
 
 def heartbeat_topics(policy: ReplicationPolicy, names: Iterable[str]) -> set[str]:
@@ -39,24 +39,24 @@ def remote_topics(
 def upstream_clusters(policy: ReplicationPolicy, names: Iterable[str]) -> set[str]:
     """All clusters whose heartbeats arrive here, however many hops away."""
     topics = heartbeat_topics(policy, names)
-    return {source for topic in topics for source in sources(policy, topic)}
+    return {source for topic in topics for source in clusters_on_path(policy, topic)}
 
 
 def replication_hops(policy: ReplicationPolicy, names: Iterable[str], alias: str) -> int:
     """The number of hops of the shortest way from a cluster to this one; -1 if there is none."""
-    counts = (hops(policy, topic, alias) for topic in heartbeat_topics(policy, names))
-    return min((count for count in counts if count != NO_WAY), default=NO_WAY)
+    counts = (hops_from(policy, topic, alias) for topic in heartbeat_topics(policy, names))
+    return min((count for count in counts if count != NOT_UPSTREAM), default=NOT_UPSTREAM)
 
 
-def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
+def hops_from(policy: ReplicationPolicy, topic: str, alias: str) -> int:
     """How many hops a topic is away from a cluster; -1 if it did not pass there."""
-    for count, source in enumerate(sources(policy, topic), 1):
+    for count, source in enumerate(clusters_on_path(policy, topic), 1):
         if source == alias:
             return count
-    return NO_WAY
+    return NOT_UPSTREAM
 
 
-def sources(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
+def clusters_on_path(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
     """The clusters that a topic passed, the last one first; ends where one comes again."""
     seen: set[str] = set()
     upstream: str | None = topic

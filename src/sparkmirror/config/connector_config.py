@@ -13,27 +13,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparkmirror.config.client_settings import ServerKeys
-from sparkmirror.config.connector_classes import ConnectorClass, find_class, unknown_class
-from sparkmirror.config.connector_rules import check_connector
-from sparkmirror.config.flow_settings import FlowLayers, ReadLayers, read_layers
-from sparkmirror.config.hidden_values import HIDDEN
-from sparkmirror.config.keys import CONNECTOR, is_secret
-from sparkmirror.config.keys_classes import CLASS_KEYS, FILTER_KEYS
-from sparkmirror.config.layering import (
-    connect_config,
+from sparkmirror.config.files.config_providers import ReferenceResolver
+from sparkmirror.config.files.config_reader import ConfigReport
+from sparkmirror.config.files.layering import (
     connect_worker_config,
-    default,
+    default_value,
     profile_names,
+    rest_connector_config,
 )
-from sparkmirror.config.notices import Level, Notice, notice, raise_errors
-from sparkmirror.config.placement import connector_key
-from sparkmirror.config.profile_rules import check_profiles
-from sparkmirror.config.properties import Entry
-from sparkmirror.config.providers import Resolver
-from sparkmirror.config.reading import Report
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.properties import Property
+from sparkmirror.config.flows.client_settings import BootstrapKeys
+from sparkmirror.config.flows.flow_settings import FlowLayers, SettingsAndReaders, read_flow_layers
+from sparkmirror.config.keys.connector_classes import (
+    CONNECTOR_CLASS_KEYS,
+    FILTER_KEYS,
+    ConnectorClass,
+    resolve_class_name,
+    unknown_class_message,
+)
+from sparkmirror.config.keys.table import CONNECTOR, HIDDEN, is_secret
+from sparkmirror.config.rules.connector_rules import check_connector
+from sparkmirror.config.rules.flow_rules import check_profiles
+from sparkmirror.config.rules.key_placement import check_connector_key
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 
@@ -43,25 +47,25 @@ ConnectorTexts = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorReading:
+class ParsedConnector:
     """A connector with all that was found on the way; errors make its settings unusable."""
 
     kind: ConnectorClass
     name: str
     tasks_max: int
     notices: tuple[Notice, ...]
-    unchecked: FlowSettings
+    unchecked_settings: FlowSettings
 
     @property
     def settings(self) -> FlowSettings:
         """The settings of the connector's flow; ConfigError with every sentence if any is wrong."""
         raise_errors(self.notices, f"Connector {self.name}:")
-        return self.unchecked
+        return self.unchecked_settings
 
     @property
     def errors(self) -> tuple[Notice, ...]:
         """What keeps the connector from being run."""
-        return tuple(one for one in self.notices if one.level is Level.ERROR)
+        return tuple(one for one in self.notices if one.level is NoticeLevel.ERROR)
 
 
 def connector_class(config: ConnectorTexts) -> ConnectorClass:
@@ -71,9 +75,9 @@ def connector_class(config: ConnectorTexts) -> ConnectorClass:
     if name is None:
         shown = ", ".join(f"{k}={_shown(k, text)}" for k, text in config.items())
         raise ConfigError(f"Connector config {{{shown}}} contains no connector type", key=key)
-    found = find_class(name)
+    found = resolve_class_name(name)
     if found is None:
-        raise ConfigError(unknown_class(name, PLUGIN_VERSION), key=key)
+        raise ConfigError(unknown_class_message(name, PLUGIN_VERSION), key=key)
     return found
 
 
@@ -83,21 +87,21 @@ def _shown(key: str, text: str | None) -> str:
     return HIDDEN if is_secret(key) else text
 
 
-def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReading:
+def read_connector(config: ConnectorTexts, worker: WorkerConfig) -> ParsedConnector:
     """Read a connector's settings; whatever is wrong stands in the notices."""
     kind = connector_class(config)
     raw = {
-        key: Entry(key, text, place, from_request=True)
+        key: Property(key, text, place, from_request=True)
         for place, (key, text) in enumerate(config.items(), 1)
         if text is not None
     }
-    report = Report()
+    report = ConfigReport()
     flow = Flow(
         _alias(raw, "source.cluster.alias", worker.resolver),
         _alias(raw, "target.cluster.alias", worker.resolver),
     )
-    values = connect_config(raw, flow)
-    values.put_if_absent("name", default("", "name"))
+    values = rest_connector_config(raw, flow)
+    values.put_if_absent("name", default_value("", "name"))
     name = values["name"].text.strip()
     is_heartbeat = kind is ConnectorClass.HEARTBEAT
     layers = FlowLayers(
@@ -106,29 +110,29 @@ def read_connector(config: ConnectorTexts, worker: WorkerFile) -> ConnectorReadi
         worker=connect_worker_config(worker.values, raw),
         heartbeat_name=name,
         checkpoint_name=name,
-        server_keys=ServerKeys(
+        server_keys=BootstrapKeys(
             "" if is_heartbeat else "source.cluster.bootstrap.servers",
             "target.cluster.bootstrap.servers",
         ),
-        keys=CONNECTOR | CLASS_KEYS[kind],
+        keys=CONNECTOR | CONNECTOR_CLASS_KEYS[kind],
     )
-    read = _with_allowlist(read_layers(layers, worker.resolver, report), worker)
+    read = _with_allowlist(read_flow_layers(layers, worker.resolver, report), worker)
     if "source.cluster.alias" not in raw:
         message = "source.cluster.alias is missing: write how the source cluster is called."
-        report.notices.append(notice(Level.ERROR, "source.cluster.alias", 0, message))
+        report.notices.append(notice_at_line(NoticeLevel.ERROR, "source.cluster.alias", 0, message))
     check_connector(kind, read, worker.settings, report)
     check_profiles(profile_names(raw, flow), read.connector, report)
-    _remark(kind, raw, report)
-    return ConnectorReading(
+    _warn_unused_keys(kind, raw, report)
+    return ParsedConnector(
         kind=kind,
         name=name,
         tasks_max=read.settings.source.tasks_max,
-        notices=_about_connector(report, config, worker),
-        unchecked=_with_state(read.settings, worker),
+        notices=_connector_notices(report, config, worker),
+        unchecked_settings=_with_state(read.settings, worker),
     )
 
 
-def _alias(raw: Mapping[str, Entry], key: str, resolver: Resolver) -> str:
+def _alias(raw: Mapping[str, Property], key: str, resolver: ReferenceResolver) -> str:
     entry = raw.get(key)
     if entry is None:
         return key.partition(".")[0]
@@ -138,34 +142,40 @@ def _alias(raw: Mapping[str, Entry], key: str, resolver: Resolver) -> str:
         return entry.text.strip()  # the reading reports it
 
 
-def _with_allowlist(read: ReadLayers, worker: WorkerFile) -> ReadLayers:
+def _with_allowlist(read: SettingsAndReaders, worker: WorkerConfig) -> SettingsAndReaders:
     """Whoever can reach the REST server is not thereby allowed to run code here."""
     policy = replace(read.settings.policy, allowed_classes=worker.settings.allowed_classes)
     return replace(read, settings=replace(read.settings, policy=policy))
 
 
-def _with_state(settings: FlowSettings, worker: WorkerFile) -> FlowSettings:
+def _with_state(settings: FlowSettings, worker: WorkerConfig) -> FlowSettings:
     own = worker.settings.connection
     clients = (settings.producer, settings.target_admin)
     is_elsewhere = any(set(c.bootstrap_servers) != set(own.bootstrap_servers) for c in clients)
     if is_elsewhere and not settings.transactions.is_enabled:
-        return replace(settings, worker=own)
+        return replace(settings, worker_cluster=own)
     return settings
 
 
-def _remark(kind: ConnectorClass, raw: Mapping[str, Entry], report: Report) -> None:
+def _warn_unused_keys(
+    kind: ConnectorClass, raw: Mapping[str, Property], report: ConfigReport
+) -> None:
     """Keys that nothing reads, and keys of the other two classes."""
     for key, entry in raw.items():
         if entry.text == HIDDEN and is_secret(key):
             message = f"{key}: {HIDDEN} stands for a value that is stored, and none is."
-            report.notices.append(notice(Level.ERROR, key, entry.line, message))
-        remark = connector_key(key)
+            report.notices.append(notice_at_line(NoticeLevel.ERROR, key, entry.line, message))
+        remark = check_connector_key(key)
         if remark is not None:
-            report.notices.append(notice(remark.level, key, entry.line, remark.text))
-        elif key in CONNECTOR and key not in CLASS_KEYS[kind] and key not in _ALSO_READ[kind]:
-            others = [one.value for one in ConnectorClass if key in CLASS_KEYS[one]]
+            report.notices.append(notice_at_line(remark.level, key, entry.line, remark.text))
+        elif (
+            key in CONNECTOR
+            and key not in CONNECTOR_CLASS_KEYS[kind]
+            and key not in _ALSO_READ[kind]
+        ):
+            others = [one.value for one in ConnectorClass if key in CONNECTOR_CLASS_KEYS[one]]
             message = f"{key} does nothing in a {kind.value}: it is for {' and '.join(others)}."
-            report.notices.append(notice(Level.INFO, key, entry.line, message))
+            report.notices.append(notice_at_line(NoticeLevel.INFO, key, entry.line, message))
 
 
 _ALSO_READ = {
@@ -175,8 +185,8 @@ _ALSO_READ = {
 }
 
 
-def _about_connector(
-    report: Report, config: ConnectorTexts, worker: WorkerFile
+def _connector_notices(
+    report: ConfigReport, config: ConnectorTexts, worker: WorkerConfig
 ) -> tuple[Notice, ...]:
     """Remarks on the worker's lines were made when its file was read; no key has a line here."""
     workers = worker.values.keys() - config.keys()

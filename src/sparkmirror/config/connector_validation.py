@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import ConnectorTexts, read_connector
-from sparkmirror.config.connector_definitions import (
+from sparkmirror.config.files.config_providers import ReferenceResolver
+from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_value
+from sparkmirror.config.keys.connector_classes import (
+    CONNECTOR_CLASS_KEYS,
     GROUPS,
-    Definition,
+    ConnectorClass,
+    KeyDefinition,
     client_definition,
-    default_text,
+    connect_default,
     definitions,
 )
-from sparkmirror.config.hidden_values import HIDDEN
-from sparkmirror.config.key import Key
-from sparkmirror.config.keys import is_secret
-from sparkmirror.config.keys_classes import CLASS_KEYS
-from sparkmirror.config.providers import Resolver
+from sparkmirror.config.keys.table import HIDDEN, is_secret
 from sparkmirror.config.settings import ExactlyOnce
-from sparkmirror.config.value_types import Rejected, Type, parse_value
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 
 _NULL = "Null value can not be supplied as the configuration value."
 _PLUGIN_VERSION = ".plugin.version"
@@ -35,7 +33,7 @@ _CONVERTER = ".converter"
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigValue:
+class ValidatedValue:
     """What a configuration says about one key, and what is wrong with it."""
 
     name: str
@@ -46,21 +44,21 @@ class ConfigValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ValidatedKey:
     """A key with its value; without a definition if no class has such a key."""
 
-    definition: Definition | None
-    value: ConfigValue
+    definition: KeyDefinition | None
+    value: ValidatedValue
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class ConfigValidation:
     """The whole answer; `name` is the class as it was given."""
 
     name: str
     error_count: int
     groups: tuple[str, ...]
-    configs: tuple[ConfigEntry, ...]
+    configs: tuple[ValidatedKey, ...]
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -68,7 +66,7 @@ class Validation:
         return tuple(error for entry in self.configs for error in entry.value.errors)
 
     @property
-    def refusal(self) -> str:
+    def error_message(self) -> str:
         """What Connect says when a connector with such a configuration is refused."""
         lines = "\n".join(self.errors)
         return (
@@ -78,11 +76,12 @@ class Validation:
         )
 
 
-def validate(config: ConnectorTexts, worker: WorkerFile) -> Validation:
+def validate_connector(config: ConnectorTexts, worker: WorkerConfig) -> ConfigValidation:
     """Look at every key; ConfigError only if the configuration names no class that we have."""
     reading = read_connector(config, worker)
     parsed = {
-        key.name: _parse(key, config, worker.resolver) for key in CLASS_KEYS[reading.kind].values()
+        key.name: _parse(key, config, worker.resolver)
+        for key in CONNECTOR_CLASS_KEYS[reading.kind].values()
     }
     wrong = {name: list(errors) for name, (_, errors) in parsed.items() if errors}
     for name, text in config.items():
@@ -96,7 +95,7 @@ def validate(config: ConnectorTexts, worker: WorkerFile) -> Validation:
         *_defined(reading.kind, config, parsed, wrong),
         *_others(config, worker, wrong, parsed),
     ]
-    return Validation(
+    return ConfigValidation(
         name=config["connector.class"] or "",
         error_count=sum(len(entry.value.errors) for entry in entries),
         groups=GROUPS,
@@ -112,26 +111,26 @@ def _defined(
     config: ConnectorTexts,
     parsed: Mapping[str, _Parsed],
     wrong: Mapping[str, list[str]],
-) -> Iterator[ConfigEntry]:
+) -> Iterator[ValidatedKey]:
     for definition in definitions(kind):
         name = definition.name
         is_version = name.endswith(_CONVERTER + _PLUGIN_VERSION)
-        value = ConfigValue(
+        value = ValidatedValue(
             name=name,
             value=parsed[name][0],
             recommended_values=(),
             errors=tuple(wrong.get(name, ())),
             visible=not is_version or bool(config.get(name.removesuffix(_PLUGIN_VERSION))),
         )
-        yield ConfigEntry(definition, value)
+        yield ValidatedKey(definition, value)
 
 
 def _others(
     config: ConnectorTexts,
-    worker: WorkerFile,
+    worker: WorkerConfig,
     wrong: Mapping[str, list[str]],
     defined: Mapping[str, _Parsed],
-) -> Iterator[ConfigEntry]:
+) -> Iterator[ValidatedKey]:
     """Client keys that a connector overrides, and whatever else something is wrong with."""
     roles = ["producer"]
     if worker.settings.exactly_once is ExactlyOnce.ENABLED:
@@ -141,28 +140,28 @@ def _others(
         if name in defined:
             continue
         text = config.get(name)
-        value = ConfigValue(
+        value = ValidatedValue(
             name=name,
             value=HIDDEN if text and is_secret(name) else text,
             recommended_values=(),
             errors=tuple(wrong.get(name, ())),
             visible=True,
         )
-        yield ConfigEntry(client_definition(name), value)
+        yield ValidatedKey(client_definition(name), value)
 
 
-def _parse(key: Key, config: ConnectorTexts, resolver: Resolver) -> _Parsed:
+def _parse(key: ConfigKey, config: ConnectorTexts, resolver: ReferenceResolver) -> _Parsed:
     """The value that a form shows, and Kafka's sentences about it."""
     name = key.name
     if name not in config:
         if key.required:
             return None, (f'Missing required configuration "{name}" which has no default value.',)
-        return default_text(key), ()
+        return connect_default(key), ()
     text = config[name]
     return (None, tuple(_null_errors(key))) if text is None else _parse_text(key, text, resolver)
 
 
-def _parse_text(key: Key, text: str, resolver: Resolver) -> _Parsed:
+def _parse_text(key: ConfigKey, text: str, resolver: ReferenceResolver) -> _Parsed:
     name = key.name
     try:
         resolved = resolver.resolve(text, is_secret=key.is_secret, from_request=True)
@@ -170,18 +169,18 @@ def _parse_text(key: Key, text: str, resolver: Resolver) -> _Parsed:
         return HIDDEN if key.is_secret else text, (f"{name}: {error.args[0]}.",)
     shown = text if resolved.from_provider else resolved.text
     shown = HIDDEN if key.is_secret else shown
-    if key.type is Type.LIST:
+    if key.type is ConfigType.LIST:
         return _list(key, resolved.text, None if shown == resolved.text else shown)
     try:
         parsed = parse_value(key.type, resolved.text)
-    except Rejected as error:
+    except InvalidValueError as error:
         return None, (_invalid(name, shown, error), *_rejections(key, None, "null"))
     is_plain = not resolved.from_provider and not key.is_secret
     value = _text_of(parsed) if is_plain else shown
     return value, tuple(_rejections(key, parsed, value.strip()))
 
 
-def _list(key: Key, text: str, instead: str | None) -> _Parsed:
+def _list(key: ConfigKey, text: str, instead: str | None) -> _Parsed:
     """A list is shown as it stands, also where an item is wrong."""
     trimmed = text.strip()
     items = [item.strip() for item in trimmed.split(",")] if trimmed else []
@@ -193,23 +192,23 @@ def _list(key: Key, text: str, instead: str | None) -> _Parsed:
     return shown, tuple(_rejections(key, tuple(items), shown))
 
 
-def _null_errors(key: Key) -> Iterator[str]:
-    if key.type is Type.LIST:
+def _null_errors(key: ConfigKey) -> Iterator[str]:
+    if key.type is ConfigType.LIST:
         yield f"Configuration '{key.name}' values must not be null."
     else:
         yield from _rejections(key, None, "null")
 
 
-def _rejections(key: Key, value: object, shown: str) -> Iterator[str]:
-    for check in key.checks:
+def _rejections(key: ConfigKey, value: object, shown: str) -> Iterator[str]:
+    for check in key.validators:
         try:
             check(value)
-        except Rejected as error:
+        except InvalidValueError as error:
             yield _invalid(key.name, shown, error)
             return
 
 
-def _invalid(name: str, shown: str, error: Rejected) -> str:
+def _invalid(name: str, shown: str, error: InvalidValueError) -> str:
     return f"Invalid value {shown} for configuration {name}: {error.java}"
 
 

@@ -7,33 +7,33 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.config.file_rules import (
-    alias_notices,
-    file_notices,
-    idle_notices,
-    shared_id_notices,
-)
-from sparkmirror.config.flow_settings import FlowReading, read_flow
-from sparkmirror.config.keys import DRIVER
-from sparkmirror.config.keys_worker import RUN_REST_KEYS
-from sparkmirror.config.layering import connector_config, pairs, with_prefix
-from sparkmirror.config.mirror_client import read_cluster_client
-from sparkmirror.config.notices import Level, Notice, notice, raise_errors
-from sparkmirror.config.properties import (
-    Entry,
-    PropertyFile,
+from sparkmirror.config.files.config_providers import create_resolver
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import all_flows, connector_config, with_prefix
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.properties import (
+    PropertiesFile,
+    Property,
     parse_properties,
     read_properties,
-    refuse_swallowed,
+    reject_swallowed_secrets,
 )
-from sparkmirror.config.providers import make_resolver
-from sparkmirror.config.reading import Reader, Report
+from sparkmirror.config.files.spark_conf import displayed_spark_conf, read_spark_conf
+from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow
+from sparkmirror.config.keys.config_def import InvalidValueError
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.keys.table import TOP_LEVEL
+from sparkmirror.config.keys.worker_keys import RUN_REST_KEYS
+from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
+from sparkmirror.config.rules.file_rules import (
+    alias_notices,
+    file_notices,
+    shared_transactional_id_notices,
+    unused_consumer_notices,
+)
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
-from sparkmirror.config.spark_lines import read_spark, spark_texts
-from sparkmirror.config.value_types import Rejected
-from sparkmirror.config.worker_settings import RunRest
+from sparkmirror.config.worker_settings import RunRestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 
@@ -41,16 +41,16 @@ from sparkmirror.model import Flow
 class MirrorConfig:
     """One file. Reading it never fails on its content: `problems()` tells all that is wrong."""
 
-    def __init__(self, file: PropertyFile) -> None:
+    def __init__(self, file: PropertiesFile) -> None:
         self._file = file
-        refuse_swallowed(file)
+        reject_swallowed_secrets(file)
         self._raw = file.entries
-        self.resolver, provider_errors = make_resolver(self._raw)
+        self.resolver, provider_errors = create_resolver(self._raw)
         self._provider_notices = [
-            Notice(Level.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
+            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
             for e in provider_errors
         ]
-        self._readings: dict[Flow, FlowReading] = {}
+        self._readings: dict[Flow, ParsedFlow] = {}
         self.clusters, self._cluster_notices = self._read_clusters()
 
     @classmethod
@@ -78,39 +78,39 @@ class MirrorConfig:
         ]
         return list(dict.fromkeys(found))
 
-    def problems(self, targets: Collection[str] = ()) -> list[Notice]:
+    def all_notices(self, targets: Collection[str] = ()) -> list[Notice]:
         """All remarks, those on every pair included: errors first, then in the file's order."""
         found = list(self.notices)
         try:
-            flows = self.pairs(targets)
+            flows = self.flows(targets)
         except ConfigError as error:
             flows = []
-            if not any(n.level is Level.ERROR for n in self._cluster_notices):
-                found.append(Notice(Level.ERROR, error.key or "", "", str(error)))
-        known = {one.key for one in found if one.level is Level.ERROR}
+            if not any(n.level is NoticeLevel.ERROR for n in self._cluster_notices):
+                found.append(Notice(NoticeLevel.ERROR, error.key or "", "", str(error)))
+        known = {one.key for one in found if one.level is NoticeLevel.ERROR}
         found.extend(one for one in self._rest[1] if one.key not in known)
         found.extend(self._spark[1])
         for flow in flows:
-            found.extend(self.reading(flow).report.notices)
-        settings = [self.reading(flow).settings for flow in flows]
+            found.extend(self.parsed_flow(flow).report.notices)
+        settings = [self.parsed_flow(flow).settings for flow in flows]
         enabled = [one.flow for one in settings if one.enabled]
-        found.extend(shared_id_notices([one for one in settings if one.enabled]))
-        found.extend(idle_notices(self._file, self.clusters, enabled))
+        found.extend(shared_transactional_id_notices([one for one in settings if one.enabled]))
+        found.extend(unused_consumer_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (
                 f"no flow is enabled, only heartbeats would be written; write for example "
                 f"{flows[0]}.enabled=true."
             )
-            found.append(notice(Level.WARNING, f"{flows[0]}.enabled", 0, message))
-        order = list(Level)
+            found.append(notice_at_line(NoticeLevel.WARNING, f"{flows[0]}.enabled", 0, message))
+        order = list(NoticeLevel)
         unique = dict.fromkeys(found)
         return sorted(unique, key=lambda n: (order.index(n.level), _line(n)))
 
     def validate(self, targets: Collection[str] = ()) -> None:
         """Raise one ConfigError with every error sentence, if there is any."""
-        raise_errors(self.problems(targets), self.name)
+        raise_errors(self.all_notices(targets), self.name)
 
-    def pairs(self, targets: Collection[str] = ()) -> list[Flow]:
+    def flows(self, targets: Collection[str] = ()) -> list[Flow]:
         """The pairs that get a worker: enabled ones, and all others that emit heartbeats."""
         raise_errors(self._cluster_notices, self.name)
         unknown = [target for target in targets if target not in self.clusters]
@@ -120,7 +120,9 @@ class MirrorConfig:
                 f"{', '.join(self.clusters)}.",
                 key="clusters",
             )
-        wanted = [flow for flow in pairs(self.clusters) if not targets or flow.target in targets]
+        wanted = [
+            flow for flow in all_flows(self.clusters) if not targets or flow.target in targets
+        ]
         found = [flow for flow in wanted if self._is_enabled(flow) or self._has_heartbeats(flow)]
         if not found:
             to_whom = f" to {', '.join(targets)}" if targets else ""
@@ -133,7 +135,7 @@ class MirrorConfig:
 
     def flow_settings(self, flow: Flow) -> FlowSettings:
         """The typed settings of a pair; ConfigError with every sentence if any value is wrong."""
-        reading = self.reading(flow)
+        reading = self.parsed_flow(flow)
         raise_errors([*self._provider_notices, *reading.report.notices], self.name)
         return reading.settings
 
@@ -145,7 +147,7 @@ class MirrorConfig:
                 f"{self.name} knows no cluster {alias!r}, only {', '.join(self.clusters)}.",
                 key="clusters",
             )
-        settings, notices = read_cluster_client(self._raw, alias, self.clusters, self.resolver)
+        settings, notices = read_client_of_cluster(self._raw, alias, self.clusters, self.resolver)
         raise_errors([*self._provider_notices, *notices], self.name)
         return settings
 
@@ -158,23 +160,25 @@ class MirrorConfig:
         return MetricsSettings(str(self._driver_value("metrics.host")), port)
 
     @property
-    def rest(self) -> RunRest | None:
+    def rest(self) -> RunRestSettings | None:
         """Where the REST API is served; None: nowhere. ConfigError if a value is wrong."""
         found, notices = self._rest
         raise_errors(notices, self.name)
         return found
 
     @cached_property
-    def _rest(self) -> tuple[RunRest | None, list[Notice]]:
-        report = Report()
+    def _rest(self) -> tuple[RunRestSettings | None, list[Notice]]:
+        report = ConfigReport()
         values = with_prefix(self._raw, "")
-        reader = Reader("rest", values, self.resolver, report)
+        reader = ConfigReader("rest", values, self.resolver, report)
         reader.read_all(RUN_REST_KEYS)
         listeners = read_listeners(reader, "listeners")
         if not listeners:
             return None, report.notices
         settings = read_rest(values, reader, self.resolver, report, listeners)
-        return RunRest(settings, may_move="listeners" not in self._raw), report.notices
+        return RunRestSettings(
+            settings, allows_any_port="listeners" not in self._raw
+        ), report.notices
 
     @property
     def spark(self) -> Mapping[str, str]:
@@ -184,37 +188,37 @@ class MirrorConfig:
         return found
 
     @property
-    def spark_texts(self) -> Mapping[str, str]:
+    def displayed_spark_conf(self) -> Mapping[str, str]:
         """The same as `check` shows them."""
-        return spark_texts(with_prefix(self._raw, ""))
+        return displayed_spark_conf(with_prefix(self._raw, ""))
 
     @cached_property
     def _spark(self) -> tuple[Mapping[str, str], list[Notice]]:
-        report = Report()
+        report = ConfigReport()
         values = with_prefix(self._raw, "")
-        return read_spark(values, self.resolver, report), report.notices
+        return read_spark_conf(values, self.resolver, report), report.notices
 
-    def connector_texts(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
+    def connector_config(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
         """A connector's flat configuration as MM2 writes it down, references not resolved."""
         layered = connector_config(self._raw, flow, kind.value)
         return {key: value.text for key, value in layered.items()}
 
-    def reading(self, flow: Flow) -> FlowReading:
+    def parsed_flow(self, flow: Flow) -> ParsedFlow:
         """Settings and report of a pair, read once."""
         if flow not in self._readings:
-            self._readings[flow] = read_flow(self._raw, flow, self.resolver)
+            self._readings[flow] = parse_flow(self._raw, flow, self.resolver)
         return self._readings[flow]
 
     def _read_clusters(self) -> tuple[tuple[str, ...], list[Notice]]:
         entry = self._raw.get("clusters")
         if entry is None:
             message = "clusters is missing: name the clusters, for example clusters=source,target."
-            return (), [notice(Level.ERROR, "clusters", 0, message)]
+            return (), [notice_at_line(NoticeLevel.ERROR, "clusters", 0, message)]
         try:
-            value = DRIVER["clusters"].parse(self.resolver.resolve(entry.text).text)
-        except (Rejected, LookupError) as error:
-            message = f"clusters {_said(error, entry)}."
-            return (), [notice(Level.ERROR, "clusters", entry.line, message)]
+            value = TOP_LEVEL["clusters"].parse(self.resolver.resolve(entry.text).text)
+        except (InvalidValueError, LookupError) as error:
+            message = f"clusters {_rejection_text(error, entry)}."
+            return (), [notice_at_line(NoticeLevel.ERROR, "clusters", entry.line, message)]
         names = value if isinstance(value, tuple) else ()
         return names, alias_notices(names, entry)
 
@@ -230,9 +234,9 @@ class MirrorConfig:
     def _driver_value(self, key: str) -> object:
         text = self._text(key)
         try:
-            return DRIVER[key].default_value() if text is None else DRIVER[key].parse(text)
-        except Rejected as error:
-            said = _said(error, self._raw[key])
+            return TOP_LEVEL[key].default_value() if text is None else TOP_LEVEL[key].parse(text)
+        except InvalidValueError as error:
+            said = _rejection_text(error, self._raw[key])
             raise ConfigError(f"{self.name}: {key} {said}.", key=key) from error
 
     def _is_enabled(self, flow: Flow) -> bool:
@@ -246,9 +250,9 @@ class MirrorConfig:
         return text is None or text.strip().lower() == "true"
 
 
-def _said(error: Rejected | LookupError, entry: Entry) -> str:
+def _rejection_text(error: InvalidValueError | LookupError, entry: Property) -> str:
     """The end of a sentence, without what came through a config provider."""
-    if isinstance(error, Rejected) and "${" in entry.text:
+    if isinstance(error, InvalidValueError) and "${" in entry.text:
         return error.rule
     return str(error.args[0])
 

@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from sparkmirror.config.keys_rest import CLIENT_AUTH_KEY, HTTPS_KEYS, HTTPS_PREFIX, LISTENER
-from sparkmirror.config.layering import Layered
-from sparkmirror.config.notices import Level
-from sparkmirror.config.providers import Resolver
-from sparkmirror.config.reading import Reader, Report
-from sparkmirror.config.rest_logins import EXTENSION, EXTENSION_NAMES, LOGIN_KEY, read_users
-from sparkmirror.config.security_settings import read_tls
-from sparkmirror.config.security_texts import KeyTexts, Misfit
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.files.config_providers import ReferenceResolver
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import LayeredConfig
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.properties import read_properties
+from sparkmirror.config.keys.rest_keys import (
+    CLIENT_AUTH_KEY,
+    HTTPS_KEYS,
+    HTTPS_PREFIX,
+    LISTENER_PATTERN,
+)
+from sparkmirror.config.security.security_options import (
+    ClientKeyOptions,
+    SecurityOptionError,
+    read_jaas_sections,
+)
+from sparkmirror.config.security.security_settings import read_tls
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
-from sparkmirror.security.login_files import login_file_of
+from sparkmirror.security.jaas import jaas_file_in_opts
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import server_context
 
@@ -30,19 +40,19 @@ _EXTENSIONS = "rest.extension.classes"
 
 
 def read_rest(
-    values: Layered,
-    reader: Reader,
-    resolver: Resolver,
-    report: Report,
-    listeners: tuple[Listener, ...],
-    admin_listeners: tuple[Listener, ...] | None = None,
+    values: LayeredConfig,
+    reader: ConfigReader,
+    resolver: ReferenceResolver,
+    report: ConfigReport,
+    listeners: tuple[RestListener, ...],
+    admin_listeners: tuple[RestListener, ...] | None = None,
 ) -> RestSettings:
     """All of it; what is wrong stands in the report."""
     tls, client_auth = TlsSettings(), "none"
     asking = _https_key(listeners, admin_listeners or ())
     if asking or _has_own(values):
         errors = _errors(report)
-        tls, client_auth = _read_tls(tls_values(values), resolver, report)
+        tls, client_auth = _read_tls(https_tls_keys(values), resolver, report)
         if asking and not tls.chain and _errors(report) == errors:
             report.error(
                 reader.value(asking),
@@ -53,7 +63,7 @@ def read_rest(
     return RestSettings(
         listeners=listeners,
         admin_listeners=admin_listeners,
-        advertised_host=unquoted(reader.string("rest.advertised.host.name")),
+        advertised_host=strip_quotes(reader.string("rest.advertised.host.name")),
         advertised_port=reader.optional_integer("rest.advertised.port"),
         advertised_scheme=reader.string("rest.advertised.listener").lower(),
         allow_origin=reader.string("access.control.allow.origin"),
@@ -65,36 +75,36 @@ def read_rest(
     )
 
 
-def read_listeners(reader: Reader, name: str) -> tuple[Listener, ...]:
+def read_listeners(reader: ConfigReader, name: str) -> tuple[RestListener, ...]:
     """The addresses that a key lists."""
-    found = (LISTENER.fullmatch(item) for item in reader.strings(name))
+    found = (LISTENER_PATTERN.fullmatch(item) for item in reader.strings(name))
     return tuple(
-        Listener(one["scheme"].lower(), one["host"].strip("[]"), int(one["port"]))
+        RestListener(one["scheme"].lower(), one["host"].strip("[]"), int(one["port"]))
         for one in found
         if one is not None
     )
 
 
-def unquoted(text: str) -> str:
+def strip_quotes(text: str) -> str:
     """No host name has quotes; images that make files of environment variables leave them in."""
     return text.strip("\"'")
 
 
-def tls_values(values: Layered) -> Layered:
+def https_tls_keys(values: LayeredConfig) -> LayeredConfig:
     """The keys that say how https is served, without Connect's prefix."""
     prefix = HTTPS_PREFIX if _has_own(values) else ""
-    return Layered(
+    return LayeredConfig(
         (name.removeprefix(prefix), value)
         for name, value in values.items()
         if name.startswith(f"{prefix}ssl.")
     )
 
 
-def _has_own(values: Layered) -> bool:
+def _has_own(values: LayeredConfig) -> bool:
     return any(name.startswith(HTTPS_PREFIX) for name in values)
 
 
-def _https_key(listeners: Iterable[Listener], admin_listeners: Iterable[Listener]) -> str:
+def _https_key(listeners: Iterable[RestListener], admin_listeners: Iterable[RestListener]) -> str:
     """The key that names https; empty if none does."""
     for key, found in (("listeners", listeners), ("admin.listeners", admin_listeners)):
         if any(one.scheme == _HTTPS for one in found):
@@ -102,21 +112,23 @@ def _https_key(listeners: Iterable[Listener], admin_listeners: Iterable[Listener
     return ""
 
 
-def _errors(report: Report) -> int:
-    return sum(one.level is Level.ERROR for one in report.notices)
+def _errors(report: ConfigReport) -> int:
+    return sum(one.level is NoticeLevel.ERROR for one in report.notices)
 
 
-def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsSettings, str]:
-    reader = Reader("https", values, resolver, report)
+def _read_tls(
+    values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
+) -> tuple[TlsSettings, str]:
+    reader = ConfigReader("https", values, resolver, report)
     reader.read_all(HTTPS_KEYS)
     name = CLIENT_AUTH_KEY.name
     client_auth = reader.string(name).lower()
-    if any(reader.is_wrong(key.name) for key in HTTPS_KEYS):
+    if any(reader.is_invalid(key.name) for key in HTTPS_KEYS):
         return TlsSettings(), client_auth  # that is said already
     try:
         tls = read_tls(reader, report)
-        _try_out(reader, tls, client_auth)
-    except Misfit as error:
+        _check_server_context(reader, tls, client_auth)
+    except SecurityOptionError as error:
         report.error(reader.value(error.name), error.name, f"{error}.")
         return TlsSettings(), client_auth
     if client_auth != "none" and tls.trusted is None:
@@ -130,19 +142,19 @@ def _read_tls(values: Layered, resolver: Resolver, report: Report) -> tuple[TlsS
     return tls, client_auth
 
 
-def _try_out(reader: Reader, tls: TlsSettings, client_auth: str) -> None:
+def _check_server_context(reader: ConfigReader, tls: TlsSettings, client_auth: str) -> None:
     """Whether a listener can use it: OpenSSL refuses weak certificates there."""
     if tls.chain:
         try:
             server_context(tls, client_auth)
         except ValueError as error:
             names = ("ssl.keystore.location", "ssl.keystore.key")
-            blame = next(filter(reader.is_given, names), names[0])
-            raise KeyTexts(reader).misfit(blame, f"cannot be used: {error}") from error
+            blame = next(filter(reader.is_configured, names), names[0])
+            raise ClientKeyOptions(reader).error(blame, f"cannot be used: {error}") from error
 
 
 def _read_users(
-    reader: Reader, report: Report, listeners: Iterable[Listener]
+    reader: ConfigReader, report: ConfigReport, listeners: Iterable[RestListener]
 ) -> dict[str, Secret] | None:
     listed = reader.strings(_EXTENSIONS)
     others = [one for one in listed if one not in EXTENSION_NAMES]
@@ -158,23 +170,65 @@ def _read_users(
             remedy = "Take it out to serve without it, or let listeners name 127.0.0.1 only."
             report.error(reader.value(_EXTENSIONS), _EXTENSIONS, f"{sentence} {remedy}")
     if len(others) == len(listed):
-        if reader.is_set(LOGIN_KEY):
+        if reader.is_in_file(JAAS_FILE_KEY):
             report.warn(
-                reader.origin(LOGIN_KEY), f"{LOGIN_KEY} does nothing without {_EXTENSIONS}."
+                reader.origin(JAAS_FILE_KEY), f"{JAAS_FILE_KEY} does nothing without {_EXTENSIONS}."
             )
         return None
-    file = reader.string(LOGIN_KEY) or login_file_of(os.environ.get("KAFKA_OPTS", ""))
-    key = LOGIN_KEY if reader.is_set(LOGIN_KEY) else _EXTENSIONS
+    file = reader.string(JAAS_FILE_KEY) or jaas_file_in_opts(os.environ.get("KAFKA_OPTS", ""))
+    key = JAAS_FILE_KEY if reader.is_in_file(JAAS_FILE_KEY) else _EXTENSIONS
     if not file:
         report.error(
             reader.value(key),
             key,
-            f"{key} asks for passwords, and no file says which: set {LOGIN_KEY} to a JAAS file, or "
+            f"{key} asks for passwords, and no file says which: set {JAAS_FILE_KEY} to a JAAS "
+            f"file, or "
             "-Djava.security.auth.login.config in KAFKA_OPTS.",
         )
         return {}
     try:
-        return read_users(file)
+        return read_basic_auth_users(file)
     except ConfigError as error:
         report.error(reader.value(key), key, f"{key}: {error}")
         return {}  # nobody, should anyone serve with this
+
+
+# --- Who may use the REST API, from the files that Connect's BasicAuthSecurityRestExtension reads.
+
+
+EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+EXTENSION_NAMES = frozenset({EXTENSION, EXTENSION.rpartition(".")[2]})
+JAAS_FILE_KEY = "rest.basic.auth.login.config"
+_MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
+_SECTION = "KafkaConnect"
+
+
+def read_basic_auth_users(login_file: str) -> dict[str, Secret]:
+    """Names and passwords; ConfigError says which file is wrong, and how."""
+    file = _credentials_file(login_file)
+    found = read_properties(Path(file)).entries
+    users = {name: Secret(entry.text) for name, entry in found.items() if name}
+    if not users:
+        raise ConfigError(
+            f"{file} names no user, so nobody could use the REST API: write a line user=password "
+            f"for each, or take the extension out of rest.extension.classes."
+        )
+    return users
+
+
+def _credentials_file(login_file: str) -> str:
+    sections = read_jaas_sections(login_file, "the REST API")
+    entries = sections.get(_SECTION)
+    if entries is None:
+        raise ConfigError(f"{login_file} has no section {_SECTION}, which the REST API needs.")
+    if len(entries) != 1 or entries[0].module != _MODULE:
+        raise ConfigError(
+            f"The section {_SECTION} of {login_file} must hold one login module, {_MODULE}: Java "
+            "classes of others cannot be run here."
+        )
+    file = entries[0].options.get("file", "").strip()
+    if not file:
+        raise ConfigError(
+            f'The section {_SECTION} of {login_file} names no file: write file="/path/to/users".'
+        )
+    return file

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import Flow
-from sparkmirror.policy.named_classes import Allowlist
-from sparkmirror.security.settings import PLAINTEXT, Security
+from sparkmirror.policy.class_loading import ClassAllowlist
+from sparkmirror.security.settings import PLAINTEXT, SecuritySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ConnectionSettings:
     max_idle_seconds: float | None = None  # connections unused for so long are closed; None: never
     max_request_bytes: int | None = None  # the target takes no larger request; None: not known
     servers_key: str = field(default="", compare=False)  # what to look at if nobody answers
-    security: Security = PLAINTEXT
+    security: SecuritySettings = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ProduceSettings:
     max_request_bytes: int = 8_388_608
     max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
     compression: str | None = None  # a codec's name; None: as on the source
-    is_size_final: bool = False  # whether even a single record batch may not be larger
+    enforces_max_request_bytes: bool = False  # whether even a single record batch may not be larger
 
 
 class ExactlyOnce(Enum):
@@ -100,11 +100,11 @@ class PolicySettings:
     groups: tuple[str, ...] = (".*",)
     groups_exclude: tuple[str, ...] = ()
     config_properties_include: tuple[str, ...] = (".*",)
-    allowed_classes: Allowlist | None = None  # None: whoever wrote this may name any
+    allowed_classes: ClassAllowlist | None = None  # None: whoever wrote this may name any
 
 
 @dataclass(frozen=True, slots=True)
-class NamingSettings:
+class ReplicationPolicySettings:
     """Names alone, for a program that asks about topics and copies none."""
 
     replication_policy_class: str
@@ -112,20 +112,20 @@ class NamingSettings:
     internal_topic_separator_enabled: bool
     separator_is_explicit: bool
     options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
-    allowed_classes: Allowlist | None = None
+    allowed_classes: ClassAllowlist | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorClientSettings:
     """All that a `MirrorClient` needs; the consumer reads checkpoints, the admin asks the rest."""
 
-    naming: NamingSettings
+    naming: ReplicationPolicySettings
     admin: ConnectionSettings
     consumer: ConnectionSettings
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFactor:
+class ReplicationFactor:
     """A replication factor with its key; None means not set: use what the cluster can hold."""
 
     key: str
@@ -139,12 +139,12 @@ class InternalTopics:
 
     offsets: str
     offsets_partitions: int
-    offsets_factor: TopicFactor
+    offsets_factor: ReplicationFactor
     status: str
     status_partitions: int
-    status_factor: TopicFactor
+    status_factor: ReplicationFactor
     configs: str
-    configs_factor: TopicFactor
+    configs_factor: ReplicationFactor
     extra_configs: Mapping[str, Mapping[str, str]]  # topic name -> topic configs beside compact
     wished_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # not insisted on
 
@@ -155,11 +155,11 @@ class SourceSettings:
 
     name: str
     tasks_max: int  # the largest number of splits
-    replication_factor: TopicFactor
+    replication_factor: ReplicationFactor
     refresh_topics_seconds: float | None  # None: never
     offset_syncs_enabled: bool
     offset_syncs_location: str  # source or target
-    offset_syncs_factor: TopicFactor
+    offset_syncs_factor: ReplicationFactor
     sync_configs_seconds: float | None = None  # None: never
     sync_acls_seconds: float | None = None
     deletions_grace_seconds: float | None = None  # None: remote topics are never deleted
@@ -169,7 +169,7 @@ class SourceSettings:
     acl_removals: bool = False
 
     @property
-    def remembers_acls(self) -> bool:
+    def records_created_acls(self) -> bool:
         """Whether the ACLs that the flow creates are written down on the target."""
         is_more_than_mm2s = self.acls_scope != "topics" or self.acl_removals
         return self.sync_acls_seconds is not None and is_more_than_mm2s
@@ -181,7 +181,7 @@ class HeartbeatSettings:
 
     name: str
     interval_seconds: float | None  # None: no heartbeats
-    factor: TopicFactor
+    factor: ReplicationFactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class CheckpointSettings:
 
     name: str
     enabled: bool  # emit.checkpoints.enabled
-    factor: TopicFactor
+    factor: ReplicationFactor
     emit_seconds: float | None = None  # None: never
     refresh_groups_seconds: float | None = None
     sync_group_offsets_seconds: float | None = None
@@ -208,7 +208,7 @@ class PipelineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
+class IncidentPolicies:
     """What to do about each thing that a flow cannot mend; see `config/keys_policies.py`."""
 
     gap: str = "continue"
@@ -248,10 +248,12 @@ class FlowSettings:
     fetch: FetchSettings
     produce: ProduceSettings
     transactions: TransactionSettings = TransactionSettings()
-    policies: Policies = Policies()
-    worker: ConnectionSettings | None = None  # where the internal topics are; None: on the target
+    incident_policies: IncidentPolicies = IncidentPolicies()
+    worker_cluster: ConnectionSettings | None = (
+        None  # where the internal topics are; None: on the target
+    )
 
     @property
-    def state(self) -> ConnectionSettings:
+    def state_cluster(self) -> ConnectionSettings:
         """The cluster that holds positions and statuses."""
-        return self.worker or self.target_admin
+        return self.worker_cluster or self.target_admin

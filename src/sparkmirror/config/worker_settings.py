@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from ipaddress import ip_address
 
-from sparkmirror.config.loopback import is_loopback
 from sparkmirror.config.settings import (
     ConnectionSettings,
     ExactlyOnce,
@@ -15,7 +15,7 @@ from sparkmirror.config.settings import (
     MetricsSettings,
 )
 from sparkmirror.model import Secret
-from sparkmirror.policy.named_classes import Allowlist
+from sparkmirror.policy.class_loading import ClassAllowlist
 from sparkmirror.security.settings import TlsSettings
 
 # Who a client is, as Connect's Principal policy counts it.
@@ -32,7 +32,7 @@ class OverridePolicy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class ClientOverrides:
     """What connectors may override: the policy, and the keys that an Allowlist names."""
 
     policy: OverridePolicy = OverridePolicy.ALL
@@ -48,7 +48,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class RestListener:
     """An address to listen on; an empty host means every interface, port 0 any free port."""
 
     scheme: str
@@ -69,8 +69,8 @@ class Listener:
 class RestSettings:
     """Where and how the REST API is served, and what other workers are told."""
 
-    listeners: tuple[Listener, ...]
-    admin_listeners: tuple[Listener, ...] | None = None  # None: with all else; empty: nowhere
+    listeners: tuple[RestListener, ...]
+    admin_listeners: tuple[RestListener, ...] | None = None  # None: with all else; empty: nowhere
     advertised_host: str = ""  # empty: the listener's, else the machine's name
     advertised_port: int | None = None  # None: the listener's
     advertised_scheme: str = ""  # empty: http, if that is served
@@ -81,18 +81,18 @@ class RestSettings:
     client_auth: str = "none"  # whether https asks for certificates: none, requested, required
     users: Mapping[str, Secret] | None = None  # who may use it; None: nobody is asked
 
-    def differs_in_credentials_only(self, other: RestSettings) -> bool:
+    def differs_only_in_credentials(self, other: RestSettings) -> bool:
         """Whether one can take the place of the other while it is served."""
         same = replace(other, tls=self.tls, client_auth=self.client_auth, users=self.users)
         return self == same and (self.users is None) == (other.users is None)
 
 
 @dataclass(frozen=True, slots=True)
-class RunRest:
+class RunRestSettings:
     """The REST API of a dedicated mirror; `may_move`: nobody insists on the port."""
 
     settings: RestSettings
-    may_move: bool
+    allows_any_port: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,23 @@ class WorkerSettings:
     internal_topics: InternalTopics
     offset_flush_seconds: float
     exactly_once: ExactlyOnce
-    overrides: Overrides
-    allowed_classes: Allowlist  # Python classes that connectors may name
+    overrides: ClientOverrides
+    allowed_classes: ClassAllowlist  # Python classes that connectors may name
     topic_tracking: bool
     topic_tracking_reset: bool
     metrics: MetricsSettings | None
     spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session
+
+
+# --- Which hosts are this machine and nobody else.
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there stays here; a name is taken by its word."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sparkmirror.config.connector_definitions import Definition
-from sparkmirror.config.connector_offsets import OffsetEntry
-from sparkmirror.config.connector_validation import Validation
+from sparkmirror.config.connector_validation import ConfigValidation
+from sparkmirror.config.keys.connector_classes import KeyDefinition
+from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.formats.connect_json import Json
-from sparkmirror.formats.connect_statuses import State
+from sparkmirror.formats.connect_status_records import RunState
 
 __all__ = [
     "ApiError",
@@ -25,8 +25,8 @@ __all__ = [
     "ForwardTo",
     "LogLevel",
     "Plugin",
+    "RunState",
     "SignedBody",
-    "State",
     "StateInfo",
 ]
 
@@ -47,14 +47,14 @@ class ForwardTo(Exception):  # noqa: N818 - no error: an answer that lies elsewh
         """`still` tells, while the answer is awaited, whether that worker is the right one yet."""
         super().__init__(url)
         self.url = url
-        self.still = still
+        self.is_current = still
 
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
     """What a connector or a task does, and where."""
 
-    state: State
+    state: RunState
     worker_id: str
     trace: str = ""
     version: str | None = None
@@ -107,16 +107,16 @@ class SignedBody:
     algorithm: str | None
 
 
-ReadTasks = Callable[[bytes], Sequence[Mapping[str, str | None]]]
+ParseTasks = Callable[[bytes], Sequence[Mapping[str, str | None]]]
 
 
 class ConnectApi(Protocol):
     """A worker. Calls block, come from any thread, and raise ApiError or ForwardTo."""
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Learn what others have done, before a question; what is known has to do if it fails."""
 
-    def root(self) -> Mapping[str, str]:
+    def server_info(self) -> Mapping[str, str]:
         """`version`, `commit` and `kafka_cluster_id`."""
 
     def health(self) -> tuple[int, Mapping[str, str]]:
@@ -189,10 +189,10 @@ class ConnectApi(Protocol):
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         """What there is to configure."""
 
-    def plugin_config(self, plugin: str, version: str | None) -> Sequence[Definition]:
+    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
         """The keys of a plugin; 404, 400 for a version that there is not."""
 
-    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validation:
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigValidation:
         """What is wrong with a configuration; 400, and 500 without a class."""
 
     def loggers(self) -> Mapping[str, LogLevel]:
@@ -204,7 +204,7 @@ class ConnectApi(Protocol):
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
         """Set a level here, or on all workers; the loggers that changed. 404 for no level."""
 
-    def put_tasks(self, name: str, signed: SignedBody, read: ReadTasks) -> None:
+    def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:
         """Another worker publishes a connector's tasks, read once it is known; 400, 403, 503."""
 
     def fence(self, name: str, signed: SignedBody) -> None:

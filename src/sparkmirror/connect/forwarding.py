@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.5  # how often to ask whether it is worth waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Forwarded:
+class ForwardedRequest:
     """A request as it came in."""
 
     method: str
@@ -44,7 +44,7 @@ class Forwarded:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ForwardedResponse:
     """What the other worker said."""
 
     status: int
@@ -59,7 +59,7 @@ class NotDeliveredError(ApiError):
         super().__init__(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
-def next_query(query: str) -> str:
+def forwarded_query(query: str) -> str:
     """The query for the next worker; ApiError if there may be no next one."""
     pairs = parse_qsl(query, keep_blank_values=True)
     hop = next((value for name, value in pairs if name == "forward"), None)
@@ -70,18 +70,18 @@ def next_query(query: str) -> str:
 
 
 def forward(
-    request: Forwarded,
+    request: ForwardedRequest,
     url: str,
     timeout_seconds: float,
     still: Callable[[], bool] = lambda: True,
     tls: TlsSettings | None = None,
-) -> Answer:
+) -> ForwardedResponse:
     """Repeat a request at another worker's address; ApiError if it is not `still` the right one.
 
     `tls` says whom to trust where that address is https. A redirect is an answer like any other.
     """
     deadline = time.monotonic() + timeout_seconds
-    query = next_query(request.query)
+    query = forwarded_query(request.query)
     place = urlsplit(url)
     if place.scheme not in _SCHEMES or place.hostname is None:
         raise _failed(f"the worker's address {url} is none that this version can reach")
@@ -96,7 +96,7 @@ def forward(
             request.body or None,
             headers | {"Accept": "application/json"},
         )
-        _await_answer(connection, deadline, still)
+        _await_response(connection, deadline, still)
         found = connection.getresponse()
         body = found.read(_MOST_BYTES + 1)
     except ConnectionRefusedError as error:
@@ -108,7 +108,7 @@ def forward(
     if len(body) > _MOST_BYTES:
         raise _failed(f"{url} answered with more than {_MOST_BYTES} bytes")
     known = {name: found.headers[name] for name in _RETURNED if found.headers[name]}
-    return Answer(found.status, known, body)
+    return ForwardedResponse(found.status, known, body)
 
 
 def _connection(
@@ -124,7 +124,7 @@ def _connection(
     return http.client.HTTPSConnection(host, place.port, timeout=timeout_seconds, context=context)
 
 
-def _await_answer(
+def _await_response(
     connection: http.client.HTTPConnection, deadline: float, still: Callable[[], bool]
 ) -> None:
     while not _has_bytes(connection.sock):

@@ -45,7 +45,7 @@ class LogLevels:
             }
             return {**found, ROOT: self._level(ROOT, self._manager.root)}
 
-    def one(self, name: str) -> LogLevel:
+    def get(self, name: str) -> LogLevel:
         """A logger's level, its own or the one above it; ApiError 404 if there is none."""
         with self._lock:
             logger = self._manager.root if _is_root(name) else self._loggers().get(name)

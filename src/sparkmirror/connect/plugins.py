@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from sparkmirror.config.connector_classes import (
-    ConnectorClass,
-    find_class,
-    is_request_for,
-)
 from sparkmirror.config.connector_config import PLUGIN_VERSION
-from sparkmirror.config.connector_definitions import Definition, definitions
-from sparkmirror.config.connector_validation import Validation
-from sparkmirror.config.connector_validation import validate as validate_config
-from sparkmirror.config.keys_worker_file import BYTE_ARRAY_CONVERTER
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.connector_validation import ConfigValidation
+from sparkmirror.config.connector_validation import validate_connector as validate_config
+from sparkmirror.config.keys.connector_classes import (
+    ConnectorClass,
+    KeyDefinition,
+    definitions,
+    plugin_matches_class,
+    resolve_class_name,
+)
+from sparkmirror.config.keys.worker_keys import BYTE_ARRAY_CONVERTER
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect.api import ApiError, Plugin
 from sparkmirror.errors import ConfigError
 
-Texts = Mapping[str, str | None]
+Config = Mapping[str, str | None]
 
 _OF_WORKER = "config.providers"  # a connector cannot bring its own
 
@@ -41,9 +42,9 @@ def plugins(*, connectors_only: bool) -> list[Plugin]:
     return found
 
 
-def plugin_config(plugin: str, version: str | None) -> tuple[Definition, ...]:
+def plugin_config(plugin: str, version: str | None) -> tuple[KeyDefinition, ...]:
     """The keys of a plugin; converters have none that do anything here."""
-    kind = find_class(plugin)
+    kind = resolve_class_name(plugin)
     if kind is None and plugin != BYTE_ARRAY_CONVERTER:
         raise ApiError(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
     if version not in (None, "latest", PLUGIN_VERSION):
@@ -55,10 +56,10 @@ def plugin_config(plugin: str, version: str | None) -> tuple[Definition, ...]:
     return () if kind is None else definitions(kind)
 
 
-def validate(plugin: str, config: Texts, worker: WorkerFile) -> Validation:
+def validate(plugin: str, config: Config, worker: WorkerConfig) -> ConfigValidation:
     """What is wrong with a configuration."""
     class_name = config.get("connector.class")
-    if class_name is not None and not is_request_for(plugin, class_name):
+    if class_name is not None and not plugin_matches_class(plugin, class_name):
         raise ApiError(
             HTTPStatus.BAD_REQUEST,
             f"Included connector type {class_name} does not match request type {plugin}",
@@ -69,16 +70,16 @@ def validate(plugin: str, config: Texts, worker: WorkerFile) -> Validation:
         raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
 
-def check_config(config: Texts, worker: WorkerFile) -> Validation:
+def require_valid_config(config: Config, worker: WorkerConfig) -> ConfigValidation:
     """A configuration that a connector can have; ApiError 400 with every sentence otherwise."""
     try:
         found = validate_config(_without_providers(config), worker)
     except ConfigError as error:
         raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
     if found.error_count:
-        raise ApiError(HTTPStatus.BAD_REQUEST, found.refusal)
+        raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
     return found
 
 
-def _without_providers(config: Texts) -> Texts:
+def _without_providers(config: Config) -> Config:
     return {key: text for key, text in config.items() if not key.startswith(_OF_WORKER)}

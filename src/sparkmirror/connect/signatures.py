@@ -31,7 +31,7 @@ def sign(body: bytes, key: bytes, algorithm: str) -> SignedBody:
     return SignedBody(body, base64.b64encode(digest).decode(), algorithm)
 
 
-def could_be_signed(signature: str, algorithm: str) -> bool:
+def is_wellformed_signature(signature: str, algorithm: str) -> bool:
     """Whether the signature has the form of one; what it signs is not looked at."""
     digest = _DIGESTS.get(algorithm)
     try:
@@ -41,7 +41,7 @@ def could_be_signed(signature: str, algorithm: str) -> bool:
     return digest is not None and len(found) == hashlib.new(digest).digest_size
 
 
-def check_signature(signed: SignedBody, key: bytes | None, accepted: Collection[str]) -> None:
+def verify_signature(signed: SignedBody, key: bytes | None, accepted: Collection[str]) -> None:
     """ApiError unless a worker of the group has signed it; `key` is None before there is one."""
     if signed.signature is None or signed.algorithm is None:
         raise ApiError(

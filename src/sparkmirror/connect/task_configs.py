@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.connect.states import PartState
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connectors.connector_states import ReportedState
+from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config
-from sparkmirror.formats.connect_records import TargetState
 from sparkmirror.state.connect_configs import ConfigLog
 
 
 def task_configs(
-    kind: ConnectorClass, config: Config, tasks: Mapping[int, PartState], groups: Sequence[str] = ()
+    kind: ConnectorClass,
+    config: Config,
+    tasks: Mapping[int, ReportedState],
+    groups: Sequence[str] = (),
 ) -> list[Config]:
     """One configuration for each task; `groups` are those that a checkpoint connector knows."""
     task_class = kind.java_name.removesuffix("Connector") + "Task"

@@ -24,11 +24,10 @@ from sparkmirror.kafka.acls import (
     ResourceType,
 )
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.policy.own_topics import acls_topic, is_acls_topic
+from sparkmirror.policy.sparkmirror_topics import acls_topic, is_acls_topic
+from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.granted_acls import GrantedAcls
 from sparkmirror.topology.acls import (
     AclPlan,
@@ -39,8 +38,8 @@ from sparkmirror.topology.acls import (
     plan_acls,
     wanted_acls,
 )
-from sparkmirror.topology.factors import ReplicationFactors
 from sparkmirror.topology.internal_topics import ensure_internal_topics, granted_acls_topic
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 _NOTE = "acls"
 _REFUSED_SECONDS = 60.0  # what the target refuses is tried again after so long
@@ -77,7 +76,7 @@ class AclSync(Closable):
         self._names = names
         self._rules = AclRules(
             scope=AclScope(source.acls_scope),
-            replicates=policy.selection.replicate,
+            replicates=policy.selection.should_replicate_topic,
             remote_name=lambda topic: names.format_remote_topic(flow.source, topic),
             wants_group=policy.group_filter.should_replicate_group,
         )
@@ -85,13 +84,13 @@ class AclSync(Closable):
         self._target_client = ClusterClient(settings.target_admin)
         self._source = AclAdmin(settings.source_admin, self._source_client)
         self._target = AclAdmin(settings.target_admin, self._target_client)
-        self._memory: GrantedAcls | None = None
+        self._granted_acls: GrantedAcls | None = None
         if source.acls_scope == AclScope.ALL.value or source.acl_removals:
-            self._memory = GrantedAcls(self._target_client, acls_topic(names, flow.source))
+            self._granted_acls = GrantedAcls(self._target_client, acls_topic(names, flow.source))
         # What flows brought to the source: under the same name it would go round for ever.
-        self._brought: dict[str, GrantedAcls] = {}
+        self._mirrored_to_source: dict[str, GrantedAcls] = {}
         self._source_admin = ClusterAdmin(settings.source_admin, self._source_client)
-        self._granted: set[AclBinding] = set()  # by this process, written down nowhere
+        self._granted_by_process: set[AclBinding] = set()  # by this process, written down nowhere
         self._refused: dict[AclBinding, tuple[BrokerError, float]] = {}  # why, and until when
         self._last = AclPlan()
         self._said: set[str] = set()
@@ -102,22 +101,22 @@ class AclSync(Closable):
         self._source_client.close()
         self._target_client.close()
 
-    def round(self, mirrored_topics: Sequence[str]) -> None:
+    def sync(self, mirrored_topics: Sequence[str]) -> None:
         """Bring the target in line with the source; never raises for what a cluster does."""
         try:
-            plan = self.look(mirrored_topics)
-            waiting = self._waiting(plan)
-            outcomes = [*self.apply(self._without(self._sure(plan), waiting)), *waiting]
+            plan = self.plan(mirrored_topics)
+            waiting = self._backing_off(plan)
+            outcomes = [*self.apply(self._without(self._confirmed_twice(plan), waiting)), *waiting]
         except SparkmirrorError as error:
             self._report(str(error))
             return
-        if plan.idle:
-            self._say(logging.INFO, plan.idle)
+        if plan.skip_reason:
+            self._log_once(logging.INFO, plan.skip_reason)
         for notice in plan.notices:
-            self._say(logging.WARNING, notice)
-        self._tell(outcomes)
+            self._log_once(logging.WARNING, notice)
+        self._report_outcomes(outcomes)
 
-    def _waiting(self, plan: AclPlan) -> list[AclOutcome]:
+    def _backing_off(self, plan: AclPlan) -> list[AclOutcome]:
         """Grants that were refused a short while ago: they fail without being tried again."""
         now = time.monotonic()
         wanted = {action.binding for action in plan.grants}
@@ -136,7 +135,7 @@ class AclSync(Closable):
 
     # --- looking
 
-    def look(self, mirrored_topics: Sequence[str]) -> AclPlan:
+    def plan(self, mirrored_topics: Sequence[str]) -> AclPlan:
         """What would be done; touches nothing. Raises ClusterError if the source does not tell."""
         is_all = self._rules.scope is AclScope.ALL
         try:
@@ -144,13 +143,14 @@ class AclSync(Closable):
             existing = self._read_target()
         except BrokerError as error:
             if error.code in _WITHOUT_ACLS:
-                return AclPlan(idle=_idle(error))
+                return AclPlan(skip_reason=_skip_reason(error))
             raise
         wanted = wanted_acls(found, self._rules, mirrored_topics)
         notices = [*wanted.notices]
-        if self._source.unknown:
+        if self._source.unknown_acls:
             notices.append(
-                f"Cluster '{self._source.alias}' has {self._source.unknown} ACLs of a kind that "
+                f"Cluster '{self._source.alias}' has {self._source.unknown_acls} ACLs of a kind "
+                f"that "
                 "this version does not know; they are not carried over."
             )
         if existing is None:
@@ -160,11 +160,11 @@ class AclSync(Closable):
                 "DESCRIBE on the cluster."
             )
         ours: set[AclBinding] = set()
-        if self._memory is not None:
-            self._memory.refresh()
-            ours |= self._memory.bindings
+        if self._granted_acls is not None:
+            self._granted_acls.refresh()
+            ours |= self._granted_acls.bindings
         if existing is None:
-            ours |= self._granted
+            ours |= self._granted_by_process
         removals = self._settings.source.acl_removals
         if removals and not found and len(ours) > 1:
             removals = False
@@ -172,10 +172,10 @@ class AclSync(Closable):
                 f"Cluster '{self._source.alias}' shows no ACLs at all, so it may be another one: "
                 f"none of the {len(ours)} that were granted is taken away."
             )
-        plan = plan_acls(wanted.bindings, existing, ours, removals=removals, idle=wanted.idle)
+        plan = plan_acls(wanted.bindings, existing, ours, removals=removals, idle=wanted.inactive)
         return replace(plan, notices=tuple(notices))
 
-    def shows(self, wanted: Mapping[AclBinding, bool]) -> bool:
+    def is_visible(self, wanted: Mapping[AclBinding, bool]) -> bool:
         """Whether the target has these ACLs, or has them no longer (False)."""
         existing = frozenset(self._target.describe(ResourceType.ANY))
         return all((binding in existing) is is_there for binding, is_there in wanted.items())
@@ -183,23 +183,23 @@ class AclSync(Closable):
     def _read_source(self, kind: ResourceType) -> list[AclBinding]:
         # Read before and after the ACLs: one that the other flow creates or deletes just now is
         # in its memory at one of these times at least.
-        before = self._read_brought()
+        before = self._read_mirrored_to_source()
         try:
             found = self._source.describe(kind)
         except BrokerError as error:
             raise _with_remedy(error, "DESCRIBE") from error
-        foreign = before | self._read_brought()
-        return [one for one in found if one not in foreign or self._has_another_name(one)]
+        foreign = before | self._read_mirrored_to_source()
+        return [one for one in found if one not in foreign or self._is_renamed(one)]
 
-    def _read_brought(self) -> frozenset[AclBinding]:
+    def _read_mirrored_to_source(self) -> frozenset[AclBinding]:
         """What the flows into the source granted there, whichever cluster they come from."""
         if self._rules.scope is not AclScope.ALL:
             return frozenset()
         for topic in self._source_admin.topics().found:
-            if is_acls_topic(topic) and topic not in self._brought:
-                self._brought[topic] = GrantedAcls(self._source_client, topic)
+            if is_acls_topic(topic) and topic not in self._mirrored_to_source:
+                self._mirrored_to_source[topic] = GrantedAcls(self._source_client, topic)
         found: set[AclBinding] = set()
-        for memory in self._brought.values():
+        for memory in self._mirrored_to_source.values():
             try:
                 memory.refresh()
             except BrokerError as error:
@@ -208,14 +208,14 @@ class AclSync(Closable):
             found |= memory.bindings
         return frozenset(found)
 
-    def _has_another_name(self, one: AclBinding) -> bool:
+    def _is_renamed(self, one: AclBinding) -> bool:
         """Topics of topics: 'a.orders' becomes 'b.a.orders', and cycles are left out as topics."""
         is_topic = one.resource_type is ResourceType.TOPIC
         return is_topic and self._rules.remote_name(one.name) != one.name
 
     def _read_target(self) -> frozenset[AclBinding] | None:
         # All kinds, where there is a memory: it may be of a time when the scope was another one.
-        kind = ResourceType.TOPIC if self._memory is None else ResourceType.ANY
+        kind = ResourceType.TOPIC if self._granted_acls is None else ResourceType.ANY
         try:
             return frozenset(self._target.describe(kind))
         except BrokerError as error:
@@ -223,29 +223,31 @@ class AclSync(Closable):
                 raise _with_remedy(error, "DESCRIBE") from error
             return None
 
-    def _sure(self, plan: AclPlan) -> AclPlan:
+    def _confirmed_twice(self, plan: AclPlan) -> AclPlan:
         """Nothing is taken away or forgotten before two looks in a row said so.
 
         A broker that lags behind, or topics that could not be listed for a moment, would otherwise
         cost somebody a right.
         """
         last, self._last = self._last, plan
-        revocations, gone = set(last.revocations), set(last.gone)
+        revocations, gone = set(last.revocations), set(last.vanished)
         return replace(
             plan,
             revocations=tuple(one for one in plan.revocations if one in revocations),
-            gone=tuple(one for one in plan.gone if one in gone),
+            vanished=tuple(one for one in plan.vanished if one in gone),
         )
 
     # --- doing
 
     def apply(self, plan: AclPlan) -> list[AclOutcome]:
         """Carry out a plan, grants first; one outcome per action."""
-        granted = self._grant([action.binding for action in plan.grants], is_blind=plan.is_blind)
+        granted = self._grant(
+            [action.binding for action in plan.grants], is_blind=plan.target_unreadable
+        )
         revoked = self._target.delete([action.binding for action in plan.revocations])
-        if self._memory is not None:
+        if self._granted_acls is not None:
             gone = [one for one, error in revoked.items() if error is None]
-            self._memory.forget([*plan.gone, *gone])
+            self._granted_acls.remove([*plan.vanished, *gone])
         return [
             *(AclOutcome(action, granted[action.binding]) for action in plan.grants),
             *(AclOutcome(action, revoked[action.binding]) for action in plan.revocations),
@@ -268,33 +270,33 @@ class AclSync(Closable):
         if not bindings:
             return {}
         # What was there before us, or may have been, is never ours.
-        memory = None if is_blind else self._memory
+        memory = None if is_blind else self._granted_acls
         new: set[AclBinding] = set()
         if memory is not None:
             new = set(bindings) - memory.bindings
-            self._remember(memory, new)
+            self._record_granted(memory, new)
         answers = self._target.create(bindings)
         if memory is None:
-            self._granted |= {one for one, error in answers.items() if error is None}
+            self._granted_by_process |= {one for one, error in answers.items() if error is None}
         else:
-            memory.forget([one for one in new if answers[one] is not None])
+            memory.remove([one for one in new if answers[one] is not None])
         return {
             one: _with_remedy(error, "ALTER") if error is not None else None
             for one, error in answers.items()
         }
 
-    def _remember(self, memory: GrantedAcls, bindings: set[AclBinding]) -> None:
-        if bindings and not memory.is_there:  # deleted, or a plan applied before the first run
+    def _record_granted(self, memory: GrantedAcls, bindings: set[AclBinding]) -> None:
+        if bindings and not memory.topic_exists:  # deleted, or a plan applied before the first run
             topic = granted_acls_topic(self._settings, self._names)
             admin = ClusterAdmin(self._settings.target_admin, self._target_client)
-            for one in ensure_internal_topics([topic], admin, ReplicationFactors()):
+            for one in ensure_internal_topics([topic], admin, ReplicationFactorChooser()):
                 if one.error is not None:
                     raise one.error
-        memory.remember(bindings)
+        memory.add(bindings)
 
     # --- telling
 
-    def _tell(self, outcomes: Iterable[AclOutcome]) -> None:
+    def _report_outcomes(self, outcomes: Iterable[AclOutcome]) -> None:
         done: dict[type[GrantAcl | RevokeAcl], list[AclBinding]] = {GrantAcl: [], RevokeAcl: []}
         failed: list[AclOutcome] = []
         for one in outcomes:
@@ -305,7 +307,7 @@ class AclSync(Closable):
         granted, revoked = done[GrantAcl], done[RevokeAcl]
         new = [one for one in failed if one.action.binding not in self._refused]
         if new:
-            self._status.did("acl refused", len(new))
+            self._status.count_change("acl refused", len(new))
         for binding in granted:
             self._refused.pop(binding, None)
         now = time.monotonic()
@@ -318,7 +320,7 @@ class AclSync(Closable):
                 self._refused[binding] = one.error, now + _REFUSED_SECONDS
         for verb, bindings in (("granted", granted), ("revoked", revoked)):
             if bindings:
-                self._status.did(verb, len(bindings))
+                self._status.count_change(verb, len(bindings))
                 first = bindings[0] if len(bindings) == 1 else f"{bindings[0]} and others"
                 _log.info(
                     f"{self._flow}: {len(bindings)} ACLs {verb} on cluster "
@@ -333,16 +335,16 @@ class AclSync(Closable):
         if self._trouble and not trouble:
             _log.info(f"{self._flow}: ACLs: well again")
         self._trouble = trouble
-        self._status.note(_NOTE, f"ACLs: {trouble}" if trouble else "")
+        self._status.set_problem(_NOTE, f"ACLs: {trouble}" if trouble else "")
 
-    def _say(self, level: int, sentence: str) -> None:
+    def _log_once(self, level: int, sentence: str) -> None:
         """Log a sentence once."""
         if sentence not in self._said:
             self._said.add(sentence)
             _log.log(level, "%s: %s", self._flow, sentence)
 
 
-def _idle(error: BrokerError) -> str:
+def _skip_reason(error: BrokerError) -> str:
     without = _WITHOUT_ACLS[error.code]
     return f"cluster '{error.cluster}' {without}, so there are no ACLs to sync; {_OFF} to say so"
 

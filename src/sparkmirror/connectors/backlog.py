@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.recreated import find_recreated
+from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -19,11 +19,11 @@ from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.log_dirs import log_sizes
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP
-from sparkmirror.topology.forecast import Backlog, Forecast, forecast
+from sparkmirror.topology.forecast import Forecast, PartitionBacklog, summarize_backlogs
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class BacklogForecast:
     """A forecast and what a person should know about it."""
 
     forecast: Forecast
@@ -31,19 +31,19 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class BacklogStarts:
     """Where partitions begin; those that wait for a person are not among the positions."""
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     waiting: dict[str, list[TopicPartition]] = field(default_factory=dict)  # by reason
 
 
-def expect(
+def read_backlog(
     settings: FlowSettings,
     client: ClusterClient,
     mirrored: Sequence[MirroredPartition],
     stored: Mapping[TopicPartition, StoredPosition],
-) -> Expected:
+) -> BacklogForecast:
     """What is to be copied; `client` is the source's."""
     wanted = [one.source for one in mirrored]
     admin = ClusterAdmin(settings.source_admin, client)
@@ -58,16 +58,18 @@ def expect(
     behind = [tp for tp in known if starts.positions[tp] < end.found[tp]]
     sizes = log_sizes(client, behind)
     backlogs = [
-        Backlog(tp, first.found[tp], end.found[tp], starts.positions[tp], sizes.found.get(tp))
+        PartitionBacklog(
+            tp, first.found[tp], end.found[tp], starts.positions[tp], sizes.found.get(tp)
+        )
         for tp in known
     ]
-    notices = [f"{_some(tps)}: {reason}" for reason, tps in sorted(starts.waiting.items())]
+    notices = [f"{_abbreviated(tps)}: {reason}" for reason, tps in sorted(starts.waiting.items())]
     if failed:
         reason = str(failed[min(failed)])
-        notices.append(f"{_some(sorted(failed))}: left out of the forecast: {reason}")
-    if sizes.complaint:
-        notices.append(f"How many bytes there are to copy is not known: {sizes.complaint}")
-    return Expected(forecast(backlogs), tuple(notices))
+        notices.append(f"{_abbreviated(sorted(failed))}: left out of the forecast: {reason}")
+    if sizes.error:
+        notices.append(f"How many bytes there are to copy is not known: {sizes.error}")
+    return BacklogForecast(summarize_backlogs(backlogs), tuple(notices))
 
 
 def starting_positions(
@@ -78,15 +80,16 @@ def starting_positions(
     settings: FlowSettings,
     *,
     in_group: Mapping[TopicPartition, int],
-) -> Starts:
+) -> BacklogStarts:
     """Where each partition would begin, by the rules of `starting_points`: pure."""
     reset = settings.fetch.auto_offset_reset
     by_reset = {"earliest": first, "latest": end}.get(reset, {})
     recreated = {
-        one.one.source: one.policy for one in find_recreated(mirrored, stored, settings.policies)
+        one.mirrored.source: one.policy
+        for one in find_recreated(mirrored, stored, settings.incident_policies)
     }
-    grown = _grown(stored)
-    starts = Starts()
+    grown = _last_mirrored_partition(stored)
+    starts = BacklogStarts()
     for one in mirrored:
         tp = one.source
         position = stored.get(tp)
@@ -122,7 +125,7 @@ def _resumed(
     return first.get(one.source) if policy == "restart" else stored.offset + 1
 
 
-def _grown(stored: Mapping[TopicPartition, StoredPosition]) -> dict[str, int]:
+def _last_mirrored_partition(stored: Mapping[TopicPartition, StoredPosition]) -> dict[str, int]:
     """The last partition of each topic that is mirrored already: later ones were added to it."""
     last: dict[str, int] = {}
     for tp, position in stored.items():
@@ -138,13 +141,13 @@ def _initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[Topi
     """
     group = settings.pipeline.initial_offsets_group
     admin = GroupAdmin(settings.source_admin, client)
-    if not group or group not in admin.states([group]).found:
+    if not group or group not in admin.listings([group]).found:
         return {}
-    answer = admin.committed([group])
+    answer = admin.committed_offsets([group])
     for error in answer.failed.values():
         raise error
     return {tp: one.offset for tp, one in answer.found.get(group, {}).items()}
 
 
-def _some(tps: Sequence[TopicPartition]) -> str:
+def _abbreviated(tps: Sequence[TopicPartition]) -> str:
     return f"{tps[0]} and {len(tps) - 1} more" if len(tps) > 1 else str(tps[0])

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.foreign_writers import ForeignWriters
-from sparkmirror.connectors.heartbeat import MirrorHeartbeatConnector
-from sparkmirror.connectors.side_topics import SideTopics
-from sparkmirror.connectors.source import MirrorSourceConnector
-from sparkmirror.pipeline.contract import Progress
-from sparkmirror.pipeline.control_server import ControlServer
-from sparkmirror.pipeline.epochs import Epochs
-from sparkmirror.pipeline.status import FlowStatus
+from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
+from sparkmirror.connectors.on_demand_topics import OnDemandTopics
+from sparkmirror.connectors.source_connector import MirrorSourceConnector
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.spark.control_server import ControlServer
+from sparkmirror.spark.epoch_runner import EpochRunner
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.task.messages import Progress
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class Engine(Protocol):
+class SparkProvider(Protocol):
     """The Spark that copies."""
 
     @property
-    def control(self) -> ControlServer:
+    def control_server(self) -> ControlServer:
         """Where tasks report."""
 
     def context(self) -> SparkContext:
@@ -36,23 +36,25 @@ class Engine(Protocol):
 def build_source(
     settings: FlowSettings,
     policy: FlowPolicy,
-    factors: ReplicationFactors,
+    factors: ReplicationFactorChooser,
     status: FlowStatus,
-    engine: Engine,
+    engine: SparkProvider,
     *,
     splits: Callable[[], int],
     once: bool = False,
 ) -> MirrorSourceConnector:
     """A connector that copies; `splits` says how many tasks it may have at present."""
-    side_topics = SideTopics(settings, policy.replication, factors, status)
+    side_topics = OnDemandTopics(settings, policy.replication, factors, status)
     foreign_writers = ForeignWriters(settings, status)
 
     def progressed(progress: Progress) -> None:
-        status.progressed(progress)
-        side_topics.need(progress.needs)
-        foreign_writers.seen(progress.other_writers)
+        status.on_progress(progress)
+        side_topics.request(progress.missing_topics)
+        foreign_writers.report(progress.other_writers)
 
-    epochs = Epochs(status.name, engine.context, engine.control, progressed, before=status.epoch)
+    epochs = EpochRunner(
+        status.name, engine.context, engine.control_server, progressed, before=status.epoch
+    )
     return MirrorSourceConnector(
         settings, policy, factors, status, epochs, side_topics, splits=splits, once=once
     )

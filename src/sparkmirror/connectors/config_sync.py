@@ -17,9 +17,9 @@ from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import ConfigSource, TopicConfigs
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
-from sparkmirror.topology.apply_configs import Altered, apply_configs
-from sparkmirror.topology.configs import AlterTopic, alteration, unknown_configs
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.topology.apply_configs import AlterResult, apply_configs
+from sparkmirror.topology.configs import AlterTopic, plan_alteration, unknown_configs
 from sparkmirror.topology.topics import TopicRules
 
 _MISSING = frozenset({3, 100})  # deleted between two questions
@@ -32,19 +32,19 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _RejectedValue:
     value: str | None
     words: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentValue:
     value: str | None
     times: int
     not_before: float
 
 
-def _is_useless(sent: _Sent, value: str | None, shown: str | None) -> bool:
+def _skip_resend(sent: _SentValue, value: str | None, shown: str | None) -> bool:
     """Whether to send a value again that was sent, and is not there.
 
     Some clusters take a value that they have anyway, and do not show it as the topic's own. What
@@ -66,30 +66,30 @@ class ConfigSync:
         self._status = status
         self._there: dict[str, TopicConfigs] = {}
         self._unread_there: dict[str, BrokerError] = {}
-        self._turn = 0
+        self._chunk = 0
         self._equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
-        self._refused: dict[str, dict[str, _Refusal]] = {}  # by remote topic and config
-        self._sent: dict[str, dict[str, _Sent]] = {}  # what has not been seen to be kept yet
+        self._refused: dict[str, dict[str, _RejectedValue]] = {}  # by remote topic and config
+        self._sent: dict[str, dict[str, _SentValue]] = {}  # what has not been seen to be kept yet
         self._unknown: set[str] = set()  # configs
         self._unread: set[str] = set()
         self._failure = ""
         self._was_fickle = False
 
-    def round(self, remotes: Mapping[str, str], source: ClusterAdmin, target: ClusterAdmin) -> None:
+    def sync(self, remotes: Mapping[str, str], source: ClusterAdmin, target: ClusterAdmin) -> None:
         """Compare and alter; `remotes` is source topic -> remote topic that exists."""
         here = source.topic_configs(remotes)
         self._read_target(remotes, here.found, target)
         failed = {self._flow.source: here.failed, self._flow.target: self._unread_there}
         self._report_unread(failed, len(remotes))
         actions = self._plan(remotes, here.found, self._there)
-        self._take(apply_configs(actions, target) if actions else [])
+        self._record_results(apply_configs(actions, target) if actions else [])
         for remote in [one for one in self._refused if one not in self._there]:
             del self._refused[remote]
         for remote in [one for one in self._sent if one not in self._there]:
             del self._sent[remote]
-        self._status.note("configs refused", self._refusals())
-        fickle = self._fickle()
-        self._status.note("configs not kept", fickle)
+        self._status.set_problem("configs refused", self._rejected_summary())
+        fickle = self._reverted_configs()
+        self._status.set_problem("configs not kept", fickle)
         if fickle and not self._was_fickle:
             _log.warning("%s: %s", self._flow, fickle)
         self._was_fickle = bool(fickle)
@@ -105,8 +105,8 @@ class ConfigSync:
         names = sorted(remotes.values())
         share = names
         if len(names) > _ALL_AT_ONCE:
-            self._turn = (self._turn + 1) % _TURNS
-            first, last = (len(names) * n // _TURNS for n in (self._turn, self._turn + 1))
+            self._chunk = (self._chunk + 1) % _TURNS
+            first, last = (len(names) * n // _TURNS for n in (self._chunk, self._chunk + 1))
             share = names[first:last]
         unsettled = {
             remote
@@ -148,8 +148,8 @@ class ConfigSync:
     def _action(
         self, name: str, remote: str, here: TopicConfigs, there: TopicConfigs
     ) -> AlterTopic | None:
-        self._name_unknown(unknown_configs(here, there, self._rules))
-        planned = alteration(name, remote, here, there, self._rules)
+        self._report_unknown(unknown_configs(here, there, self._rules))
+        planned = plan_alteration(name, remote, here, there, self._rules)
         if planned is None:
             self._sent.pop(remote, None)
             self._refused.pop(remote, None)
@@ -167,13 +167,13 @@ class ConfigSync:
             del sent[config]  # it was kept
         shown = {e.name: e.value for e in there if e.source is not ConfigSource.DYNAMIC_TOPIC}
         for config in [one for one in changes if one in sent]:
-            if _is_useless(sent[config], changes[config], shown.get(config)):
+            if _skip_resend(sent[config], changes[config], shown.get(config)):
                 del changes[config]
         return replace(planned, changes=changes) if changes else None
 
     # --- telling
 
-    def _name_unknown(self, configs: set[str]) -> None:
+    def _report_unknown(self, configs: set[str]) -> None:
         news = configs - self._unknown
         if news:
             self._unknown |= news
@@ -182,24 +182,24 @@ class ConfigSync:
                 "its version of Kafka has no such topic configs, and they are not synced."
             )
 
-    def _take(self, results: Sequence[Altered]) -> None:
+    def _record_results(self, results: Sequence[AlterResult]) -> None:
         failures: list[ClusterError] = []
         for one in results:
             remote = one.action.remote
             if one.error is not None:
                 failures.append(one.error)
             elif one.changes:
-                self._remember(remote, one.changes)
+                self._record_sent(remote, one.changes)
             if one.refused:
-                self._status.did("config refused", len(one.refused))
+                self._status.count_change("config refused", len(one.refused))
             for config, words in one.refused.items():
-                refusal = _Refusal(one.action.changes[config], words)
+                refusal = _RejectedValue(one.action.changes[config], words)
                 self._refused.setdefault(remote, {})[config] = refusal
-        for sentence in _sentences(self._flow.target, results):
+        for sentence in _rejection_messages(self._flow.target, results):
             _log.warning("%s: %s", self._flow, sentence)
         self._report_failures(failures)
 
-    def _remember(self, remote: str, changes: Mapping[str, str | None]) -> None:
+    def _record_sent(self, remote: str, changes: Mapping[str, str | None]) -> None:
         """What was sent; and log it, but not every time where it does not stay."""
         sent = self._sent.setdefault(remote, {})
         for config, value in changes.items():
@@ -209,14 +209,14 @@ class ConfigSync:
             pause = min(
                 _FIRST_PAUSE_SECONDS * 2.0 ** max(times - _TIMES, 0), _LONGEST_PAUSE_SECONDS
             )
-            sent[config] = _Sent(value, times, time.monotonic() + pause)
-        self._status.did("altered")
-        said = ", ".join(_said(*one) for one in sorted(changes.items()))
+            sent[config] = _SentValue(value, times, time.monotonic() + pause)
+        self._status.count_change("altered")
+        said = ", ".join(_describe_change(*one) for one in sorted(changes.items()))
         is_news = any(sent[config].times <= _TIMES for config in changes)
         level = logging.INFO if is_news else logging.DEBUG
         _log.log(level, f"{self._flow}: {self._flow.target}: {remote}: {said}")
 
-    def _fickle(self) -> str:
+    def _reverted_configs(self) -> str:
         """What was sent again and again, and is something else every time we look."""
         found = [
             (remote, config)
@@ -242,9 +242,9 @@ class ConfigSync:
             if sentence != self._failure:
                 _log.warning("%s: %s", self._flow, sentence)
         self._failure = sentence
-        self._status.note("configs failed", sentence)
+        self._status.set_problem("configs failed", sentence)
 
-    def _refusals(self) -> str:
+    def _rejected_summary(self) -> str:
         if not any(self._refused.values()):
             return ""
         every = [
@@ -263,23 +263,23 @@ class ConfigSync:
             real = {t: e for t, e in errors.items() if e.code not in _MISSING}
             if not real:
                 self._unread.discard(alias)
-                self._status.note(f"configs of {alias}", "")
+                self._status.set_problem(f"configs of {alias}", "")
                 continue
             sentence = (
                 f"the configs of {len(real)} of {topics} topics cannot be read on {alias}, and are "
                 f"not kept in line: {next(iter(real.values()))}"
             )
-            self._status.note(f"configs of {alias}", sentence)
+            self._status.set_problem(f"configs of {alias}", sentence)
             if alias not in self._unread:
                 self._unread.add(alias)
                 _log.warning("%s: %s", self._flow, sentence)
 
 
-def _said(config: str, value: str | None) -> str:
+def _describe_change(config: str, value: str | None) -> str:
     return f"{config} taken back to the default" if value is None else f"{config}={value}"
 
 
-def _sentences(target: str, results: Sequence[Altered]) -> list[str]:
+def _rejection_messages(target: str, results: Sequence[AlterResult]) -> list[str]:
     """One per refused config and value, however many topics it is refused on."""
     topics: dict[tuple[str, str | None], list[str]] = {}
     words: dict[tuple[str, str | None], str] = {}
@@ -289,7 +289,7 @@ def _sentences(target: str, results: Sequence[Altered]) -> list[str]:
             topics.setdefault(pair, []).append(one.action.remote)
             words.setdefault(pair, said)
     return [
-        f"{target} refuses {_said(config, value)} on '{remotes[0]}'"
+        f"{target} refuses {_describe_change(config, value)} on '{remotes[0]}'"
         f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}, the rest went through: "
         f"{words[config, value]}"
         for (config, value), remotes in topics.items()

@@ -16,10 +16,10 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.transactions import TransactionalIds
-from sparkmirror.pipeline.contract import OtherWriter
-from sparkmirror.pipeline.status import FlowStatus
-from sparkmirror.state.incidents import Incident, Kind
-from sparkmirror.state.offsets import stored_producers
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.state.offset_store import stored_producers
+from sparkmirror.task.messages import OtherWriter
 
 _NO_ID = -1  # a producer without an id is never ours
 _LOOK_AGAIN_SECONDS = 30.0
@@ -32,47 +32,47 @@ class ForeignWriters:
     def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
         self._flow = settings.flow
         self._target = settings.target_admin
-        self._state = settings.state
+        self._state = settings.state_cluster
         self._offsets_topic = settings.internal_topics.offsets
         self._id_prefix = settings.transactions.id_prefix
         self._status = status
         self._lock = threading.Lock()
         self._ours: set[int] = set()
-        self._judged: set[OtherWriter] = set()
+        self._classified: set[OtherWriter] = set()
         self._is_looking = False
         self._not_before = 0.0
 
-    def seen(self, writers: Iterable[OtherWriter]) -> None:
+    def report(self, writers: Iterable[OtherWriter]) -> None:
         """Report those that are strangers; returns at once."""
         with self._lock:
-            new = [one for one in writers if one not in self._judged]
+            new = [one for one in writers if one not in self._classified]
             if not new or self._is_looking or time.monotonic() < self._not_before:
                 return
             self._is_looking = True
         threading.Thread(
-            target=self._judge, args=(new,), name=f"{self._flow}/writers", daemon=True
+            target=self._classify, args=(new,), name=f"{self._flow}/writers", daemon=True
         ).start()
 
-    def _judge(self, writers: list[OtherWriter]) -> None:
+    def _classify(self, writers: list[OtherWriter]) -> None:
         pause = _TRY_AGAIN_SECONDS
         try:
             if any(one.producer_id not in self._ours | {_NO_ID} for one in writers):
-                self._ours |= self._look_up()
+                self._ours |= self._own_producer_ids()
         except (ClusterError, WireError) as error:
-            self._status.note("writers", f"{self._flow.target}: other writers: {error}")
+            self._status.set_problem("writers", f"{self._flow.target}: other writers: {error}")
         else:
             pause = _LOOK_AGAIN_SECONDS
             moment = int(time.time() * 1000)
             strangers = [one for one in writers if one.producer_id not in self._ours]
-            self._status.happened([self._incident(one, moment) for one in strangers])
-            self._status.note("writers", "")
+            self._status.add_incidents([self._incident(one, moment) for one in strangers])
+            self._status.set_problem("writers", "")
             with self._lock:
-                self._judged.update(writers)
+                self._classified.update(writers)
         with self._lock:
             self._is_looking = False
             self._not_before = time.monotonic() + pause
 
-    def _look_up(self) -> set[int]:
+    def _own_producer_ids(self) -> set[int]:
         with ClusterAdmin(self._target) as admin:
             names = admin.topics().found
         stores = {n for n in names if n.startswith("mm2-offsets") and n.endswith("internal")}
@@ -91,5 +91,5 @@ class ForeignWriters:
             "records stand among the copies"
         )
         return Incident(
-            Kind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, moment
+            IncidentKind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, moment
         )

@@ -16,31 +16,33 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
-from sparkmirror.connectors.deleted_topics import forget_topics
-from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.connectors.topic_deletion_sync import delete_topic_state
+from sparkmirror.errors import BrokerError, SparkmirrorError, join_sentences
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
-from sparkmirror.kafka.descriptions import Committed, ConfigSource
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
+from sparkmirror.kafka.descriptions import CommittedOffset, ConfigSource
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.kafka.requests import chunks
+from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.policy.own_topics import offset_map_topic
-from sparkmirror.sentences import joined
-from sparkmirror.state.offsets import OffsetStore
+from sparkmirror.policy.sparkmirror_topics import offset_map_topic
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.topology.acls import AclPlan, GrantAcl, RevokeAcl
-from sparkmirror.topology.apply import apply_plan, refusals, unknown_to_target
-from sparkmirror.topology.apply_configs import Altered, apply_configs
+from sparkmirror.topology.apply_configs import AlterResult, apply_configs
+from sparkmirror.topology.apply_topics import (
+    apply_topic_plan,
+    rejected_config_messages,
+    unknown_config_messages,
+)
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic, deleted_topics
 from sparkmirror.topology.flow_plan import Action, MoveGroup
 from sparkmirror.topology.internal_topics import (
     CreateInternalTopic,
     Side,
     create_internal_topics,
 )
+from sparkmirror.topology.topic_deletions import DeleteTopic, deleted_topics
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
 _A_STEP = 200  # actions, between two signs of progress
@@ -51,15 +53,15 @@ A = TypeVar("A", bound=Action)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """How one action went."""
 
     action: Action
     error: str = ""  # "": well
-    remark: str = ""  # what is not quite as it was planned
+    warning: str = ""  # what is not quite as it was planned
 
 
-class FlowApplier(Closable):
+class FlowPlanApplier(Closable):
     """One pair; belongs to one thread."""
 
     def __init__(self, settings: FlowSettings) -> None:
@@ -69,7 +71,7 @@ class FlowApplier(Closable):
         self._acls = AclSync(settings, policy, FlowStatus(str(settings.flow)))
         self._acls_seen: AclPlan | None = None
         self._store = OffsetStore(
-            settings.state,
+            settings.state_cluster,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,
@@ -86,57 +88,57 @@ class FlowApplier(Closable):
         self._source_client.close()
         self._target_client.close()
 
-    def carry_out(self, stage: type[Action], actions: Sequence[Action]) -> Iterator[Done]:
+    def apply_stage(self, stage: type[Action], actions: Sequence[Action]) -> Iterator[ActionResult]:
         """Do those actions that belong to a stage, some at a time."""
         if stage is CreateInternalTopic:
-            wanted = _of(CreateInternalTopic, actions)
+            wanted = _of_type(CreateInternalTopic, actions)
             for side, admin in ((Side.TARGET, self._target), (Side.SOURCE, self._source)):
                 here = [action for action in wanted if action.side is side]
-                yield from _in_steps(here, partial(_create_internal, admin))
+                yield from _in_batches(here, partial(_create_internal, admin))
         elif stage is CreateTopic:
-            yield from _in_steps(_of(CreateTopic, actions), self._create)
+            yield from _in_batches(_of_type(CreateTopic, actions), self._create)
         elif stage is GrowTopic:
-            yield from _in_steps(_of(GrowTopic, actions), self._grow)
+            yield from _in_batches(_of_type(GrowTopic, actions), self._grow)
         elif stage is AlterTopic:
-            yield from _in_steps(_of(AlterTopic, actions), self._alter)
+            yield from _in_batches(_of_type(AlterTopic, actions), self._alter)
         elif stage is GrantAcl:
-            yield from _in_steps(_of(GrantAcl, actions), self._grant)
+            yield from _in_batches(_of_type(GrantAcl, actions), self._grant)
         elif stage is RevokeAcl:
-            yield from _in_steps(_of(RevokeAcl, actions), self._revoke)
+            yield from _in_batches(_of_type(RevokeAcl, actions), self._revoke)
         elif stage is MoveGroup:
-            yield from _in_steps(_of(MoveGroup, actions), self._move)
+            yield from _in_batches(_of_type(MoveGroup, actions), self._move)
         elif stage is DeleteTopic:
-            yield from _in_steps(_of(DeleteTopic, actions), self._delete)
+            yield from _in_batches(_of_type(DeleteTopic, actions), self._delete)
 
     # --- topics
 
-    def _create(self, actions: Sequence[CreateTopic]) -> list[Done]:
-        outcomes = apply_plan(actions, self._target)
+    def _create(self, actions: Sequence[CreateTopic]) -> list[ActionResult]:
+        outcomes = apply_topic_plan(actions, self._target)
         made = [one.action.remote for one in outcomes if one.error is None]
         if made:
             self._target.await_topics(made, _SHOWN_SECONDS)
         return [
-            Done(
+            ActionResult(
                 one.action,
                 str(one.error or ""),
-                joined([*refusals([one]), *unknown_to_target([one])]),
+                join_sentences([*rejected_config_messages([one]), *unknown_config_messages([one])]),
             )
             for one in outcomes
         ]
 
-    def _grow(self, actions: Sequence[GrowTopic]) -> list[Done]:
-        outcomes = apply_plan(actions, self._target)
+    def _grow(self, actions: Sequence[GrowTopic]) -> list[ActionResult]:
+        outcomes = apply_topic_plan(actions, self._target)
         grown = {one.remote: one.to for one in actions}
 
         def is_shown() -> bool:
             shown = self._target.topics(list(grown)).found
             return all(shown[name].partitions >= grown[name] for name in grown if name in shown)
 
-        _until(is_shown)
+        _wait_until_visible(is_shown)
         self._target.await_topics(list(grown), _SHOWN_SECONDS)
-        return [Done(one.action, str(one.error or "")) for one in outcomes]
+        return [ActionResult(one.action, str(one.error or "")) for one in outcomes]
 
-    def _alter(self, actions: Sequence[AlterTopic]) -> list[Done]:
+    def _alter(self, actions: Sequence[AlterTopic]) -> list[ActionResult]:
         results = apply_configs(actions, self._target)
         altered = {one.action.remote: one.changes for one in results if one.error is None}
 
@@ -148,10 +150,10 @@ class FlowApplier(Closable):
                     return False
             return True
 
-        _until(is_shown)
-        return [Done(one.action, _alteration_error(one)) for one in results]
+        _wait_until_visible(is_shown)
+        return [ActionResult(one.action, _alteration_error(one)) for one in results]
 
-    def _delete(self, actions: Sequence[DeleteTopic]) -> list[Done]:
+    def _delete(self, actions: Sequence[DeleteTopic]) -> list[ActionResult]:
         """Only the very topics that were planned: another one of that name is somebody else's.
 
         The source is asked once more, as other actions may have taken their time.
@@ -169,93 +171,103 @@ class FlowApplier(Closable):
         deleted = [one.source for one in actions if results.get(one.remote, True) is None]
         remark = ""
         try:
-            _until(lambda: not same.keys() & self._target.topics(list(same)).found.keys())
-            forget_topics(self._settings, self._store, self._map_topic, deleted)
+            _wait_until_visible(
+                lambda: not same.keys() & self._target.topics(list(same)).found.keys()
+            )
+            delete_topic_state(self._settings, self._store, self._map_topic, deleted)
         except SparkmirrorError as error:
             remark = f"what is stored of it stays: {error}"
         done = []
         for one in actions:
             if one.remote in same:
                 refusal = results.get(one.remote)
-                done.append(Done(one, str(refusal or ""), "" if refusal else remark))
+                done.append(ActionResult(one, str(refusal or ""), "" if refusal else remark))
             elif one.remote in found and one.source not in gone:
-                done.append(Done(one, f"'{one.source}' is on the source again"))
+                done.append(ActionResult(one, f"'{one.source}' is on the source again"))
             elif one.remote in found:
-                done.append(Done(one, f"'{one.remote}' is another topic than when it was planned"))
+                done.append(
+                    ActionResult(one, f"'{one.remote}' is another topic than when it was planned")
+                )
             else:
-                done.append(Done(one, remark=f"'{one.remote}' was gone already"))
+                done.append(ActionResult(one, warning=f"'{one.remote}' was gone already"))
         return done
 
     # --- rights
 
-    def _grant(self, actions: Sequence[GrantAcl]) -> list[Done]:
+    def _grant(self, actions: Sequence[GrantAcl]) -> list[ActionResult]:
         return self._change_acls(AclPlan(grants=tuple(actions)))
 
-    def _revoke(self, actions: Sequence[RevokeAcl]) -> list[Done]:
+    def _revoke(self, actions: Sequence[RevokeAcl]) -> list[ActionResult]:
         return self._change_acls(AclPlan(revocations=tuple(actions)))
 
-    def _change_acls(self, plan: AclPlan) -> list[Done]:
+    def _change_acls(self, plan: AclPlan) -> list[ActionResult]:
         if self._acls_seen is None:
             # Reads what was granted before, and whether the target tells what it has.
-            self._acls_seen = self._acls.look(())
-        outcomes = self._acls.apply(replace(plan, is_blind=self._acls_seen.is_blind))
+            self._acls_seen = self._acls.plan(())
+        outcomes = self._acls.apply(
+            replace(plan, target_unreadable=self._acls_seen.target_unreadable)
+        )
         wanted = {
             one.action.binding: isinstance(one.action, GrantAcl)
             for one in outcomes
             if one.error is None
         }
-        if wanted and not self._acls_seen.is_blind:
-            _until(lambda: self._acls.shows(wanted))
-        return [Done(one.action, str(one.error or "")) for one in outcomes]
+        if wanted and not self._acls_seen.target_unreadable:
+            _wait_until_visible(lambda: self._acls.is_visible(wanted))
+        return [ActionResult(one.action, str(one.error or "")) for one in outcomes]
 
     # --- groups
 
-    def _move(self, actions: Sequence[MoveGroup]) -> list[Done]:
-        writes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
+    def _move(self, actions: Sequence[MoveGroup]) -> list[ActionResult]:
+        writes: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
         for one in actions:
             place = TopicPartition(one.topic, one.partition)
-            writes[one.group][place] = Committed(one.after, one.metadata)
-        results = self._groups.commit(writes)
-        return [Done(one, _refusal(one, results.get(one.group))) for one in actions]
+            writes[one.group][place] = CommittedOffset(one.after, one.metadata)
+        results = self._groups.commit_offsets(writes)
+        return [ActionResult(one, _group_error(one, results.get(one.group))) for one in actions]
 
 
-def _create_internal(admin: ClusterAdmin, actions: Sequence[CreateInternalTopic]) -> list[Done]:
+def _create_internal(
+    admin: ClusterAdmin, actions: Sequence[CreateInternalTopic]
+) -> list[ActionResult]:
     results = create_internal_topics(actions, admin)
     done = []
     for one in actions:
         refusal = results.get(one.name)
         was_there = refusal is not None and refusal.code == _TOPIC_ALREADY_EXISTS
-        done.append(Done(one, "" if refusal is None or was_there else str(refusal)))
+        done.append(ActionResult(one, "" if refusal is None or was_there else str(refusal)))
     return done
 
 
-def _of(kind: type[A], actions: Sequence[Action]) -> list[A]:
+def _of_type(kind: type[A], actions: Sequence[Action]) -> list[A]:
     return [action for action in actions if isinstance(action, kind)]
 
 
-def _in_steps(actions: Sequence[A], step: Callable[[Sequence[A]], list[Done]]) -> Iterator[Done]:
+def _in_batches(
+    actions: Sequence[A], step: Callable[[Sequence[A]], list[ActionResult]]
+) -> Iterator[ActionResult]:
     for some in chunks(actions, _A_STEP):
         try:
             yield from step(some)
         except SparkmirrorError as error:
-            yield from (Done(action, str(error)) for action in some)
+            yield from (ActionResult(action, str(error)) for action in some)
 
 
-def _refusal(move: MoveGroup, error: BrokerError | None) -> str:
+def _group_error(move: MoveGroup, error: BrokerError | None) -> str:
     """An error that names a topic says nothing about what the group has in others."""
     if error is None or error.topic not in (None, move.topic):
         return ""
     return str(error)
 
 
-def _alteration_error(one: Altered) -> str:
+def _alteration_error(one: AlterResult) -> str:
     if one.error is not None or not one.refused:
         return str(one.error or "")
     refused = "; ".join(f"{name} is refused: {words}" for name, words in one.refused.items())
     return f"{refused} The rest went through." if one.changes else refused
 
 
-def _until(is_shown: Callable[[], bool]) -> None:
+def _wait_until_visible(is_shown: Callable[[], bool]) -> None:
     """Wait for the cluster to show what it has acknowledged; it is done either way."""
     deadline = time.monotonic() + _SHOWN_SECONDS
     while not is_shown() and time.monotonic() < deadline:

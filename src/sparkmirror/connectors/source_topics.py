@@ -18,14 +18,18 @@ from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import Flow, TopicPartition
-from sparkmirror.pipeline.status import FlowState, FlowStatus
 from sparkmirror.policy.loading import FlowPolicy
-from sparkmirror.topology.apply import apply_plan, refusals, unknown_to_target
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.topology.apply_topics import (
+    apply_topic_plan,
+    rejected_config_messages,
+    unknown_config_messages,
+)
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.topology.topics import (
-    Action,
     CreateTopic,
-    Notice,
+    TopicAction,
+    TopicNotice,
     TopicRules,
     mirrored_topics,
     plan_topics,
@@ -48,13 +52,13 @@ class MirroredPartition:
     target_topic_id: str | None
 
 
-Mirrored = tuple[MirroredPartition, ...]
+MirroredPartitions = tuple[MirroredPartition, ...]
 
 
 def topic_rules(policy: FlowPolicy, flow: Flow, *, creates: bool = True) -> TopicRules:
     """A flow's policy as the planners need it."""
     return TopicRules(
-        replicates=policy.selection.replicate,
+        replicates=policy.selection.should_replicate_topic,
         remote_name=lambda topic: policy.replication.format_remote_topic(flow.source, topic),
         copies_config=policy.config_filter.should_replicate_config_property,
         copies_default=policy.config_filter.should_replicate_source_default,
@@ -69,7 +73,7 @@ class SourceTopics:
         self,
         settings: FlowSettings,
         policy: FlowPolicy,
-        factors: ReplicationFactors,
+        factors: ReplicationFactorChooser,
         status: FlowStatus,
         on_change: Callable[[], None],
     ) -> None:
@@ -88,7 +92,7 @@ class SourceTopics:
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
-        self.current: Mirrored | None = None  # None: nothing has been read yet
+        self.current: MirroredPartitions | None = None  # None: nothing has been read yet
         self.first_round = threading.Event()
 
     def start(self) -> None:
@@ -101,19 +105,19 @@ class SourceTopics:
         self.first_round.set()
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Whether its thread runs: a round that is under way may still create topics."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            self._watch()
+            self._loop()
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: watching the topics failed", self._flow)
             reason = f"{type(error).__name__}: {error}"
-            self._status.enter(FlowState.FAILED, reason, traceback.format_exc())
+            self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 
-    def _watch(self) -> None:
+    def _loop(self) -> None:
         interval = self._settings.source.refresh_topics_seconds
         backoff = Backoff()
         with (
@@ -122,13 +126,13 @@ class SourceTopics:
         ):
             while not self._stop.is_set():
                 try:
-                    self._round(source, target)
+                    self._run_round(source, target)
                 except ClusterError as error:
                     self._failed(error)
                     self._stop.wait(backoff.next_pause())
                     continue
                 backoff.reset()
-                self._status.note("topics", "")
+                self._status.set_problem("topics", "")
                 self.first_round.set()
                 if interval is None:
                     return
@@ -137,37 +141,37 @@ class SourceTopics:
     def _failed(self, error: ClusterError) -> None:
         if self.current is None:
             state = FlowState.RETRYING if error.retriable else FlowState.FAILED
-            self._status.enter(state, str(error))
+            self._status.set_state(state, str(error))
         else:
-            self._status.note("topics", str(error))
+            self._status.set_problem("topics", str(error))
 
-    def _say(self, level: int, sentence: str) -> None:
+    def _log_once(self, level: int, sentence: str) -> None:
         """Log a sentence once."""
         if sentence not in self._said:
             self._said.add(sentence)
             _log.log(level, "%s: %s", self._flow, sentence)
 
-    def _round(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
+    def _run_round(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
         found, there = source.topics(), target.topics()
         self._report_refused(found.failed)
         names = topics_to_create(found.found, there.found, self._rules)
         configs = source.topic_configs(names).found if names else {}
         replicas = self._replicas(target) if names else 1  # nobody asks while a broker is down
         plan = plan_topics(found.found, there.found, configs, self._rules, replicas)
-        self._tell(plan.notices)
+        self._report_notices(plan.notices)
         remote = dict(there.found)
         if plan.actions:
             remote = self._apply(plan.actions, target, remote)
         self._publish(mirrored_topics(found.found, self._rules), remote)
 
-    def _tell(self, notices: Sequence[Notice]) -> None:
+    def _report_notices(self, notices: Sequence[TopicNotice]) -> None:
         """Log what is new of it, and keep all of it in the status while it is so."""
         now = {f"{type(one).__name__} {one.remote}": str(one) for one in notices}
         for key, sentence in now.items():
-            self._say(logging.WARNING, sentence)
-            self._status.note(key, sentence)
+            self._log_once(logging.WARNING, sentence)
+            self._status.set_problem(key, sentence)
         for key in self._noticed - now.keys():
-            self._status.note(key, "")
+            self._status.set_problem(key, "")
         self._noticed = set(now)
 
     def _replicas(self, target: ClusterAdmin) -> int:
@@ -176,20 +180,25 @@ class SourceTopics:
         return self._factors.choose(factor, self._flow.target, brokers)
 
     def _apply(
-        self, actions: Sequence[Action], target: ClusterAdmin, remote: dict[str, TopicDescription]
+        self,
+        actions: Sequence[TopicAction],
+        target: ClusterAdmin,
+        remote: dict[str, TopicDescription],
     ) -> dict[str, TopicDescription]:
-        outcomes = apply_plan(actions, target)
-        for sentence in refusals(outcomes):
-            self._say(logging.WARNING, sentence)
-        for sentence in unknown_to_target(outcomes):
-            self._say(logging.INFO, sentence)
+        outcomes = apply_topic_plan(actions, target)
+        for sentence in rejected_config_messages(outcomes):
+            self._log_once(logging.WARNING, sentence)
+        for sentence in unknown_config_messages(outcomes):
+            self._log_once(logging.INFO, sentence)
         made: set[str] = set()
         for outcome in outcomes:
             topic = outcome.action.remote
             if outcome.error is None:
                 made.add(topic)
-                self._status.did("created" if isinstance(outcome.action, CreateTopic) else "grown")
-            self._mark(topic, str(outcome.error) if outcome.error else "")
+                self._status.count_change(
+                    "created" if isinstance(outcome.action, CreateTopic) else "grown"
+                )
+            self._set_topic_problem(topic, str(outcome.error) if outcome.error else "")
         if made:
             target.await_topics(sorted(made), _NEW_TOPIC_SECONDS)
             remote |= target.topics(sorted(made)).found
@@ -198,15 +207,15 @@ class SourceTopics:
     def _report_refused(self, failed: Mapping[str, BrokerError]) -> None:
         for topic, error in failed.items():
             if self._rules.replicates(topic):
-                self._mark(topic, str(error))
+                self._set_topic_problem(topic, str(error))
         for topic in [t for t in self._troubled if t not in failed]:
-            self._mark(topic, "")
+            self._set_topic_problem(topic, "")
 
-    def _mark(self, topic: str, trouble: str) -> None:
-        self._status.note(f"topic {topic}", trouble)
+    def _set_topic_problem(self, topic: str, trouble: str) -> None:
+        self._status.set_problem(f"topic {topic}", trouble)
         if trouble:
             self._troubled.add(topic)
-            self._say(logging.WARNING, trouble)
+            self._log_once(logging.WARNING, trouble)
         else:
             self._troubled.discard(topic)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.config_sync import ConfigSync
-from sparkmirror.connectors.deleted_topics import DeletedTopics
-from sparkmirror.connectors.source_topics import Mirrored, SourceTopics
+from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics
+from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.pipeline.status import FlowStatus
-from sparkmirror.topology.deletions import MirroredTopic
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.topology.topic_deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
 _SETTLED_SECONDS = 2.0  # the copying begins first: new topics have their configs already
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Work:
+class _PeriodicSync:
     what: str
     seconds: float
-    do: Callable[[Mirrored], None]
+    do: Callable[[MirroredPartitions], None]
     due: float = 0.0
 
 
@@ -47,7 +47,7 @@ class TopologySync:
         status: FlowStatus,
         topics: SourceTopics,
         acls: AclSync,
-        deleted: DeletedTopics,
+        deleted: TopicDeletionSync,
     ) -> None:
         self._flow = settings.flow
         self._status = status
@@ -64,9 +64,9 @@ class TopologySync:
         plan = (
             ("config sync", wanted.sync_configs_seconds, self._sync_configs),
             ("ACL sync", wanted.sync_acls_seconds, self._sync_acls),
-            ("deleted topics", wanted.refresh_topics_seconds, self._look_for_deleted),
+            ("deleted topics", wanted.refresh_topics_seconds, self._sync_deletions),
         )
-        self._works = [_Work(what, s, do) for what, s, do in plan if s is not None]
+        self._works = [_PeriodicSync(what, s, do) for what, s, do in plan if s is not None]
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/topology", daemon=True
         )
@@ -81,13 +81,13 @@ class TopologySync:
         self._begin.set()
         self._first_round.set()
 
-    def finish(self) -> None:
+    def wait_first_round(self) -> None:
         """For a bounded run: returns when everything has been looked at once."""
         self._begin.set()
         self._first_round.wait()
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Whether its thread runs: a round that is under way may still delete and revoke."""
         return self._thread.is_alive()
 
@@ -103,7 +103,7 @@ class TopologySync:
                     self._stop.wait(max(soonest - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
             _log.exception("%s: the sync of configs and rights failed", self._flow)
-            self._status.note("topology", f"ended: {type(error).__name__}: {error}")
+            self._status.set_problem("topology", f"ended: {type(error).__name__}: {error}")
         finally:
             self._first_round.set()
 
@@ -117,19 +117,19 @@ class TopologySync:
                 work.do(self._topics.current or ())
             except (ClusterError, WireError) as error:
                 trouble = f"{work.what}: {error}"
-            self._status.note(work.what, trouble)
+            self._status.set_problem(work.what, trouble)
             took = time.monotonic() - began
             work.due = max(began + work.seconds, time.monotonic() + took * _LONGEST_SHARE)
 
-    def _sync_configs(self, mirrored: Mirrored) -> None:
+    def _sync_configs(self, mirrored: MirroredPartitions) -> None:
         remotes = {one.source.topic: one.remote_topic for one in mirrored}
-        self._configs.round(remotes, self._source, self._target)
+        self._configs.sync(remotes, self._source, self._target)
 
-    def _sync_acls(self, mirrored: Mirrored) -> None:
-        self._acls.round(sorted({one.source.topic for one in mirrored}))
+    def _sync_acls(self, mirrored: MirroredPartitions) -> None:
+        self._acls.sync(sorted({one.source.topic for one in mirrored}))
 
-    def _look_for_deleted(self, mirrored: Mirrored) -> None:
+    def _sync_deletions(self, mirrored: MirroredPartitions) -> None:
         topics = {
             one.source.topic: MirroredTopic(one.remote_topic, one.topic_id) for one in mirrored
         }
-        self._deleted.round(topics, self._source, self._target)
+        self._deleted.sync(topics, self._source, self._target)

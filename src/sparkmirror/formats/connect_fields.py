@@ -18,7 +18,7 @@ from sparkmirror.formats.connect_json import Json, decode, encode
 T = TypeVar("T")
 
 Config: TypeAlias = Mapping[str, str | None]
-Fields: TypeAlias = dict[str, Json]
+JsonObject: TypeAlias = dict[str, Json]
 LARGEST_INT = 2**31 - 1  # of Java's
 LARGEST_LONG = 2**63 - 1
 
@@ -26,7 +26,7 @@ _TASK_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class UnreadableRecord:
     """A record that nobody here understands, and why."""
 
     reason: str
@@ -36,8 +36,8 @@ class Foreign:
 def read_record(
     key: bytes | None,
     value: bytes | None,
-    readers: Mapping[str, Callable[[str, Fields | None], T]],
-) -> T | Foreign:
+    readers: Mapping[str, Callable[[str, JsonObject | None], T]],
+) -> T | UnreadableRecord:
     """What the reader for the key's prefix makes of the rest of the key and of the fields.
 
     It gets None in place of fields for a deletion, and raises WireError if it cannot make sense.
@@ -47,16 +47,16 @@ def read_record(
     try:
         found = None if value is None else decode(value, what)
     except WireError as error:
-        return Foreign(str(error), is_json=False)
+        return UnreadableRecord(str(error), is_json=False)
     if found is not None and not isinstance(found, dict):
-        return Foreign(f"{what} is no JSON object.")
+        return UnreadableRecord(f"{what} is no JSON object.")
     for prefix, read in readers.items():
         if text.startswith(prefix):
             try:
                 return read(text.removeprefix(prefix), found)
             except WireError as error:
-                return Foreign(f"{what}: {error}")
-    return Foreign(f"{what} is of no known kind.")
+                return UnreadableRecord(f"{what}: {error}")
+    return UnreadableRecord(f"{what} is of no known kind.")
 
 
 def key_bytes(text: str) -> bytes:
@@ -69,14 +69,14 @@ def key_text(key: bytes | None) -> str:
     return (key or b"").decode(errors="replace")
 
 
-def named(text: str) -> str:
+def require_name(text: str) -> str:
     """The connector that a key ends with."""
     if not text:
         raise WireError("its key names nothing")
     return text
 
 
-def task_of(text: str) -> tuple[str, int]:
+def parse_task_name(text: str) -> tuple[str, int]:
     """Connector and task of a key's end; the name of a connector may hold dashes and digits."""
     connector, _, number = text.rpartition("-")
     if not connector or not _TASK_NUMBER.fullmatch(number) or int(number) > LARGEST_INT:
@@ -84,28 +84,28 @@ def task_of(text: str) -> tuple[str, int]:
     return connector, int(number)
 
 
-def present(fields: Fields | None) -> Fields:
+def require_fields(fields: JsonObject | None) -> JsonObject:
     """The fields of a record that nobody deletes."""
     if fields is None:
         raise WireError("it is empty")
     return fields
 
 
-def text_in(fields: Fields, name: str) -> str:
+def get_text(fields: JsonObject, name: str) -> str:
     """A field that must be a text."""
     found = fields.get(name)
     if not isinstance(found, str):
         raise WireError(f"it has no text '{name}'")
-    return whole(found)
+    return replace_surrogates(found)
 
 
-def text_or_none(fields: Fields, name: str) -> str | None:
+def get_text_or_none(fields: JsonObject, name: str) -> str | None:
     """A field that is a text or missing."""
     found = fields.get(name)
-    return whole(found) if isinstance(found, str) else None
+    return replace_surrogates(found) if isinstance(found, str) else None
 
 
-def number_in(fields: Fields, name: str, largest: int = LARGEST_INT) -> int:
+def get_int(fields: JsonObject, name: str, largest: int = LARGEST_INT) -> int:
     """A field that must be a whole number, not below 0."""
     found = fields.get(name)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= largest:
@@ -113,20 +113,20 @@ def number_in(fields: Fields, name: str, largest: int = LARGEST_INT) -> int:
     return found
 
 
-def properties_in(fields: Fields) -> Config:
+def get_properties(fields: JsonObject) -> Config:
     """A configuration; values that are not texts (nobody should write any) become some."""
     found = fields.get("properties")
     if not isinstance(found, dict):
         raise WireError("it has no object 'properties'")
-    return {whole(name): _config_value(value) for name, value in found.items()}
+    return {replace_surrogates(name): _config_value(value) for name, value in found.items()}
 
 
 def _config_value(value: Json) -> str | None:
     if value is None or isinstance(value, str):
-        return None if value is None else whole(value)
-    return whole(encode(value).decode())
+        return None if value is None else replace_surrogates(value)
+    return replace_surrogates(encode(value).decode())
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with half characters as question marks, as Java would pass them on."""
     return text if text.isascii() else text.encode(errors="replace").decode()

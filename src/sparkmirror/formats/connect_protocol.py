@@ -46,7 +46,7 @@ from sparkmirror.formats.primitives import (
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "sparkmirror"
-PAIR_PROTOCOL = "sparkmirror-pair"
+FLOW_PROTOCOL = "sparkmirror-pair"
 NO_ERROR = 0
 CONFIG_MISMATCH = 1
 
@@ -97,7 +97,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class WorkerMetadata:
     """What a worker says when it joins; `current` is its last assignment with all that it runs.
 
     One with a `piece` runs this and nothing else; the others run whatever is configured.
@@ -106,7 +106,7 @@ class Metadata:
     url: str
     config_offset: int
     current: Assignment | None = None
-    piece: str | None = None
+    flow: str | None = None
 
     @property
     def connectors(self) -> tuple[str, ...]:
@@ -121,10 +121,10 @@ class Metadata:
         else:
             current = self.current.encode()
             written += pack_int32(len(current)) + current
-        return written if self.piece is None else written + pack_string(self.piece)
+        return written if self.flow is None else written + pack_string(self.flow)
 
     @classmethod
-    def decode(cls, data: bytes) -> Metadata:
+    def decode(cls, data: bytes) -> WorkerMetadata:
         """What a worker has written; newer versions are read as far as we know them."""
         reader = FieldReader(data, "The metadata of a worker")
         version = _check_version(reader, "metadata")

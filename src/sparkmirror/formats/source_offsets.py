@@ -28,7 +28,7 @@ _LARGEST_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePartition:
+class SourceOffsetKey:
     """The source partition that a stored offset belongs to."""
 
     connector: str
@@ -49,7 +49,7 @@ class SourcePartition:
         )
 
     @classmethod
-    def from_key(cls, key: bytes) -> SourcePartition | None:
+    def from_key(cls, key: bytes) -> SourceOffsetKey | None:
         """The partition named by a key, None for keys that another connector wrote.
 
         A key that says the same in other bytes is none of ours: Java would never find it either.

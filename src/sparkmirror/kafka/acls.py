@@ -16,13 +16,12 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from sparkmirror.errors import BrokerError, WireError
-from sparkmirror.kafka.acl_requests import create_request, delete_request, describe_request
-from sparkmirror.kafka.clients import Connection
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.requests import chunks
+from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.kafka.cluster_client import Closable, ClusterClient
+from sparkmirror.kafka.topic_requests import chunks
 
 SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -135,9 +134,13 @@ class AclBinding:
 class AclAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+    def __init__(
+        self, connection: ConnectionParameters, client: ClusterClient | None = None
+    ) -> None:
         self._client = client or ClusterClient(connection)
-        self.unknown = 0  # ACLs that the last answer held and that this version has no words for
+        self.unknown_acls = (
+            0  # ACLs that the last answer held and that this version has no words for
+        )
 
     @property
     def alias(self) -> str:
@@ -154,31 +157,31 @@ class AclAdmin(Closable):
         SECURITY_DISABLED without an authorizer, UNSUPPORTED_VERSION where there are no ACLs.
         """
         doing = "describing ACLs"
-        step = partial(self._ask, resource_type)
-        answer = self._client.persist(doing, step)
+        step = partial(self._send_describe, resource_type)
+        answer = self._client.retry(doing, step)
         if answer.error_code:
-            raise self._client.error(doing, answer.error_code, None, answer.error_message)
+            raise self._client.broker_error(doing, answer.error_code, None, answer.error_message)
         found = [_binding(resource, acl) for resource in answer.resources for acl in resource.acls]
-        self.unknown = found.count(None)
+        self.unknown_acls = found.count(None)
         return sorted(one for one in found if one is not None)
 
     def create(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
         """Creates ACLs; None for each that is there now, also if it was there before."""
         doing, some = "creating an ACL", chunks(list(dict.fromkeys(bindings)), _CREATIONS_A_REQUEST)
-        return self._order(doing, some, create_request, _created)
+        return self._send_to_controller(doing, some, _create_acls_request, _created)
 
     def delete(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
         """Deletes ACLs; None for each that is gone now, also if it was gone before."""
         doing, some = "deleting an ACL", chunks(list(dict.fromkeys(bindings)), _DELETIONS_A_REQUEST)
-        return self._order(doing, some, delete_request, _deleted)
+        return self._send_to_controller(doing, some, _delete_acls_request, _deleted)
 
-    def _ask(self, resource_type: ResourceType) -> Any:
+    def _send_describe(self, resource_type: ResourceType) -> Any:
         try:
-            return self._client.ask(describe_request(resource_type))
+            return self._client.send(_describe_acls_request(resource_type))
         except IncompatibleBrokerVersion as error:
-            raise self._client.error("describing ACLs", UNSUPPORTED_VERSION, None) from error
+            raise self._client.broker_error("describing ACLs", UNSUPPORTED_VERSION, None) from error
 
-    def _order(
+    def _send_to_controller(
         self,
         doing: str,
         portions: Sequence[Sequence[AclBinding]],
@@ -187,10 +190,10 @@ class AclAdmin(Closable):
     ) -> dict[AclBinding, BrokerError | None]:
         answers: dict[AclBinding, BrokerError | None] = {}
         for some in portions:
-            step = partial(self._client.order, partial(make_request, some))
-            answer = self._client.persist(doing, step)
+            step = partial(self._client.send_to_controller, partial(make_request, some))
+            answer = self._client.retry(doing, step)
             for one, (code, message) in zip(some, results(answer), strict=True):
-                error = self._client.error(doing, code, None, message) if code else None
+                error = self._client.broker_error(doing, code, None, message) if code else None
                 if code == SECURITY_DISABLED and error is not None:
                     raise error
                 answers[one] = error
@@ -251,3 +254,58 @@ def _text(fields: Mapping[str, object], name: str) -> str:
     if not isinstance(found, str):
         raise WireError(f"An ACL has no text '{name}'.")
     return found
+
+
+# --- Protocol messages about ACLs, built from our values with kafka-python's classes.
+
+
+_ANY = 1  # in all four enumerations
+
+
+def _describe_acls_request(resource_type: int) -> object:
+    """All ACLs on resources of a type."""
+    return DescribeAclsRequest(
+        resource_type_filter=resource_type,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=_ANY,
+        permission_type=_ANY,
+    )
+
+
+def _create_acls_request(bindings: Sequence[AclBinding]) -> object:
+    """Creation of these ACLs."""
+    return CreateAclsRequest(
+        creations=[
+            CreateAclsRequest.AclCreation(
+                resource_type=one.resource_type,
+                resource_name=one.name,
+                resource_pattern_type=one.pattern,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in bindings
+        ]
+    )
+
+
+def _delete_acls_request(bindings: Sequence[AclBinding]) -> object:
+    """Deletion of exactly these ACLs."""
+    return DeleteAclsRequest(
+        filters=[
+            DeleteAclsRequest.DeleteAclsFilter(
+                resource_type_filter=one.resource_type,
+                resource_name_filter=one.name,
+                pattern_type_filter=one.pattern,
+                principal_filter=one.principal,
+                host_filter=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in bindings
+        ]
+    )

@@ -16,38 +16,38 @@ from typing import Any
 import kafka.errors
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import Connection
-from sparkmirror.kafka.closable import Closable
+from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
     PAUSE_SECONDS,
+    Closable,
     ClusterClient,
 )
 from sparkmirror.kafka.descriptions import (
-    Answers,
     Broker,
     ClusterDescription,
     ConfigEntry,
     ConfigSource,
     LogEnd,
     NewTopic,
+    PartialResults,
     TopicConfigs,
     TopicDescription,
 )
-from sparkmirror.kafka.raw_answers import RawAnswer
-from sparkmirror.kafka.requests import (
+from sparkmirror.kafka.raw_responses import RawResponse
+from sparkmirror.kafka.topic_requests import (
     EARLIEST,
     LATEST,
-    alter_request,
+    alter_configs_request,
     chunks,
-    configs_request,
-    create_request,
-    delete_request,
-    grow_request,
-    offsets_request,
-    producer_id_request,
-    producers_request,
+    create_partitions_request,
+    create_topics_request,
+    delete_topics_request,
+    describe_configs_request,
+    describe_producers_request,
+    init_producer_id_request,
+    list_offsets_request,
 )
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.wire import error_codes
@@ -65,7 +65,7 @@ _LEADER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _KeptConfigs:
+class _CachedConfigs:
     """An answer about the configs of some topics, in bytes and decoded."""
 
     body: bytes
@@ -76,9 +76,11 @@ class _KeptConfigs:
 class ClusterAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+    def __init__(
+        self, connection: ConnectionParameters, client: ClusterClient | None = None
+    ) -> None:
         self._client = client or ClusterClient(connection)
-        self._kept_configs: dict[tuple[str, ...], _KeptConfigs] = {}
+        self._kept_configs: dict[tuple[str, ...], _CachedConfigs] = {}
         self._known_configs: dict[str, TopicConfigs] = {}
 
     @property
@@ -98,7 +100,7 @@ class ClusterAdmin(Closable):
             tuple(Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers),
         )
 
-    def topics(self, names: Sequence[str] | None = None) -> Answers[str, TopicDescription]:
+    def topics(self, names: Sequence[str] | None = None) -> PartialResults[str, TopicDescription]:
         """All topics that we may see, or those named; one request either way."""
         found: dict[str, TopicDescription] = {}
         failed: dict[str, BrokerError] = {}
@@ -106,19 +108,21 @@ class ClusterAdmin(Closable):
             if topic.error_code in (0, LEADER_NOT_AVAILABLE):
                 found[topic.name] = _topic_description(topic)
             else:
-                error = self._client.error("describing a topic", topic.error_code, topic.name)
+                error = self._client.broker_error(
+                    "describing a topic", topic.error_code, topic.name
+                )
                 failed[topic.name] = error
-        return Answers(found, failed)
+        return PartialResults(found, failed)
 
-    def topic_configs(self, names: Iterable[str]) -> Answers[str, TopicConfigs]:
+    def topic_configs(self, names: Iterable[str]) -> PartialResults[str, TopicConfigs]:
         """Every config of every named topic, with its source.
 
         What did not change since the last time is the same object as then.
         """
-        answers: dict[tuple[str, ...], _KeptConfigs] = {}
+        answers: dict[tuple[str, ...], _CachedConfigs] = {}
         for some in map(tuple, chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST)):
             step = partial(self._describe_configs, some)
-            raw = self._client.persist("describing configs", step)
+            raw = self._client.retry("describing configs", step)
             kept = self._kept_configs.pop(some, None)
             if kept is None or kept.body != raw.body:
                 kept = self._decoded_configs(raw)
@@ -130,19 +134,19 @@ class ClusterAdmin(Closable):
         self._known_configs |= found
         if len(self._known_configs) > 2 * len(found) + _FORGET_ABOVE:  # most are of deleted topics
             self._known_configs = dict(found)
-        return Answers(
+        return PartialResults(
             found,
             {name: error for one in answers.values() for name, error in one.failed.items()},
         )
 
-    def _decoded_configs(self, raw: RawAnswer) -> _KeptConfigs:
+    def _decoded_configs(self, raw: RawResponse) -> _CachedConfigs:
         found: dict[str, TopicConfigs] = {}
         failed: dict[str, BrokerError] = {}
-        answer = self._client.persist("describing configs", raw.decode)
+        answer = self._client.retry("describing configs", raw.decode)
         for result in answer.results:
             name = result.resource_name
             if result.error_code:
-                failed[name] = self._client.error(
+                failed[name] = self._client.broker_error(
                     "describing the configs of a topic",
                     result.error_code,
                     name,
@@ -152,7 +156,7 @@ class ClusterAdmin(Closable):
             entries = tuple(map(_config_entry, result.configs))
             before = self._known_configs.get(name)
             found[name] = before if before is not None and before == entries else entries
-        return _KeptConfigs(raw.body, found, failed)
+        return _CachedConfigs(raw.body, found, failed)
 
     def alter_configs(
         self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
@@ -163,11 +167,11 @@ class ClusterAdmin(Closable):
         """
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(changes.items()), _CONFIG_TOPICS_A_REQUEST):
-            make_request = partial(alter_request, some, validate_only=validate_only)
-            step = partial(self._client.order, make_request)
-            for one in self._client.persist("altering configs", step).responses:
+            make_request = partial(alter_configs_request, some, validate_only=validate_only)
+            step = partial(self._client.send_to_controller, make_request)
+            for one in self._client.retry("altering configs", step).responses:
                 results[one.resource_name] = (
-                    self._client.error(
+                    self._client.broker_error(
                         "altering the configs of a topic",
                         one.error_code,
                         one.resource_name,
@@ -185,22 +189,22 @@ class ClusterAdmin(Closable):
         """
         unsupported = error_codes.UNSUPPORTED_VERSION
         results: dict[str, BrokerError | None] = {
-            one.name: self._client.error("deleting a topic by its id", unsupported, one.name)
+            one.name: self._client.broker_error("deleting a topic by its id", unsupported, one.name)
             for one in topics
             if one.topic_id is None
         }
         identified = [one for one in topics if one.topic_id is not None]
         for some in chunks(identified, _NEW_TOPICS_A_REQUEST):
             names = {one.topic_id: one.name for one in some}
-            make_request = partial(delete_request, some, self._order_timeout_ms())
-            step = partial(self._client.order, make_request)
-            for one in self._client.persist("deleting topics", step).responses:
+            make_request = partial(delete_topics_request, some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, make_request)
+            for one in self._client.retry("deleting topics", step).responses:
                 name = names[one.topic_id]
                 is_gone = one.error_code in (0, _UNKNOWN_TOPIC_ID)
                 results[name] = (
                     None
                     if is_gone
-                    else self._client.error(
+                    else self._client.broker_error(
                         "deleting a topic", one.error_code, name, one.error_message
                     )
                 )
@@ -213,10 +217,10 @@ class ClusterAdmin(Closable):
         results: dict[str, BrokerError | None] = {}
         for some in _by_partitions(topics):
             make_request = partial(
-                create_request, some, self._order_timeout_ms(), validate_only=validate_only
+                create_topics_request, some, self._broker_timeout_ms(), validate_only=validate_only
             )
-            step = partial(self._client.order, make_request)
-            answer = self._client.persist("creating topics", step)
+            step = partial(self._client.send_to_controller, make_request)
+            answer = self._client.retry("creating topics", step)
             results |= self._results("creating a topic", answer.topics)
         return results
 
@@ -241,41 +245,43 @@ class ClusterAdmin(Closable):
         """Grows topics to the given numbers of partitions; None for each that has grown."""
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
-            make_request = partial(grow_request, some, self._order_timeout_ms())
-            step = partial(self._client.order, make_request)
-            answer = self._client.persist("adding partitions", step)
+            make_request = partial(create_partitions_request, some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, make_request)
+            answer = self._client.retry("adding partitions", step)
             results |= self._results("adding partitions", answer.results)
         return results
 
     def earliest_offsets(
         self, topic_partitions: Iterable[TopicPartition]
-    ) -> Answers[TopicPartition, int]:
+    ) -> PartialResults[TopicPartition, int]:
         """The first offset that each partition still holds."""
         return _only_offsets(self._offsets(topic_partitions, EARLIEST, "read_uncommitted"))
 
     def end_offsets(
         self, topic_partitions: Iterable[TopicPartition], isolation_level: str = "read_committed"
-    ) -> Answers[TopicPartition, int]:
+    ) -> PartialResults[TopicPartition, int]:
         """The offset after the last record: the last stable one for read_committed."""
         return _only_offsets(self.log_ends(topic_partitions, isolation_level))
 
     def log_ends(
         self, topic_partitions: Iterable[TopicPartition], isolation_level: str
-    ) -> Answers[TopicPartition, LogEnd]:
+    ) -> PartialResults[TopicPartition, LogEnd]:
         """The offset after the last record, and the leader epoch now."""
         return self._offsets(topic_partitions, LATEST, isolation_level)
 
-    def new_producer(self) -> ProducerState:
+    def init_producer_id(self) -> ProducerState:
         """A producer id that nobody has used; a young cluster needs some seconds to give one."""
         doing = "asking for a producer id"
         deadline = time.monotonic() + self._client.connection.connect_timeout_seconds
         while True:
-            answer = self._client.persist(doing, lambda: self._client.ask(producer_id_request()))
+            answer = self._client.retry(
+                doing, lambda: self._client.send(init_producer_id_request())
+            )
             code = answer.error_code
             if not code:
                 return ProducerState(answer.producer_id, answer.producer_epoch, 0)
             if not error_codes.is_retriable(code) or time.monotonic() > deadline:
-                raise self._client.error(doing, code, "")
+                raise self._client.broker_error(doing, code, "")
             time.sleep(PAUSE_SECONDS)
 
     def next_sequences(
@@ -288,7 +294,7 @@ class ClusterAdmin(Closable):
         """
         wanted = frozenset(topic_partitions)
         step = partial(self._describe_producers, wanted)
-        found, codes = self._client.persist("describing producers", step)
+        found, codes = self._client.retry("describing producers", step)
         sequences: dict[TopicPartition, int | None] = {
             tp: 0 if tp in found else None
             for tp in wanted
@@ -304,10 +310,10 @@ class ClusterAdmin(Closable):
         self, wanted: frozenset[TopicPartition]
     ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, int]]:
         found: dict[TopicPartition, Any] = {}
-        leaders, codes = self._client.leaders(wanted)
+        leaders, codes = self._client.partitions_by_leader(wanted)
         for leader, some in leaders.items():
             try:
-                answer = self._client.ask(producers_request(some), leader)
+                answer = self._client.send(describe_producers_request(some), leader)
             except kafka.errors.IncompatibleBrokerVersion:
                 continue
             for topic in answer.topics:
@@ -321,14 +327,14 @@ class ClusterAdmin(Closable):
 
     def _offsets(
         self, topic_partitions: Iterable[TopicPartition], timestamp: int, isolation_level: str
-    ) -> Answers[TopicPartition, LogEnd]:
+    ) -> PartialResults[TopicPartition, LogEnd]:
         wanted = frozenset(topic_partitions)
         found: dict[TopicPartition, LogEnd] = {}
         codes: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + _LEADER_SECONDS
         while wanted:
             step = partial(self._list_offsets, wanted, timestamp, isolation_level)
-            some_found, some_codes = self._client.persist("asking for offsets", step)
+            some_found, some_codes = self._client.retry("asking for offsets", step)
             found |= some_found
             codes |= some_codes
             wanted = frozenset(tp for tp, code in some_codes.items() if code in LEADER_CODES)
@@ -337,20 +343,20 @@ class ClusterAdmin(Closable):
             if wanted:
                 time.sleep(PAUSE_SECONDS)
         failed = {
-            tp: self._client.error(f"asking for the offsets of {tp}", code, tp.topic)
+            tp: self._client.broker_error(f"asking for the offsets of {tp}", code, tp.topic)
             for tp, code in codes.items()
             if tp not in found
         }
-        return Answers(found, failed)
+        return PartialResults(found, failed)
 
     def _list_offsets(
         self, wanted: frozenset[TopicPartition], timestamp: int, isolation_level: str
     ) -> tuple[dict[TopicPartition, LogEnd], dict[TopicPartition, int]]:
         found: dict[TopicPartition, LogEnd] = {}
-        leaders, codes = self._client.leaders(wanted)
+        leaders, codes = self._client.partitions_by_leader(wanted)
         for leader, some in leaders.items():
-            request = offsets_request(some, timestamp, isolation_level)
-            for topic in self._client.ask(request, leader).topics:
+            request = list_offsets_request(some, timestamp, isolation_level)
+            for topic in self._client.send(request, leader).topics:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     if partition.error_code:
@@ -360,26 +366,28 @@ class ClusterAdmin(Closable):
         return found, codes
 
     def _metadata(self, doing: str, names: Sequence[str] | None) -> Any:
-        return self._client.persist(doing, partial(self._client.metadata, names))
+        return self._client.retry(doing, partial(self._client.metadata, names))
 
-    def _describe_configs(self, names: Sequence[str]) -> RawAnswer:
-        return self._client.ask_raw(configs_request(names))
+    def _describe_configs(self, names: Sequence[str]) -> RawResponse:
+        return self._client.send_raw(describe_configs_request(names))
 
-    def _order_timeout_ms(self) -> int:
+    def _broker_timeout_ms(self) -> int:
         # The broker shall give up before we do, so that its answer still reaches us.
         return round(self._client.connection.request_timeout_seconds * 900)
 
     def _results(self, doing: str, results: Iterable[Any]) -> dict[str, BrokerError | None]:
         return {
-            r.name: self._client.error(doing, r.error_code, r.name, r.error_message)
+            r.name: self._client.broker_error(doing, r.error_code, r.name, r.error_message)
             if r.error_code
             else None
             for r in results
         }
 
 
-def _only_offsets(ends: Answers[TopicPartition, LogEnd]) -> Answers[TopicPartition, int]:
-    return Answers({tp: end.offset for tp, end in ends.found.items()}, ends.failed)
+def _only_offsets(
+    ends: PartialResults[TopicPartition, LogEnd],
+) -> PartialResults[TopicPartition, int]:
+    return PartialResults({tp: end.offset for tp, end in ends.found.items()}, ends.failed)
 
 
 def _topic_description(topic: Any) -> TopicDescription:

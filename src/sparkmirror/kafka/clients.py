@@ -18,20 +18,26 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.selector import NetworkSelector
 
 from sparkmirror.errors import AuthenticationError, ClusterError
-from sparkmirror.kafka.connecting import TellingManager, check_refusals
-from sparkmirror.kafka.failures import Connection, cluster_error, login_failure, mute, no_answer
-from sparkmirror.kafka.logins import Login
-from sparkmirror.kafka.resolving import wait_for_hosts
+from sparkmirror.kafka.async_resolver import resolve_blocking
+from sparkmirror.kafka.connection_manager import ConnectionManager, raise_if_refused
+from sparkmirror.kafka.error_mapping import (
+    ConnectionParameters,
+    cluster_error,
+    login_error,
+    silent_listener_error,
+    unreachable_error,
+)
+from sparkmirror.kafka.sasl_adapter import SaslAdapter
 from sparkmirror.security.tls import client_context
 
 T = TypeVar("T")
 
-__all__ = ["Connection", "open_client"]
+__all__ = ["ConnectionParameters", "open_client"]
 
 _NEVER_MS = 10 * 365 * 24 * 3600 * 1000  # kafka-python has no word for it
 
 
-class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
+class _DirectSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
     """Plain sockets, chosen through kafka-python's proxy setting, closed if they do not connect."""
 
     SCHEMES = ("direct",)
@@ -46,11 +52,11 @@ class _ClosingSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has 
             raise
 
 
-def open_client(kind: type[T], connection: Connection, **options: object) -> T:
+def open_client(kind: type[T], connection: ConnectionParameters, **options: object) -> T:
     """A connected client of that kind; UnreachableError within the connect timeout otherwise."""
-    check_refusals(connection)
-    _try_addresses(connection)
-    managers: list[TellingManager] = []
+    raise_if_refused(connection)
+    _check_bootstrap(connection)
+    managers: list[ConnectionManager] = []
     networks: list[Any] = []
     settings: dict[str, Any] = {
         "bootstrap_servers": list(connection.bootstrap_servers),
@@ -74,28 +80,28 @@ def open_client(kind: type[T], connection: Connection, **options: object) -> T:
 
 
 def _failure(
-    connection: Connection, error: KafkaError, managers: list[TellingManager]
+    connection: ConnectionParameters, error: KafkaError, managers: list[ConnectionManager]
 ) -> ClusterError:
     if isinstance(error, KafkaTimeoutError):
         last = managers[0].last_failure if managers else None
-        return mute(connection, "connecting", str(last or error))
+        return silent_listener_error(connection, "connecting", str(last or error))
     return cluster_error(connection, "connecting", error)
 
 
-def _security_options(connection: Connection) -> dict[str, Any]:
+def _security_options(connection: ConnectionParameters) -> dict[str, Any]:
     """What kafka-python has to know; AuthenticationError if there is no token, ticket or key."""
     security = connection.security
     options: dict[str, Any] = {"security_protocol": security.protocol.value}
     if security.tls is not None:
         options["ssl_context"] = _context(security.tls)
     if security.sasl is not None:
-        login = Login(security.sasl)
+        login = SaslAdapter(security.sasl)
         try:
             # Here, so that no thread of kafka-python waits for a token, for AWS's keys or for the
             # ticket of the principal; those for brokers are asked for where connections are made.
             login.prepare([_host(one) for one in connection.bootstrap_servers])
         except AuthenticationError as error:
-            raise login_failure(connection, error) from error
+            raise login_error(connection, error) from error
         options["sasl_mechanism"] = security.sasl.mechanism.value
         options["sasl_oauth_token_provider"] = login
     return options
@@ -104,19 +110,19 @@ def _security_options(connection: Connection) -> dict[str, Any]:
 _context = lru_cache(maxsize=64)(client_context)  # to read what is trusted takes a while
 
 
-def _try_addresses(connection: Connection) -> None:
+def _check_bootstrap(connection: ConnectionParameters) -> None:
     reasons = []
     timeout_seconds = connection.connect_timeout_seconds / len(connection.bootstrap_servers)
     for address in connection.bootstrap_servers:
         try:
             port = int(address.rpartition(":")[2])
-            hosts = wait_for_hosts(_host(address), port, timeout_seconds)
+            hosts = resolve_blocking(_host(address), port, timeout_seconds)
             _try_hosts(hosts, port, timeout_seconds)
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {error}")
         else:
             return
-    raise no_answer(connection, "connecting", "; ".join(reasons))
+    raise unreachable_error(connection, "connecting", "; ".join(reasons))
 
 
 def _try_hosts(hosts: list[str], port: int, timeout_seconds: float) -> None:
@@ -136,7 +142,10 @@ def _host(address: str) -> str:
 
 
 def _open_network(
-    connection: Connection, managers: list[TellingManager], opened: list[Any], **configs: object
+    connection: ConnectionParameters,
+    managers: list[ConnectionManager],
+    opened: list[Any],
+    **configs: object,
 ) -> object:
     connect_timeout_ms = round(connection.connect_timeout_seconds * 1000)
     configs |= {
@@ -145,7 +154,7 @@ def _open_network(
         "slow_task_threshold_secs": 0,  # decoding a large answer is slow, not stuck: no warning
     }
     net = NetworkSelector(**configs)
-    manager = TellingManager(net, connection, **configs)
+    manager = ConnectionManager(net, connection, **configs)
     managers.append(manager)
     network = KafkaNetClient(net=net, manager=manager)
     opened.append(network)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from sparkmirror.errors import AuthenticationError, BrokerError, UnreachableError
-from sparkmirror.kafka.clients import Connection, open_client
-from sparkmirror.kafka.failures import cluster_error, code_error, no_answer
-from sparkmirror.kafka.raw_answers import RawAnswer, RawRequest
-from sparkmirror.kafka.requests import metadata_request
+from sparkmirror.kafka.clients import ConnectionParameters, open_client
+from sparkmirror.kafka.error_mapping import broker_error, cluster_error, unreachable_error
+from sparkmirror.kafka.raw_responses import RawRequest, RawResponse
+from sparkmirror.kafka.topic_requests import metadata_request
 from sparkmirror.model import TopicPartition
 
 T = TypeVar("T")
@@ -35,7 +38,7 @@ _UNDER_WAY = 4
 _THROTTLE_LOOK_SECONDS = 0.01
 
 
-class _RequestClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
+class _AdminTransport(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
     def ask(self, request: object, node_id: int | None, timeout_seconds: float | None) -> Any:
         timeout_ms = None if timeout_seconds is None else round(timeout_seconds * 1000)
         return self._manager.run(self._manager.send, request, node_id, timeout_ms)
@@ -63,14 +66,16 @@ class _RequestClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has
 class ClusterClient:
     """Connects at the first question; a lost connection is opened anew."""
 
-    def __init__(self, connection: Connection, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self, connection: ConnectionParameters, stop: threading.Event | None = None
+    ) -> None:
         """Once `stop` is set, nothing is tried a second time."""
         self.connection = connection
         self._stop = stop or threading.Event()
-        self._client: _RequestClient | None = None
+        self._client: _AdminTransport | None = None
         self._is_outdated = False
 
-    def renew(self, connection: Connection) -> None:
+    def update_connection(self, connection: ConnectionParameters) -> None:
         """Connect anew, in another way, at the next question; any thread may say so."""
         self.connection = connection
         self._is_outdated = True
@@ -81,33 +86,35 @@ class ClusterClient:
         if client is not None:
             client.close()
 
-    def ask(
+    def send(
         self, request: object, node_id: int | None = None, timeout_seconds: float | None = None
     ) -> Any:
         """The answer of one broker, of any one if none is named; raises KafkaError."""
-        return self._opened().ask(request, node_id, timeout_seconds)
+        return self._connected().ask(request, node_id, timeout_seconds)
 
-    def ask_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
+    def send_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
         """One broker's answers to many requests, of which some are under way at any time."""
-        return self._opened().ask_all(requests, node_id)
+        return self._connected().ask_all(requests, node_id)
 
-    def ask_raw(self, request: object, node_id: int | None = None) -> RawAnswer:
+    def send_raw(self, request: object, node_id: int | None = None) -> RawResponse:
         """The same, not decoded yet."""
-        answer: RawAnswer = self.ask(RawRequest(request), node_id)
+        answer: RawResponse = self.send(RawRequest(request), node_id)
         return answer
 
     def metadata(self, names: Sequence[str] | None) -> Any:
         """Brokers, controller and the named topics: None means all, an empty list none."""
-        return self.ask(metadata_request(names))
+        return self.send(metadata_request(names))
 
-    def order(self, make_request: Callable[[], object]) -> Any:
+    def send_to_controller(self, make_request: Callable[[], object]) -> Any:
         """The controller's answer."""
         controller = self.metadata([]).controller_id
         if controller < 0:
-            raise no_answer(self.connection, "finding the controller", "there is none just now")
-        return self.ask(make_request(), controller)
+            raise unreachable_error(
+                self.connection, "finding the controller", "there is none just now"
+            )
+        return self.send(make_request(), controller)
 
-    def leaders(
+    def partitions_by_leader(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, int]]:
         """The partitions by leader, and error codes for those that have none."""
@@ -129,7 +136,7 @@ class ClusterClient:
         failed |= {tp: codes.get(tp.topic) or UNKNOWN_TOPIC_OR_PARTITION for tp in missing}
         return leaders, failed
 
-    def persist(self, doing: str, step: Callable[[], T]) -> T:
+    def retry(self, doing: str, step: Callable[[], T]) -> T:
         """Does a step, again from its beginning while brokers that it needs do not answer.
 
         A broker that has just died is still listed for some seconds, so a cluster counts as
@@ -150,16 +157,80 @@ class ClusterClient:
                 if is_last or self._stop.wait(PAUSE_SECONDS):
                     raise failure from error
 
-    def error(
+    def broker_error(
         self, doing: str, code: int, topic: str | None, message: str | None = None
     ) -> BrokerError:
         """A broker's error code, about one topic if one is named."""
-        return code_error(self.connection, doing, code, message, topic)
+        return broker_error(self.connection, doing, code, message, topic)
 
-    def _opened(self) -> _RequestClient:
+    def _connected(self) -> _AdminTransport:
         if self._is_outdated:
             self._is_outdated = False
             self.close()
         if self._client is None:
-            self._client = open_client(_RequestClient, self.connection)
+            self._client = open_client(_AdminTransport, self.connection)
         return self._client
+
+
+# --- What holds connections is closed at the end of a `with` block.
+
+
+class Closable(ABC):
+    """A context manager by its `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections; a later question may open them again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# --- Where a topic is: its id, which a topic created anew does not share, and who leads what.
+
+
+_NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    """What a broker said about one topic; good until somebody answers that it is not so."""
+
+    topic: str
+    topic_id: uuid.UUID | None  # brokers before Kafka 2.8 have none
+    leaders: tuple[int, ...]  # of each partition; -1 where there is none just now
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All of them."""
+        return [TopicPartition(self.topic, index) for index in range(len(self.leaders))]
+
+    @property
+    def has_all_leaders(self) -> bool:
+        """Whether every partition has a leader."""
+        return _NO_LEADER not in self.leaders
+
+    def by_leader(self, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Those of the partitions that have a leader, by it."""
+        found: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in wanted:
+            leader = self.leaders[tp.partition]
+            if leader != _NO_LEADER:
+                found[leader].append(tp)
+        return found
+
+
+def find_topic_leaders(client: ClusterClient, topic: str) -> TopicLeaders:
+    """Ask any broker; BrokerError if we have no such topic, KafkaError if nobody answers."""
+    (found,) = client.metadata([topic]).topics
+    if found.error_code not in (0, LEADER_NOT_AVAILABLE):
+        raise client.broker_error("describing a topic", found.error_code, topic)
+    leaders = {one.partition_index: one.leader_id for one in found.partitions}
+    return TopicLeaders(
+        topic,
+        found.topic_id if found.topic_id is not None and found.topic_id.int else None,
+        tuple(leaders.get(index, _NO_LEADER) for index in range(len(leaders))),
+    )

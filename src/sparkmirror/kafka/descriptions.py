@@ -95,7 +95,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupListing:
     """One group as its coordinator lists it."""
 
     id: str
@@ -110,7 +110,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """How far a group has come in one partition."""
 
     offset: int
@@ -126,7 +126,7 @@ class LogEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[K, V]):
+class PartialResults(Generic[K, V]):
     """Answers to a question about many things; one that fails does not hide the others."""
 
     found: dict[K, V]

@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 
 from sparkmirror.errors import BrokerError, ClusterError, LeadershipLostError
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.topic_log import KeyValue, sealed
+from sparkmirror.kafka.topic_log import KeyValue, build_record_batch
 from sparkmirror.kafka.transactions import RENEW_VERSION, TransactionalIds
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
-from sparkmirror.wire.transaction import Identity
+from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
 # Not authorised (for the cluster, for the transactional id), or unknown to such brokers.
 CANNOT_FENCE = frozenset({31, 35, 53})
@@ -50,12 +50,12 @@ class FencedProducer:
         self._alias = client.connection.alias
         self.transactional_id = transactional_id
         self._clock = clock
-        self._identity: Identity | None = None
+        self._identity: ProducerIdAndEpoch | None = None
         self._sequences: dict[int, int] = {}
         self._is_in_doubt = False
         self._confirmed_at = 0.0
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Become the holder, and abort what an earlier one has left open.
 
         BrokerError with a code of CANNOT_FENCE if the cluster does not let us.
@@ -67,7 +67,7 @@ class FencedProducer:
             patience_seconds=_PATIENCE_SECONDS,
             oldest_version=RENEW_VERSION,
         )
-        self._hold(fenced[self.transactional_id])
+        self._set_identity(fenced[self.transactional_id])
 
     def write(
         self,
@@ -79,19 +79,19 @@ class FencedProducer:
 
         LeadershipLostError if somebody else has become the holder, now and ever after.
         """
-        identity = self._confirmed()
+        identity = self._confirmed_identity()
         for is_last in (False, True):
-            batch = sealed(records, *identity, self._sequences.get(partition, 0))
+            batch = build_record_batch(records, *identity, self._sequences.get(partition, 0))
             self._is_in_doubt = True
             try:
                 offset = append(batch)
             except BrokerError as error:
                 self._is_in_doubt = error.code not in error_codes.NOT_APPENDED
                 if error.code in error_codes.FENCED:
-                    raise self._lost(error) from error
+                    raise self._fenced_error(error) from error
                 if error.code not in _OUT_OF_ORDER or is_last:
                     raise
-                identity = self._renewed(identity)
+                identity = self._bump_epoch(identity)
             else:
                 break
         self._is_in_doubt = False
@@ -99,17 +99,17 @@ class FencedProducer:
         self._sequences[partition] = following & SEQUENCE_MASK
         return offset
 
-    def _confirmed(self) -> Identity:
+    def _confirmed_identity(self) -> ProducerIdAndEpoch:
         if self._identity is None:
-            raise self._lost(None)
+            raise self._fenced_error(None)
         is_old = abs(self._clock() - self._confirmed_at) > _CONFIRMED_SECONDS
         if self._is_in_doubt or is_old:  # B, C
-            return self._renewed(self._identity)
+            return self._bump_epoch(self._identity)
         return self._identity
 
-    def _renewed(self, identity: Identity) -> Identity:
+    def _bump_epoch(self, identity: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         try:
-            found = self._ids.renew(
+            found = self._ids.bump_epoch(
                 self.transactional_id,
                 identity,
                 transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
@@ -117,18 +117,18 @@ class FencedProducer:
             )
         except BrokerError as error:
             if error.code in error_codes.FENCED:
-                raise self._lost(error) from error
+                raise self._fenced_error(error) from error
             raise
-        self._hold(found)
+        self._set_identity(found)
         return found
 
-    def _hold(self, identity: Identity) -> None:
+    def _set_identity(self, identity: ProducerIdAndEpoch) -> None:
         self._identity = identity
         self._sequences.clear()
         self._is_in_doubt = False
         self._confirmed_at = self._clock()
 
-    def _lost(self, error: ClusterError | None) -> LeadershipLostError:
+    def _fenced_error(self, error: ClusterError | None) -> LeadershipLostError:
         self._identity = None
         reason = "" if error is None else f" ({error})"
         return LeadershipLostError(

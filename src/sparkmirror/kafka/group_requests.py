@@ -20,7 +20,7 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sparkmirror.kafka.descriptions import Committed
+from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.model import TopicPartition
 
 _GROUP_KEY = 0  # as opposed to a transactional id
@@ -28,22 +28,22 @@ _NO_GENERATION = -1  # we are no member
 _NAMES_TOPICS = 9  # later versions of both offset requests give the topics' ids
 
 
-def list_request() -> object:
+def list_groups_request() -> object:
     """All groups that one broker coordinates, of any type and in any state."""
     return ListGroupsRequest(states_filter=[], types_filter=[])
 
 
-def coordinators_request(groups: Sequence[str]) -> object:
+def find_coordinators_request(groups: Sequence[str]) -> object:
     """Which brokers coordinate these groups (KIP-699)."""
     return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups), min_version=4)
 
 
-def coordinator_request(group: str) -> object:
+def find_coordinator_request(group: str) -> object:
     """Which broker coordinates one group."""
     return FindCoordinatorRequest(key=group, key_type=_GROUP_KEY, max_version=3)
 
 
-def fetch_many_request(groups: Sequence[str]) -> object:
+def offset_fetch_many_request(groups: Sequence[str]) -> object:
     """All offsets of groups with one coordinator (KIP-709); see `fetch_one_request`."""
     one = OffsetFetchRequest.OffsetFetchRequestGroup
     return OffsetFetchRequest(
@@ -54,7 +54,7 @@ def fetch_many_request(groups: Sequence[str]) -> object:
     )
 
 
-def fetch_one_request(group: str) -> object:
+def offset_fetch_request(group: str) -> object:
     """All offsets of one group, as they are decided now.
 
     Not `require_stable`: that turns offsets that an open transaction is about to replace into
@@ -65,7 +65,7 @@ def fetch_one_request(group: str) -> object:
     )
 
 
-def commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> object:
+def offset_commit_request(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> object:
     """Offsets of a group from outside: accepted only while the group has no members."""
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[object]] = defaultdict(list)

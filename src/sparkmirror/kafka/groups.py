@@ -21,26 +21,25 @@ from typing import Any, TypeVar
 from kafka.errors import IncompatibleBrokerVersion
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import Connection
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
-from sparkmirror.kafka.descriptions import Answers, Committed, Group
+from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.kafka.group_requests import (
-    commit_request,
-    coordinator_request,
-    coordinators_request,
-    fetch_many_request,
-    fetch_one_request,
-    list_request,
+    find_coordinator_request,
+    find_coordinators_request,
+    list_groups_request,
+    offset_commit_request,
+    offset_fetch_many_request,
+    offset_fetch_request,
 )
-from sparkmirror.kafka.requests import chunks
+from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
 
-__all__ = ["Committed", "Group", "GroupAdmin"]
+__all__ = ["CommittedOffset", "GroupAdmin", "GroupListing"]
 
 T = TypeVar("T")
 Coordinators = Mapping[int, Sequence[str]]
-Offsets = Mapping[str, Mapping[TopicPartition, Committed]]
+OffsetsByGroup = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 _CONSUMER_TYPES = frozenset({"classic", "consumer"})
 _CONSUMER_PROTOCOLS = frozenset({"consumer", ""})  # "": offsets were committed, nobody ever joined
@@ -63,7 +62,9 @@ _LINES = 8
 class GroupAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+    def __init__(
+        self, connection: ConnectionParameters, client: ClusterClient | None = None
+    ) -> None:
         self._client = client or ClusterClient(connection)
 
     @property
@@ -75,7 +76,7 @@ class GroupAdmin(Closable):
         """Closes the connections; a later call would open them again."""
         self._client.close()
 
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, GroupListing]:
         """All consumer groups that we may see, those included that only hold offsets."""
         return {
             group.id: group
@@ -83,56 +84,62 @@ class GroupAdmin(Closable):
             if group.type in _CONSUMER_TYPES and group.protocol_type in _CONSUMER_PROTOCOLS
         }
 
-    def states(self, groups: Sequence[str]) -> Answers[str, Group]:
+    def listings(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
         """The named groups, of whatever kind, as they are now; those that do not exist are not."""
         wanted = frozenset(groups)
-        return Answers({group.id: group for group in self._listed() if group.id in wanted}, {})
+        return PartialResults(
+            {group.id: group for group in self._listed() if group.id in wanted}, {}
+        )
 
-    def committed(self, groups: Sequence[str]) -> Answers[str, dict[TopicPartition, Committed]]:
+    def committed_offsets(
+        self, groups: Sequence[str]
+    ) -> PartialResults[str, dict[TopicPartition, CommittedOffset]]:
         """All offsets that the named groups have committed; none if a group does not exist.
 
         The broker leaves out topics that we may not describe.
         """
-        return self._settle("reading offsets", groups, self._fetch)
+        return self._retry_with_coordinators("reading offsets", groups, self._fetch)
 
-    def commit(self, offsets: Offsets) -> dict[str, BrokerError | None]:
+    def commit_offsets(self, offsets: OffsetsByGroup) -> dict[str, BrokerError | None]:
         """Sets offsets of groups from outside; None for each group that took all of its own.
 
         Else a group's error: UNKNOWN_MEMBER_ID (25) if it has members, of either protocol. An error
         that names a topic is about that topic, and what the group has in others may be taken.
         """
         wanted = [group for group, own in offsets.items() if own]
-        refused = self._settle("committing offsets", wanted, partial(self._commit, offsets)).failed
+        refused = self._retry_with_coordinators(
+            "committing offsets", wanted, partial(self._commit, offsets)
+        ).failed
         return {group: refused.get(group) for group in offsets}
 
-    def _listed(self) -> list[Group]:
+    def _listed(self) -> list[GroupListing]:
         deadline = time.monotonic() + _COORDINATOR_SECONDS
         while True:
-            answers = self._client.persist("listing groups", self._list)
+            answers = self._client.retry("listing groups", self._list)
             code = next((answer.error_code for answer in answers if answer.error_code), 0)
             if not code:
                 return [_group(one) for answer in answers for one in answer.groups]
             if code not in _COORDINATOR_CODES or time.monotonic() > deadline:
-                raise self._client.error("listing groups", code, None)
+                raise self._client.broker_error("listing groups", code, None)
             time.sleep(PAUSE_SECONDS)
 
     def _list(self) -> list[Any]:
         brokers = self._client.metadata([]).brokers
-        return [self._client.ask(list_request(), broker.node_id) for broker in brokers]
+        return [self._client.send(list_groups_request(), broker.node_id) for broker in brokers]
 
-    def _settle(
+    def _retry_with_coordinators(
         self,
         doing: str,
         groups: Sequence[str],
-        step: Callable[[Coordinators], Answers[str, T]],
-    ) -> Answers[str, T]:
+        step: Callable[[Coordinators], PartialResults[str, T]],
+    ) -> PartialResults[str, T]:
         """Does a step for groups, again for those whose coordinators are not ready yet."""
         found: dict[str, T] = {}
         failed: dict[str, BrokerError] = {}
         left = list(dict.fromkeys(groups))
         deadline = time.monotonic() + _COORDINATOR_SECONDS
         while left:
-            some = self._client.persist(doing, partial(self._round, doing, left, step))
+            some = self._client.retry(doing, partial(self._round, doing, left, step))
             found |= some.found
             failed |= some.failed
             left = [g for g, error in some.failed.items() if error.code in _COORDINATOR_CODES]
@@ -140,36 +147,38 @@ class GroupAdmin(Closable):
                 break
             if left:
                 time.sleep(PAUSE_SECONDS)
-        return Answers(found, {g: error for g, error in failed.items() if g not in found})
+        return PartialResults(found, {g: error for g, error in failed.items() if g not in found})
 
     def _round(
         self,
         doing: str,
         groups: Sequence[str],
-        step: Callable[[Coordinators], Answers[str, T]],
-    ) -> Answers[str, T]:
+        step: Callable[[Coordinators], PartialResults[str, T]],
+    ) -> PartialResults[str, T]:
         coordinators: dict[int, list[str]] = defaultdict(list)
         failed: dict[str, BrokerError] = {}
-        for group, answer in self._find(groups):
+        for group, answer in self._find_coordinators(groups):
             if answer.error_code:
                 failed[group] = self._error(doing, group, answer.error_code)
             else:
                 coordinators[answer.node_id].append(group)
         done = step(coordinators)
-        return Answers(done.found, failed | done.failed)
+        return PartialResults(done.found, failed | done.failed)
 
-    def _find(self, groups: Sequence[str]) -> list[tuple[str, Any]]:
+    def _find_coordinators(self, groups: Sequence[str]) -> list[tuple[str, Any]]:
         try:
-            answers = self._client.ask_all(
-                [coordinators_request(some) for some in chunks(groups, _GROUPS_A_LOOKUP)]
+            answers = self._client.send_all(
+                [find_coordinators_request(some) for some in chunks(groups, _GROUPS_A_LOOKUP)]
             )
         except IncompatibleBrokerVersion:
-            singly = self._client.ask_all([coordinator_request(group) for group in groups])
+            singly = self._client.send_all([find_coordinator_request(group) for group in groups])
             return list(zip(groups, singly, strict=True))
         return [(one.key, one) for answer in answers for one in answer.coordinators]
 
-    def _fetch(self, coordinators: Coordinators) -> Answers[str, dict[TopicPartition, Committed]]:
-        found: dict[str, dict[TopicPartition, Committed]] = {}
+    def _fetch(
+        self, coordinators: Coordinators
+    ) -> PartialResults[str, dict[TopicPartition, CommittedOffset]]:
+        found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         failed: dict[str, BrokerError] = {}
         for node_id, groups in coordinators.items():
             for group, answer in self._fetch_from(node_id, groups):
@@ -179,19 +188,24 @@ class GroupAdmin(Closable):
                     found[group] = _offsets(answer)
                 else:
                     failed[group] = self._error("reading offsets", group, code)
-        return Answers(found, failed)
+        return PartialResults(found, failed)
 
     def _fetch_from(self, node_id: int, groups: Sequence[str]) -> list[tuple[str, Any]]:
         try:
-            answers = self._client.ask_all(
-                [fetch_many_request(some) for some in chunks(groups, _GROUPS_A_FETCH)], node_id
+            answers = self._client.send_all(
+                [offset_fetch_many_request(some) for some in chunks(groups, _GROUPS_A_FETCH)],
+                node_id,
             )
         except IncompatibleBrokerVersion:
-            singly = self._client.ask_all([fetch_one_request(group) for group in groups], node_id)
+            singly = self._client.send_all(
+                [offset_fetch_request(group) for group in groups], node_id
+            )
             return list(zip(groups, singly, strict=True))
         return [(one.group_id, one) for answer in answers for one in answer.groups]
 
-    def _commit(self, offsets: Offsets, coordinators: Coordinators) -> Answers[str, None]:
+    def _commit(
+        self, offsets: OffsetsByGroup, coordinators: Coordinators
+    ) -> PartialResults[str, None]:
         results: dict[str, BrokerError | None] = {}
         if sum(map(len, coordinators.values())) <= _GROUPS_A_LINE:
             for share in coordinators.items():
@@ -204,24 +218,24 @@ class GroupAdmin(Closable):
                 for line in range(min(lines, len(groups)))
             ]
             with ThreadPoolExecutor(_LINES, f"{self.alias}/commit") as pool:
-                for some in pool.map(partial(self._commit_over_own_line, offsets), shares):
+                for some in pool.map(partial(self._commit_on_own_connection, offsets), shares):
                     results |= some
-        return Answers(
+        return PartialResults(
             {group: None for group, error in results.items() if error is None},
             {group: error for group, error in results.items() if error is not None},
         )
 
-    def _commit_over_own_line(
-        self, offsets: Offsets, share: tuple[int, Sequence[str]]
+    def _commit_on_own_connection(
+        self, offsets: OffsetsByGroup, share: tuple[int, Sequence[str]]
     ) -> dict[str, BrokerError | None]:
         with closing(ClusterClient(self._client.connection)) as line:
             return self._commit_share(offsets, line, share)
 
     def _commit_share(
-        self, offsets: Offsets, line: ClusterClient, share: tuple[int, Sequence[str]]
+        self, offsets: OffsetsByGroup, line: ClusterClient, share: tuple[int, Sequence[str]]
     ) -> dict[str, BrokerError | None]:
         node_id, groups = share
-        answers = line.ask_all([commit_request(g, offsets[g]) for g in groups], node_id)
+        answers = line.send_all([offset_commit_request(g, offsets[g]) for g in groups], node_id)
         return {g: self._refusal(g, answer) for g, answer in zip(groups, answers, strict=True)}
 
     def _refusal(self, group: str, answer: Any) -> BrokerError | None:
@@ -234,11 +248,11 @@ class GroupAdmin(Closable):
         return self._error("committing offsets", group, code, about)
 
     def _error(self, doing: str, group: str, code: int, topic: str | None = None) -> BrokerError:
-        return self._client.error(f"{doing} of group '{group}'", code, topic)
+        return self._client.broker_error(f"{doing} of group '{group}'", code, topic)
 
 
-def _group(listed: Any) -> Group:
-    return Group(
+def _group(listed: Any) -> GroupListing:
+    return GroupListing(
         listed.group_id,
         listed.group_state or "",
         listed.group_type or "classic",
@@ -250,9 +264,9 @@ def _partitions(answer: Any) -> list[tuple[str, Any]]:
     return [(topic.name, one) for topic in answer.topics for one in topic.partitions]
 
 
-def _offsets(answer: Any) -> dict[TopicPartition, Committed]:
+def _offsets(answer: Any) -> dict[TopicPartition, CommittedOffset]:
     return {
-        TopicPartition(topic, one.partition_index): Committed(
+        TopicPartition(topic, one.partition_index): CommittedOffset(
             one.committed_offset, one.metadata or "", one.committed_leader_epoch
         )
         for topic, one in _partitions(answer)

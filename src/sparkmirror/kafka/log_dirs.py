@@ -26,7 +26,7 @@ class LogSizes:
     """Bytes by partition, as far as they are told."""
 
     found: dict[TopicPartition, int] = field(default_factory=dict)
-    complaint: str = ""  # why some are not
+    error: str = ""  # why some are not
 
 
 def log_sizes(client: ClusterClient, topic_partitions: Iterable[TopicPartition]) -> LogSizes:
@@ -34,22 +34,22 @@ def log_sizes(client: ClusterClient, topic_partitions: Iterable[TopicPartition])
     wanted = frozenset(topic_partitions)
     if not wanted:
         return LogSizes()
-    return client.persist(_DOING, partial(_ask, client, wanted))
+    return client.retry(_DOING, partial(_describe_log_dirs, client, wanted))
 
 
-def _ask(client: ClusterClient, wanted: frozenset[TopicPartition]) -> LogSizes:
+def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition]) -> LogSizes:
     alias = client.connection.alias
     found: dict[TopicPartition, int] = {}
     complaints: list[str] = []
-    leaders, _ = client.leaders(wanted)
+    leaders, _ = client.partitions_by_leader(wanted)
     for leader, some in leaders.items():
         try:
-            answer = client.ask(_request(some), leader)
+            answer = client.send(_request(some), leader)
         except (IncompatibleBrokerVersion, UnsupportedVersionError):
             return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
         # Only versions from 3 on say by a code that we may not ask; before, nothing comes back.
         codes = [answer.error_code or 0, *(one.error_code for one in answer.results)]
-        complaints += [str(client.error(_DOING, code, None)) for code in codes if code]
+        complaints += [str(client.broker_error(_DOING, code, None)) for code in codes if code]
         for directory in answer.results:
             for topic in directory.topics:
                 for one in topic.partitions:

@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
-from sparkmirror.kafka.open_transactions import held_up
-from sparkmirror.kafka.records import Fetched, LogRecord, decode_fetched
-from sparkmirror.kafka.requests import append_request, fetch_request
+from sparkmirror.kafka.log_records import FetchedRecords, LogRecord, decode_records
+from sparkmirror.kafka.topic_requests import log_fetch_request, produce_request
+from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.record_batch import HEADER_SIZE, build, stamp
+from sparkmirror.wire.record_batch import HEADER_SIZE, build_key_value_batch, stamp
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -38,7 +38,7 @@ class TopicLog:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ConnectionParameters,
         topic: str,
         isolation_level: str = "read_committed",
         client: ClusterClient | None = None,
@@ -83,14 +83,14 @@ class TopicLog:
         UnreachableError if nothing moves for `timeout_seconds`, OpenTransactionError if that is
         because of a transaction.
         """
-        positions, ends = self._span()
+        positions, ends = self._offset_ranges()
         if since is not None:
             read = {tp: since[tp] for tp in positions if tp in since}
             positions |= {tp: max(positions[tp], offset) for tp, offset in read.items()}
             positions = {tp: offset for tp, offset in positions.items() if offset < ends[tp]}
         deadline = time.monotonic() + timeout_seconds
         while positions:
-            fetched = self._client.persist(self._doing(), partial(self._fetch, positions))
+            fetched = self._client.retry(self._operation(), partial(self._fetch, positions))
             for tp, answer in fetched.items():
                 yield from answer.records
                 if answer.next_offset > positions[tp]:
@@ -101,11 +101,11 @@ class TopicLog:
                 if answer.next_offset >= ends[tp]:
                     del positions[tp]
             if time.monotonic() > deadline:
-                raise held_up(self._client, sorted(positions), timeout_seconds)
+                raise blocked_read_error(self._client, sorted(positions), timeout_seconds)
             if not fetched:
                 time.sleep(PAUSE_SECONDS)
 
-    def is_another(self, since: Mapping[TopicPartition, int]) -> bool:
+    def was_replaced(self, since: Mapping[TopicPartition, int]) -> bool:
         """Whether the log that was read up to these offsets is gone: recreated, or cut off."""
         if len(set(self._ids)) > 1:
             return True
@@ -115,7 +115,7 @@ class TopicLog:
     def read_at(self, tp: TopicPartition, offset: int) -> LogRecord | None:
         """The record at an offset; None if the cleaner has removed it."""
         step = partial(self._fetch, {tp: offset})
-        answer = self._client.persist(self._doing(), step).get(tp)
+        answer = self._client.retry(self._operation(), step).get(tp)
         found = answer.records[0] if answer is not None and answer.records else None
         return found if found is not None and found.offset == offset else None
 
@@ -126,7 +126,7 @@ class TopicLog:
         the cluster takes goes in several requests.
         """
         most = self._client.connection.max_request_bytes
-        for some in [records] if most is None else _portions(records, most):
+        for some in [records] if most is None else _split_by_size(records, most):
             self._append(some)
 
     def _append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
@@ -134,12 +134,12 @@ class TopicLog:
         deadline = time.monotonic() + self._client.connection.request_timeout_seconds
         while left:
             step = partial(self._produce, left)
-            codes = self._client.persist(f"writing to topic '{self._topic}'", step)
+            codes = self._client.retry(f"writing to topic '{self._topic}'", step)
             left = {index: left[index] for index in left if index in codes}
             for index, code in codes.items():
                 if not error_codes.is_retriable(code) or time.monotonic() > deadline:
                     doing = f"writing to {self._topic}-{index}"
-                    raise self._client.error(doing, code, self._topic)
+                    raise self._client.broker_error(doing, code, self._topic)
             if left:
                 time.sleep(PAUSE_SECONDS)
 
@@ -147,18 +147,18 @@ class TopicLog:
         """The error codes of those partitions that did not take theirs."""
         wanted = [TopicPartition(self._topic, index) for index in records]
         timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
-        leaders, failed = self._client.leaders(wanted)
+        leaders, failed = self._client.partitions_by_leader(wanted)
         codes = {tp.partition: code for tp, code in failed.items()}
         for leader, some in leaders.items():
-            batches = {tp.partition: sealed(records[tp.partition]) for tp in some}
-            answer = self._client.ask(append_request(self._topic, batches, timeout_ms), leader)
+            batches = {tp.partition: build_record_batch(records[tp.partition]) for tp in some}
+            answer = self._client.send(produce_request(self._topic, batches, timeout_ms), leader)
             for topic in answer.responses:
                 for one in topic.partition_responses:
                     if one.error_code:
                         codes[one.index] = one.error_code
         return codes
 
-    def _span(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def _offset_ranges(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The first and the end offset of each partition that holds anything."""
         partitions = [TopicPartition(self._topic, number) for number in range(self.partitions)]
         starts = self._admin.earliest_offsets(partitions)
@@ -169,28 +169,30 @@ class TopicLog:
         filled = [tp for tp in partitions if starts.found[tp] < ends.found[tp]]
         return {tp: starts.found[tp] for tp in filled}, {tp: ends.found[tp] for tp in filled}
 
-    def _fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
-        fetched: dict[TopicPartition, Fetched] = {}
-        leaders, codes = self._client.leaders(positions)
+    def _fetch(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FetchedRecords]:
+        fetched: dict[TopicPartition, FetchedRecords] = {}
+        leaders, codes = self._client.partitions_by_leader(positions)
         for leader, some in leaders.items():
-            request = fetch_request({tp: positions[tp] for tp in some}, self._isolation_level)
-            for topic in self._client.ask(request, leader).responses:
+            request = log_fetch_request({tp: positions[tp] for tp in some}, self._isolation_level)
+            for topic in self._client.send(request, leader).responses:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.topic, partition.partition_index)
                     if partition.error_code:
                         codes[tp] = partition.error_code
                     else:
-                        fetched[tp] = decode_answer(tp, partition, positions[tp])
+                        fetched[tp] = decode_partition(tp, partition, positions[tp])
         for tp, code in codes.items():
             if code not in LEADER_CODES:
-                raise self._client.error(f"reading {tp}", code, tp.topic)
+                raise self._client.broker_error(f"reading {tp}", code, tp.topic)
         return fetched
 
-    def _doing(self) -> str:
+    def _operation(self) -> str:
         return f"reading topic '{self._topic}'"
 
 
-def _portions(
+def _split_by_size(
     records: Mapping[int, Sequence[KeyValue]], most: int
 ) -> Iterator[dict[int, list[KeyValue]]]:
     """The records in their order, in portions that fit into requests of `most` bytes."""
@@ -210,7 +212,7 @@ def _portions(
         yield portion
 
 
-def record_batches(
+def split_into_batches(
     records: Iterable[KeyValue], most_bytes: int = _A_RECORD_BATCH
 ) -> Iterator[list[KeyValue]]:
     """Records in portions for one append each; one that is larger has its own."""
@@ -227,19 +229,19 @@ def record_batches(
         yield some
 
 
-def sealed(
+def build_record_batch(
     records: Sequence[KeyValue],
     producer_id: int = -1,
     producer_epoch: int = -1,
     sequence: int = -1,
 ) -> bytes:
     """A record batch of a producer, of nobody in particular if none is given."""
-    batch = build(records)
+    batch = build_key_value_batch(records)
     stamp(memoryview(batch), producer_id, producer_epoch, sequence)
     return bytes(batch)
 
 
-def decode_answer(tp: TopicPartition, partition: Any, position: int) -> Fetched:
+def decode_partition(tp: TopicPartition, partition: Any, position: int) -> FetchedRecords:
     """The records of one partition of a fetch answer."""
     aborted = [(a.producer_id, a.first_offset) for a in partition.aborted_transactions or ()]
-    return decode_fetched(memoryview(partition.records or b""), tp.partition, position, aborted)
+    return decode_records(memoryview(partition.records or b""), tp.partition, position, aborted)

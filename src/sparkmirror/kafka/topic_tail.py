@@ -22,18 +22,23 @@ from functools import partial
 from typing import Any
 
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
-from sparkmirror.kafka.open_transactions import held_up
-from sparkmirror.kafka.records import Fetched, LogRecord
-from sparkmirror.kafka.requests import (
+from sparkmirror.kafka.cluster_client import (
+    LEADER_CODES,
+    PAUSE_SECONDS,
+    ClusterClient,
+    TopicLeaders,
+    find_topic_leaders,
+)
+from sparkmirror.kafka.log_records import FetchedRecords, LogRecord
+from sparkmirror.kafka.topic_log import decode_partition
+from sparkmirror.kafka.topic_requests import (
     FIRST_FETCH_BY_ID,
     LATEST,
-    append_request,
-    fetch_request,
-    offsets_request,
+    list_offsets_request,
+    log_fetch_request,
+    produce_request,
 )
-from sparkmirror.kafka.topic_log import decode_answer
-from sparkmirror.kafka.topic_place import TopicPlace, find_topic
+from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 
@@ -58,28 +63,30 @@ class TopicTail:
         self._client = client
         self._admin = ClusterAdmin(client.connection, client)
         self._topic = topic
-        self._on_another = on_another
-        self._place: TopicPlace | None = None
-        self._known = TopicPlace(topic, None, ())  # the last place, though it may be elsewhere now
+        self._on_replaced = on_another
+        self._leaders: TopicLeaders | None = None
+        self._known = TopicLeaders(
+            topic, None, ()
+        )  # the last place, though it may be elsewhere now
         self._looked_at = 0.0
         self._reads_by_id = False
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._reach: dict[TopicPartition, int] = {}
+        self._read_at_least: dict[TopicPartition, int] = {}
 
     @property
     def partitions(self) -> int:
         """How many there were when somebody looked last; 0 before."""
         return len(self._known.leaders)
 
-    def look(self) -> None:
+    def refresh_metadata(self) -> None:
         """See where the topic is."""
-        step = partial(find_topic, self._client, self._topic)
-        place = self._client.persist(f"describing topic '{self._topic}'", step)
+        step = partial(find_topic_leaders, self._client, self._topic)
+        place = self._client.retry(f"describing topic '{self._topic}'", step)
         before = self._known.topic_id
         if None not in (before, place.topic_id) and before != place.topic_id:
-            self._begin_anew()
-        self._place = self._known = place
+            self._reset()
+        self._leaders = self._known = place
         self._looked_at = time.monotonic()
 
     def append(self, batches: Mapping[int, bytes]) -> dict[TopicPartition, int]:
@@ -93,18 +100,18 @@ class TopicTail:
         deadline = time.monotonic() + self._client.connection.request_timeout_seconds
         while True:
             step = partial(self._produce, left)
-            found, codes = self._client.persist(f"writing to topic '{self._topic}'", step)
+            found, codes = self._client.retry(f"writing to topic '{self._topic}'", step)
             offsets |= found
             left = {tp: batch for tp, batch in left.items() if tp not in found}
             for tp, code in codes.items():
                 if not error_codes.is_retriable(code) or time.monotonic() > deadline:
-                    raise self._client.error(f"writing to {tp}", code, self._topic)
+                    raise self._client.broker_error(f"writing to {tp}", code, self._topic)
             if not left:
                 return offsets
-            self._place = None  # C
+            self._leaders = None  # C
             time.sleep(PAUSE_SECONDS)
 
-    def read_on(
+    def read_new(
         self, reach: Mapping[TopicPartition, int], timeout_seconds: float
     ) -> Iterator[LogRecord]:
         """Every record up to the end seen now, and up to `reach` in any case.
@@ -112,12 +119,12 @@ class TopicTail:
         UnreachableError if nothing moves for `timeout_seconds`, OpenTransactionError if that is
         because of a transaction.
         """
-        self._reach, self._ends = dict(reach), {}
+        self._read_at_least, self._ends = dict(reach), {}
         wait_ms = 0
         deadline = time.monotonic() + timeout_seconds
         while True:
-            step = partial(self._ask_on, wait_ms)
-            answers = self._client.persist(f"reading topic '{self._topic}'", step)
+            step = partial(self._fetch_next, wait_ms)
+            answers = self._client.retry(f"reading topic '{self._topic}'", step)
             if answers is None:
                 return
             for tp, answer in answers.items():
@@ -125,10 +132,10 @@ class TopicTail:
                 if answer.next_offset > self._positions[tp]:
                     self._positions[tp] = answer.next_offset
                     deadline = time.monotonic() + timeout_seconds
-            left = self._left()
+            left = self._unread()
             if left and time.monotonic() > deadline:
-                raise held_up(self._client, left, timeout_seconds)
-            if self._place is None or not self._place.is_served:
+                raise blocked_read_error(self._client, left, timeout_seconds)
+            if self._leaders is None or not self._leaders.has_all_leaders:
                 time.sleep(PAUSE_SECONDS)
             wait_ms = _WAIT_MS
 
@@ -140,12 +147,12 @@ class TopicTail:
         codes: dict[TopicPartition, int] = {}
         timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
         try:
-            place = self._found()
+            place = self._current_leaders()
             for leader, some in place.by_leader(batches).items():
-                request = append_request(
+                request = produce_request(
                     self._topic, {tp.partition: batches[tp] for tp in some}, timeout_ms
                 )
-                for topic in self._client.ask(request, leader).responses:
+                for topic in self._client.send(request, leader).responses:
                     for one in topic.partition_responses:
                         tp = TopicPartition(self._topic, one.index)
                         if one.error_code in (0, error_codes.DUPLICATE_SEQUENCE_NUMBER):
@@ -153,35 +160,35 @@ class TopicTail:
                         else:
                             codes[tp] = one.error_code
         except Exception:
-            self._place = None  # C
+            self._leaders = None  # C
             raise
         unserved = batches.keys() - offsets.keys() - codes.keys()
-        return offsets, codes | dict.fromkeys(unserved, error_codes.UNKNOWN_LEADER)
+        return offsets, codes | dict.fromkeys(unserved, error_codes.NO_LEADER)
 
-    def _ask_on(self, wait_ms: int) -> dict[TopicPartition, Fetched] | None:
+    def _fetch_next(self, wait_ms: int) -> dict[TopicPartition, FetchedRecords] | None:
         """What follows, of the partitions that answered; None if all is read."""
         try:
-            place = self._found()
-            self._begin(place)
-            left = self._left()
+            place = self._current_leaders()
+            self._add_partitions(place)
+            left = self._unread()
             return self._fetch(place, left, wait_ms) if left else None
         except Exception:
-            self._place = None  # C
+            self._leaders = None  # C
             raise
 
     def _fetch(
-        self, place: TopicPlace, left: Sequence[TopicPartition], wait_ms: int
-    ) -> dict[TopicPartition, Fetched]:
-        fetched: dict[TopicPartition, Fetched] = {}
+        self, place: TopicLeaders, left: Sequence[TopicPartition], wait_ms: int
+    ) -> dict[TopicPartition, FetchedRecords]:
+        fetched: dict[TopicPartition, FetchedRecords] = {}
         codes: dict[TopicPartition, int] = {}
         for leader, some in place.by_leader(left).items():
             endless = [tp for tp in some if tp not in self._ends]
             positions = {tp: self._positions[tp] for tp in some}
-            fetch: Any = fetch_request(
+            fetch: Any = log_fetch_request(
                 positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms
             )
-            ask_ends = [offsets_request(endless, LATEST, _ISOLATION)] if endless else []
-            *listed, answer = self._client.ask_all([*ask_ends, fetch], leader)
+            ask_ends = [list_offsets_request(endless, LATEST, _ISOLATION)] if endless else []
+            *listed, answer = self._client.send_all([*ask_ends, fetch], leader)
             self._reads_by_id = fetch.API_VERSION >= FIRST_FETCH_BY_ID
             for one in (
                 p for answer in listed for topic in answer.topics for p in topic.partitions
@@ -190,43 +197,43 @@ class TopicTail:
                 if one.error_code:
                     codes[tp] = one.error_code
                 else:
-                    self._ends[tp] = max(one.offset, self._reach.get(tp, 0))  # A
+                    self._ends[tp] = max(one.offset, self._read_at_least.get(tp, 0))  # A
             for one in (p for topic in answer.responses for p in topic.partitions):
                 tp = TopicPartition(self._topic, one.partition_index)
                 if one.error_code:
                     codes[tp] = one.error_code
                 else:
-                    fetched[tp] = decode_answer(tp, one, positions[tp])
+                    fetched[tp] = decode_partition(tp, one, positions[tp])
         for tp, code in codes.items():
-            self._heed(tp, code)
+            self._handle_error(tp, code)
         return {tp: answer for tp, answer in fetched.items() if tp in self._positions}
 
-    def _heed(self, tp: TopicPartition, code: int) -> None:
+    def _handle_error(self, tp: TopicPartition, code: int) -> None:
         if code in _ELSEWHERE:
-            self._place = None  # C
+            self._leaders = None  # C
         elif code == error_codes.OFFSET_OUT_OF_RANGE:
-            self._return_to_log(tp)
+            self._reset_position(tp)
         else:
-            raise self._client.error(f"reading {tp}", code, self._topic)
+            raise self._client.broker_error(f"reading {tp}", code, self._topic)
 
-    def _return_to_log(self, tp: TopicPartition) -> None:
+    def _reset_position(self, tp: TopicPartition) -> None:
         """The position is before the log, whose beginning was deleted, or beyond its end."""
         starts = self._admin.earliest_offsets([tp])
         ends = self._admin.end_offsets([tp], "read_uncommitted")
         for error in (starts.failed | ends.failed).values():
             raise error
         if self._positions.get(tp, 0) > ends.found[tp]:
-            self._begin_anew()
+            self._reset()
         else:
             self._positions[tp] = max(self._positions.get(tp, 0), starts.found[tp])
 
-    def _found(self) -> TopicPlace:
+    def _current_leaders(self) -> TopicLeaders:
         is_old = time.monotonic() > self._looked_at + _LOOK_SECONDS
-        if self._place is None or is_old or not self._reads_by_id:
-            self.look()
+        if self._leaders is None or is_old or not self._reads_by_id:
+            self.refresh_metadata()
         return self._known
 
-    def _begin(self, place: TopicPlace) -> None:
+    def _add_partitions(self, place: TopicLeaders) -> None:
         new = [tp for tp in place.partitions if tp not in self._positions]
         if new:
             starts = self._admin.earliest_offsets(new)
@@ -234,7 +241,7 @@ class TopicTail:
                 raise error
             self._positions |= starts.found
 
-    def _left(self) -> list[TopicPartition]:
+    def _unread(self) -> list[TopicPartition]:
         """The partitions that are not read to their end, or whose end is not known."""
         return [
             tp
@@ -242,8 +249,8 @@ class TopicTail:
             if tp not in self._ends or self._positions.get(tp, 0) < self._ends[tp]
         ]
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         # What we wrote is in the new log, before its end, or gone with the old one.
-        for of_the_old_log in (self._positions, self._ends, self._reach):
+        for of_the_old_log in (self._positions, self._ends, self._read_at_least):
             of_the_old_log.clear()
-        self._on_another()
+        self._on_replaced()

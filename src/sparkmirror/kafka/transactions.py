@@ -10,34 +10,38 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from kafka.errors import KafkaError
 from kafka.protocol.admin import ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import Connection
-from sparkmirror.kafka.closable import Closable
-from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
-from sparkmirror.kafka.failures import code_error
+from sparkmirror.errors import BrokerError, ClusterError, OpenTransactionError, UnreachableError
+from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
+from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.kafka.topic_requests import describe_producers_request
+from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.transaction import Identity
+from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
 _TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
 _INIT_VERSION = 5  # the one after it is about two-phase commits
 RENEW_VERSION = 3  # the first one that tells who holds the id
-_NOBODY = Identity(-1, -1)
-_RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_ELSEWHERE
+_NOBODY = ProducerIdAndEpoch(-1, -1)
+_RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_MOVED
 _BUSY_SECONDS = 0.01
 
 
 class TransactionalIds(Closable):
     """The transactional ids on one cluster; belongs to one thread."""
 
-    def __init__(self, connection: Connection, client: ClusterClient | None = None) -> None:
+    def __init__(
+        self, connection: ConnectionParameters, client: ClusterClient | None = None
+    ) -> None:
         self._has_own_client = client is None  # one that is shared stays open
         self._client = client or ClusterClient(connection)
 
@@ -59,7 +63,7 @@ class TransactionalIds(Closable):
         wanted = tuple(prefixes)
         return {one for name, one in self._producers().items() if name.startswith(wanted)}
 
-    def names(self) -> dict[int, str]:
+    def names_by_producer_id(self) -> dict[int, str]:
         """The transactional ids that the cluster remembers, by their producer ids."""
         return {one: name for name, one in self._producers().items()}
 
@@ -70,44 +74,48 @@ class TransactionalIds(Closable):
         transaction_timeout_ms: int,
         patience_seconds: float = 60.0,
         oldest_version: int = 0,
-    ) -> dict[str, Identity]:
+    ) -> dict[str, ProducerIdAndEpoch]:
         """Take over every id; raises if one cannot be had, and then none may be used.
 
         With RENEW_VERSION: only where `renew` will work, too.
         """
         holders = dict.fromkeys(ids, _NOBODY)
-        return self._take(holders, transaction_timeout_ms, patience_seconds, oldest_version)
+        return self._init_producer_ids(
+            holders, transaction_timeout_ms, patience_seconds, oldest_version
+        )
 
-    def renew(
+    def bump_epoch(
         self,
         name: str,
-        holder: Identity,
+        holder: ProducerIdAndEpoch,
         *,
         transaction_timeout_ms: int,
         patience_seconds: float = 60.0,
-    ) -> Identity:
+    ) -> ProducerIdAndEpoch:
         """A newer epoch for the holder of an id; refused if somebody else has taken it over.
 
         UNSUPPORTED_VERSION from brokers before Kafka 2.5.
         """
         holders = {name: holder}
-        taken = self._take(holders, transaction_timeout_ms, patience_seconds, RENEW_VERSION)
+        taken = self._init_producer_ids(
+            holders, transaction_timeout_ms, patience_seconds, RENEW_VERSION
+        )
         return taken[name]
 
-    def _take(
+    def _init_producer_ids(
         self,
-        holders: Mapping[str, Identity],
+        holders: Mapping[str, ProducerIdAndEpoch],
         transaction_timeout_ms: int,
         patience_seconds: float,
         oldest_version: int,
-    ) -> dict[str, Identity]:
+    ) -> dict[str, ProducerIdAndEpoch]:
         wanted = set(holders)
-        fenced: dict[str, Identity] = {}
+        fenced: dict[str, ProducerIdAndEpoch] = {}
         deadline = time.monotonic() + patience_seconds
         while wanted:
             some = {name: holders[name] for name in sorted(wanted)}
             step = partial(self._fence, some, transaction_timeout_ms, oldest_version)
-            found, codes = self._client.persist("fencing transactional ids", step)
+            found, codes = self._client.retry("fencing transactional ids", step)
             fenced |= found
             wanted -= found.keys()
             for name, code in codes.items():
@@ -120,7 +128,7 @@ class TransactionalIds(Closable):
 
     def _producers(self) -> dict[str, int]:
         try:
-            return self._client.persist("listing transactions", self._list)
+            return self._client.retry("listing transactions", self._list)
         except BrokerError as error:
             if error.code != error_codes.UNSUPPORTED_VERSION:
                 raise
@@ -131,7 +139,7 @@ class TransactionalIds(Closable):
         producers: dict[str, int] = {}
         for broker in self._client.metadata([]).brokers:
             request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-            answer = self._client.ask(request, broker.node_id)
+            answer = self._client.send(request, broker.node_id)
             if answer.error_code:
                 raise self._error("", answer.error_code)
             producers |= {
@@ -140,32 +148,37 @@ class TransactionalIds(Closable):
         return producers
 
     def _fence(
-        self, holders: Mapping[str, Identity], transaction_timeout_ms: int, oldest_version: int
-    ) -> tuple[dict[str, Identity], dict[str, int]]:
+        self,
+        holders: Mapping[str, ProducerIdAndEpoch],
+        transaction_timeout_ms: int,
+        oldest_version: int,
+    ) -> tuple[dict[str, ProducerIdAndEpoch], dict[str, int]]:
         """One try: the ids that were fenced, and error codes for the others."""
-        found: dict[str, Identity] = {}
+        found: dict[str, ProducerIdAndEpoch] = {}
         codes: dict[str, int] = {}
         for name, holder in holders.items():
-            where = self._client.ask(
+            where = self._client.send(
                 FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY, max_version=3)
             )
             answer = where
             if not where.error_code:
-                answer = self._client.ask(
+                answer = self._client.send(
                     _init(name, holder, transaction_timeout_ms, oldest_version), where.node_id
                 )
             if answer.error_code:
                 codes[name] = answer.error_code
             else:
-                found[name] = Identity(answer.producer_id, answer.producer_epoch)
+                found[name] = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         return found, codes
 
     def _error(self, name: str, code: int) -> BrokerError:
         doing = f"fencing the transactional id '{name}'" if name else "listing transactions"
-        return code_error(self._client.connection, doing, code, error_codes.advice(code))
+        return broker_error(self._client.connection, doing, code, error_codes.advice(code))
 
 
-def _init(name: str, holder: Identity, transaction_timeout_ms: int, oldest_version: int) -> Any:
+def _init(
+    name: str, holder: ProducerIdAndEpoch, transaction_timeout_ms: int, oldest_version: int
+) -> Any:
     return InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=transaction_timeout_ms,
@@ -174,3 +187,71 @@ def _init(name: str, holder: Identity, transaction_timeout_ms: int, oldest_versi
         min_version=oldest_version,
         max_version=_INIT_VERSION,
     )
+
+
+# --- Why the rest of a topic cannot be read: whose transaction is open, or that nobody answers.
+
+
+_NONE_OPEN = -1
+
+
+class _OpenTransaction(NamedTuple):
+    tp: TopicPartition
+    producer_id: int
+    first_offset: int
+
+
+def blocked_read_error(
+    client: ClusterClient, partitions: Sequence[TopicPartition], seconds: float
+) -> ClusterError:
+    """The error that says why these partitions of a topic were not read on for so long."""
+    alias = client.connection.alias
+    try:
+        first = min(
+            _open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
+        )
+    except (ClusterError, KafkaError):  # not everybody may ask, and old brokers cannot tell
+        first = None
+    if first is None:
+        return UnreachableError(
+            f"Cluster '{alias}' has not delivered more of topic '{partitions[0].topic}' for "
+            f"{seconds:g} s; {len(partitions)} partitions are not read to their end. Check that "
+            f"its brokers are up and that every partition has a leader.",
+            cluster=alias,
+        )
+    return OpenTransactionError(
+        f"{first.tp} on cluster '{alias}' could not be read to its end for {seconds:g} s: "
+        f"{_holder(client, first.producer_id)} has had a transaction open since offset "
+        f"{first.first_offset}, and what follows can be read only when that ends. Let its holder "
+        f"go on, wait for its transaction.timeout.ms, or abort it with kafka-transactions.sh.",
+        cluster=alias,
+    )
+
+
+def _open_transactions(
+    client: ClusterClient, partitions: Iterable[TopicPartition]
+) -> list[_OpenTransaction]:
+    found: list[_OpenTransaction] = []
+    leaders, _ = client.partitions_by_leader(partitions)
+    for leader, some in leaders.items():
+        for topic in client.send(describe_producers_request(some), leader).topics:
+            for one in topic.partitions:
+                found += [
+                    _OpenTransaction(
+                        TopicPartition(topic.name, one.partition_index),
+                        producer.producer_id,
+                        producer.current_txn_start_offset,
+                    )
+                    for producer in one.active_producers
+                    if producer.current_txn_start_offset > _NONE_OPEN
+                ]
+    return found
+
+
+def _holder(client: ClusterClient, producer_id: int) -> str:
+    try:
+        name = TransactionalIds(client.connection, client).names_by_producer_id().get(producer_id)
+    except ClusterError:  # not everybody may list them
+        name = None
+    known = "" if name is None else f"transactional id '{name}', "
+    return f"{known}producer id {producer_id}"

@@ -6,7 +6,10 @@ Nothing is counted here, so copying pays nothing for being watched.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,17 +17,16 @@ from prometheus_client.registry import Collector
 
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
-from sparkmirror.metrics.reloads import ReloadTally
-from sparkmirror.pipeline.status import FlowSnapshot, FlowState
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 
 Snapshots = Callable[[], Sequence[FlowSnapshot]]
-Figure = Callable[[FlowSnapshot], float | None]
+MetricValue = Callable[[FlowSnapshot], float | None]
 
-_COUNTERS: dict[str, tuple[str, Figure]] = {
+_COUNTERS: dict[str, tuple[str, MetricValue]] = {
     "sparkmirror_records": ("Records copied.", lambda one: one.records),
     "sparkmirror_bytes": ("Bytes of record batches copied.", lambda one: one.bytes),
 }
-_GAUGES: dict[str, tuple[str, Figure]] = {
+_GAUGES: dict[str, tuple[str, MetricValue]] = {
     "sparkmirror_lag_records": ("Records still to be copied.", lambda one: one.lag),
     "sparkmirror_epoch": (
         "Number of the Spark job that copies now, counted from the start of the process.",
@@ -46,7 +48,7 @@ _GAUGES: dict[str, tuple[str, Figure]] = {
 class FlowCollector(Collector):
     """Asks for snapshots at every scrape."""
 
-    def __init__(self, snapshots: Snapshots, reloads: ReloadTally) -> None:
+    def __init__(self, snapshots: Snapshots, reloads: ReloadMetrics) -> None:
         self._snapshots = snapshots
         self._reloads = reloads
 
@@ -54,18 +56,20 @@ class FlowCollector(Collector):
         """Every figure of every flow."""
         flows = self._snapshots()
         for name, (doc, figure) in _COUNTERS.items():
-            yield _filled(CounterMetricFamily(name, doc, labels=["flow"]), flows, figure)
+            yield _with_samples(CounterMetricFamily(name, doc, labels=["flow"]), flows, figure)
         for name, (doc, figure) in _GAUGES.items():
-            yield _filled(GaugeMetricFamily(name, doc, labels=["flow"]), flows, figure)
+            yield _with_samples(GaugeMetricFamily(name, doc, labels=["flow"]), flows, figure)
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
         yield _topology(flows)
-        yield from self._reloads.families()
+        yield from self._reloads.collect()
 
 
-def _filled(
-    family: CounterMetricFamily | GaugeMetricFamily, flows: Sequence[FlowSnapshot], figure: Figure
+def _with_samples(
+    family: CounterMetricFamily | GaugeMetricFamily,
+    flows: Sequence[FlowSnapshot],
+    figure: MetricValue,
 ) -> Metric:
     for one in flows:
         value = figure(one)
@@ -127,7 +131,7 @@ class MetricsServer:
         self,
         settings: MetricsSettings,
         snapshots: Snapshots,
-        reloads: ReloadTally,
+        reloads: ReloadMetrics,
         *more: Collector,
     ) -> None:
         self.settings = settings
@@ -149,3 +153,51 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+# --- How often a changed file was taken up, and since when the present one is in use.
+
+
+class ReloadResult(Enum):
+    """What became of a file that was read again."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    UNCHANGED = "unchanged"
+
+
+class ReloadMetrics:
+    """The account of one process."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[ReloadResult] = Counter()
+        self.in_use_since = time.time()
+        self.last = ReloadResult.APPLIED  # the file of the start
+
+    def record(self, result: ReloadResult) -> None:
+        """A file was read again."""
+        self.counts[result] += 1
+        self.last = result
+        if result is ReloadResult.APPLIED:
+            self.in_use_since = time.time()
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures."""
+        reloads = CounterMetricFamily(
+            "sparkmirror_config_reloads",
+            "Times that the file was read again while running, by what became of it.",
+            labels=["result"],
+        )
+        for result in ReloadResult:
+            reloads.add_metric([result.value], self.counts[result])
+        yield reloads
+        yield GaugeMetricFamily(
+            "sparkmirror_config_in_use_since_seconds",
+            "When the configuration in use was taken up, in seconds since 1970.",
+            value=self.in_use_since,
+        )
+        yield GaugeMetricFamily(
+            "sparkmirror_config_last_reload_successful",
+            "0 while the file as it is now is refused and an older one goes on.",
+            value=float(self.last is not ReloadResult.REFUSED),
+        )

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Sequence
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.checkpoint import Checkpoint
+from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.group_positions import Place
+from sparkmirror.offsets.group_positions import GroupPartition
 
 _A_RECORD_BATCH = 2_000  # some 200 KB: below what a topic takes by default
 _log = logging.getLogger(__name__)
@@ -29,18 +29,18 @@ class CheckpointLog:
         self._log = TopicLog(client.connection, topic, "read_uncommitted", client)
         self._since: dict[TopicPartition, int] = {}
         self._malformed = 0
-        self.last: dict[Place, Checkpoint] = {}
+        self.last: dict[GroupPartition, Checkpoint] = {}
 
     def refresh(self) -> None:
         """Read what has been written since the last time, by whomever."""
         before = self._malformed
         with self._log as log:
-            if log.is_another(self._since):
+            if log.was_replaced(self._since):
                 self._since.clear()
                 self.last.clear()
             for record in log.read_to_end(since=self._since):
                 try:
-                    place = Checkpoint.place(record.key or b"")
+                    place = Checkpoint.parse_key(record.key or b"")
                     if record.value is None:
                         self.last.pop(place, None)
                     else:

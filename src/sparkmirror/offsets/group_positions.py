@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.kafka.descriptions import Committed, Group
+from sparkmirror.formats.mm2_records import Checkpoint
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.offset_map import Fit, Translation
 
-Offsets = Mapping[TopicPartition, Committed]
-Place = tuple[str, TopicPartition]  # a group, and a topic partition of the target
+CommittedOffsets = Mapping[TopicPartition, CommittedOffset]
+GroupPartition = tuple[str, TopicPartition]  # a group, and a topic partition of the target
 Translate = Callable[[TopicPartition, int], Translation | None]
 
 
-class State(Enum):
+class GroupPositionState(Enum):
     """What has become of one committed offset."""
 
     SYNCED = "synced"
@@ -52,8 +52,8 @@ class GroupPosition:
 
     group: str
     source: TopicPartition
-    committed: Committed
-    state: State
+    committed: CommittedOffset
+    state: GroupPositionState
     target: TopicPartition | None = None
     translation: Translation | None = None
     reason: str = ""
@@ -69,58 +69,65 @@ class GroupPosition:
         return self.translation is not None and self.translation.fit is Fit.EXACT
 
 
-def locate(
+def translate_group(
     group: str,
-    committed: Offsets,
+    committed: CommittedOffsets,
     rules: GroupRules,
     translate: Translate,
 ) -> list[GroupPosition]:
     """Where a group's committed offsets lie on the target."""
-    return [_locate(group, tp, committed[tp], rules, translate) for tp in sorted(committed)]
+    return [_translate_one(group, tp, committed[tp], rules, translate) for tp in sorted(committed)]
 
 
-def _locate(
+def _translate_one(
     group: str,
     tp: TopicPartition,
-    committed: Committed,
+    committed: CommittedOffset,
     rules: GroupRules,
     translate: Translate,
 ) -> GroupPosition:
     if not rules.replicates(tp.topic):
         reason = f"the flow does not mirror topic '{tp.topic}'"
-        return GroupPosition(group, tp, committed, State.FILTERED, reason=reason)
+        return GroupPosition(group, tp, committed, GroupPositionState.FILTERED, reason=reason)
     target = TopicPartition(rules.remote_name(tp.topic), tp.partition)
     found = translate(tp, committed.offset)
-    position = GroupPosition(group, tp, committed, State.TRANSLATED, target, found)
-    state, reason = _judge(tp, found)
+    position = GroupPosition(group, tp, committed, GroupPositionState.TRANSLATED, target, found)
+    state, reason = _classify(tp, found)
     return replace(position, state=state, reason=reason)
 
 
 def with_log_start(one: GroupPosition, log_start: int | None) -> GroupPosition:
     """A position that is older than the copy, now that the source's first offset is known."""
-    if one.state is not State.TOO_OLD or log_start is None or one.committed.offset >= log_start:
+    if (
+        one.state is not GroupPositionState.TOO_OLD
+        or log_start is None
+        or one.committed.offset >= log_start
+    ):
         return one
     reason = f"the source's first offset is {log_start}: the group has lost records there"
-    return replace(one, state=State.BEHIND_LOG_START, reason=reason)
+    return replace(one, state=GroupPositionState.BEHIND_LOG_START, reason=reason)
 
 
-def _judge(tp: TopicPartition, found: Translation | None) -> tuple[State, str]:
+def _classify(tp: TopicPartition, found: Translation | None) -> tuple[GroupPositionState, str]:
     """What is to be said of a translation."""
     if found is None:
-        return State.NOT_MIRRORED, f"no record of {tp} has been mirrored"
+        return GroupPositionState.NOT_MIRRORED, f"no record of {tp} has been mirrored"
     if found.fit is Fit.BEFORE:
-        return State.TOO_OLD, "the copy began behind this offset, or its map was cut there"
+        return (
+            GroupPositionState.TOO_OLD,
+            "the copy began behind this offset, or its map was cut there",
+        )
     if found.fit is Fit.AFTER:
         reason = "the copy has not come as far as the group; the target's end is the best there is"
-        return State.CATCHING_UP, reason
+        return GroupPositionState.CATCHING_UP, reason
     if found.fit is Fit.NEAR:
         reason = "known by MirrorMaker 2's offset syncs only: at or before the true position"
-        return State.TRANSLATED, reason
-    return State.TRANSLATED, ""
+        return GroupPositionState.TRANSLATED, reason
+    return GroupPositionState.TRANSLATED, ""
 
 
 def new_checkpoints(
-    positions: Iterable[GroupPosition], last: Mapping[Place, Checkpoint]
+    positions: Iterable[GroupPosition], last: Mapping[GroupPartition, Checkpoint]
 ) -> list[Checkpoint]:
     """The checkpoints that say something new.
 
@@ -144,20 +151,20 @@ def new_checkpoints(
 
 
 @dataclass(frozen=True, slots=True)
-class SyncPlan:
+class OffsetCommitPlan:
     """Offsets to set for groups on the target, and what is said of every position."""
 
-    writes: dict[str, dict[TopicPartition, Committed]]
+    writes: dict[str, dict[TopicPartition, CommittedOffset]]
     positions: list[GroupPosition]
 
 
-def plan_sync(
+def plan_commits(
     positions: Iterable[GroupPosition],
-    groups: Mapping[str, Group],
-    on_target: Mapping[str, Offsets],
-) -> SyncPlan:
+    groups: Mapping[str, GroupListing],
+    on_target: Mapping[str, CommittedOffsets],
+) -> OffsetCommitPlan:
     """By MM2's rules: a group with members is never touched, an idle one never moved back."""
-    writes: dict[str, dict[TopicPartition, Committed]] = {}
+    writes: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     said: list[GroupPosition] = []
     for one in positions:
         if one.target is None or one.translation is None or not one.is_placed:
@@ -166,18 +173,18 @@ def plan_sync(
         group = groups.get(one.group)
         if group is not None and group.is_active:
             reason = f"the group has members on the target ({group.state}); stop them to move it"
-            said.append(replace(one, state=State.ACTIVE, reason=reason))
+            said.append(replace(one, state=GroupPositionState.ACTIVE, reason=reason))
             continue
         offset = one.translation.offset
         there = on_target.get(one.group, {}).get(one.target)
         if there is not None and there.offset > offset:
             reason = f"the group stands at {there.offset} on the target, and is not moved back"
-            said.append(replace(one, state=State.AHEAD, reason=reason))
+            said.append(replace(one, state=GroupPositionState.AHEAD, reason=reason))
             continue
         if there is None or there.offset < offset:
             metadata = one.committed.metadata
-            writes.setdefault(one.group, {})[one.target] = Committed(offset, metadata)
+            writes.setdefault(one.group, {})[one.target] = CommittedOffset(offset, metadata)
             said.append(one)
         else:
-            said.append(replace(one, state=State.SYNCED) if one.is_exact else one)
-    return SyncPlan(writes, said)
+            said.append(replace(one, state=GroupPositionState.SYNCED) if one.is_exact else one)
+    return OffsetCommitPlan(writes, said)

@@ -16,7 +16,7 @@ from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 RUNS_A_CHUNK = 128  # some 400 bytes: what is written again every few seconds stays small
 
 
-class MapMark(NamedTuple):
+class MapSavepoint(NamedTuple):
     """How far a map had come."""
 
     first: int
@@ -36,7 +36,7 @@ class MapBuilder:
         self._runs: list[MappedRun] = []
 
     @classmethod
-    def going_on(cls, chunk: MapChunk) -> MapBuilder:
+    def resume(cls, chunk: MapChunk) -> MapBuilder:
         """Go on with the chunk that a predecessor left open."""
         builder = cls(chunk.first, chunk.target_first)
         builder._runs = [*chunk.runs]
@@ -48,22 +48,22 @@ class MapBuilder:
         source_end = last.source_end if last else self._first
         target_end = last.target_end if last else self._target_first
         if source < source_end or target < target_end:
-            self.begin(source, target)
+            self.start_chunk(source, target)
         elif last is not None and source == source_end and target == target_end:
             self._runs[-1] = MappedRun(last.source, last.target, last.length + length)
             return
         elif len(self._runs) == RUNS_A_CHUNK:
-            self.begin(source, target)
+            self.start_chunk(source, target)
         self._runs.append(MappedRun(source, target, length))
 
-    def begin(self, source: int, target: int) -> None:
+    def start_chunk(self, source: int, target: int) -> None:
         """Close the chunk, which speaks of what lies before these offsets, and open another."""
         if self._runs and self._first < source:
             self._closed.append(self.open_chunk(source, target))
         self._first, self._target_first = source, target
         self._runs = []
 
-    def interrupt(self, source: int, next_source: int) -> None:
+    def leave_hole(self, source: int, next_source: int) -> None:
         """Nobody knows where these offsets lie on the target: leave a hole, and say so by it."""
         end = self._runs[-1].target_end if self._runs else self._target_first
         if source > self._first:
@@ -83,16 +83,16 @@ class MapBuilder:
             tuple(self._runs),
         )
 
-    def take(self, covered: int, target_covered: int) -> list[MapChunk]:
+    def drain(self, covered: int, target_covered: int) -> list[MapChunk]:
         """What is to be written, oldest first."""
         closed, self._closed = self._closed, []
         return [*closed, self.open_chunk(covered, target_covered)]
 
-    def mark(self) -> MapMark:
+    def savepoint(self) -> MapSavepoint:
         """Remember how far it has come; everything so far has been taken."""
-        return MapMark(self._first, self._target_first, self._runs.copy())
+        return MapSavepoint(self._first, self._target_first, self._runs.copy())
 
-    def return_to(self, mark: MapMark) -> None:
+    def rollback(self, mark: MapSavepoint) -> None:
         """Forget what came after the mark."""
         self._closed.clear()
         self._first, self._target_first = mark.first, mark.target_first

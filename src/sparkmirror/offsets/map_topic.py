@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from sparkmirror.errors import MovedError, WireError
+from sparkmirror.errors import StaleOffsetError, WireError
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.offset_map import Load, OffsetMap, Translation
@@ -42,12 +42,12 @@ class MapTopic:
     def refresh(self, timeout_seconds: float = 60.0) -> None:
         """Read what has been written since the last time."""
         with self._log as log:
-            if log.is_another(self._since):
-                self._forget()
+            if log.was_replaced(self._since):
+                self._reset()
             for record in log.read_to_end(timeout_seconds, self._since):
-                self._see(record)
+                self._apply(record)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """The topic was made anew, or cut off: what it said counts for nothing."""
         self._since.clear()
         self._cache.clear()
@@ -56,7 +56,7 @@ class MapTopic:
         self.maps.clear()
         self.invalid.clear()
 
-    def _see(self, record: LogRecord) -> None:
+    def _apply(self, record: LogRecord) -> None:
         try:
             key = ChunkKey.unpack(record.key or b"")
             target_first, first = (
@@ -67,11 +67,11 @@ class MapTopic:
             return
         known = self.maps.setdefault(key.topic_partition, OffsetMap())
         if not record.value:
-            known.forget(key.first)
+            known.remove_chunk(key.first)
             return
-        gone = known.see(key.first, target_first, record.offset, first)
+        gone = known.add_chunk(key.first, target_first, record.offset, first)
         self.invalid += [ChunkKey(key.topic_partition, first) for first in gone]
-        self._keep(key, record.value)
+        self._cache_chunk(key, record.value)
 
     def delete(self, keys: Iterable[ChunkKey]) -> None:
         """Remove chunks from the topic, and from here."""
@@ -81,13 +81,13 @@ class MapTopic:
         self._log.append({0: [(key.pack(), None) for key in wanted]})
         for key in wanted:
             if (known := self.maps.get(key.topic_partition)) is not None:
-                known.forget(key.first)
+                known.remove_chunk(key.first)
 
     # --- translation
 
     def to_target(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the source lies on the target; None: nothing was mirrored."""
-        return self._ask(tp, lambda known, load: known.to_target(offset, load))
+        return self._translate(tp, lambda known, load: known.to_target(offset, load))
 
     def hole(self, tp: TopicPartition, offset: int) -> tuple[int, int]:
         """Where the hole that an offset lies in (`Fit.NEAR`) begins there, and ends here."""
@@ -95,9 +95,9 @@ class MapTopic:
 
     def to_source(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Where a position on the target lies on the source; None: nothing was mirrored."""
-        return self._ask(tp, lambda known, load: known.to_source(offset, load))
+        return self._translate(tp, lambda known, load: known.to_source(offset, load))
 
-    def _ask(
+    def _translate(
         self, tp: TopicPartition, question: Callable[[OffsetMap, Load], Translation | None]
     ) -> Translation | None:
         load = partial(self._load, tp)
@@ -106,22 +106,22 @@ class MapTopic:
             return None
         try:
             return question(known, load)
-        except MovedError:
+        except StaleOffsetError:
             self.refresh()
         known = self.maps.get(tp)
         return question(known, load) if known is not None else None
 
-    def reach(self, tp: TopicPartition) -> tuple[int, int, int, int]:
+    def bounds(self, tp: TopicPartition) -> tuple[int, int, int, int]:
         """Where a map begins and ends on the source, and where on the target."""
         known = self.maps[tp]
-        return known.reach(partial(self._load, tp))
+        return known.bounds(partial(self._load, tp))
 
     def _load(self, tp: TopicPartition, first: int, place: int) -> MapChunk:
         key = ChunkKey(tp, first)
         value = self._cache.get(key)
         if value is None:
             value = self._read(key, place)
-            self._keep(key, value)
+            self._cache_chunk(key, value)
         else:
             self._cache.move_to_end(key)
         known = self._decoded.pop(key, None)
@@ -135,13 +135,13 @@ class MapTopic:
     def _read(self, key: ChunkKey, place: int) -> bytes:
         record = self._log.read_at(self._place, place)
         if record is None or not record.value or record.key != key.pack():
-            raise MovedError(
+            raise StaleOffsetError(
                 f"A chunk of the offset map at {self._place}@{place} is not there any more: it "
                 "was written anew since the topic was last read. Ask again."
             )
         return record.value
 
-    def _keep(self, key: ChunkKey, value: bytes) -> None:
+    def _cache_chunk(self, key: ChunkKey, value: bytes) -> None:
         replaced = self._cache.pop(key, None)
         self._cached += len(value) + _OBJECTS_BYTES
         self._cache[key] = value
@@ -152,14 +152,14 @@ class MapTopic:
             self._cached -= len(old) + _OBJECTS_BYTES
 
 
-def surplus(
+def removable_chunks(
     maps: Mapping[TopicPartition, OffsetMap], log_starts: Mapping[TopicPartition, int], most: int
 ) -> list[ChunkKey]:
     """The chunks that need not, or must not, be kept: outlived by the source, or above the cap."""
     found: list[ChunkKey] = []
     for tp, known in maps.items():
-        firsts = set(known.above(most))
+        firsts = set(known.oldest_beyond(most))
         if tp in log_starts:
-            firsts.update(known.outlived(log_starts[tp]))
+            firsts.update(known.chunks_before(log_starts[tp]))
         found += [ChunkKey(tp, first) for first in sorted(firsts)]
     return found

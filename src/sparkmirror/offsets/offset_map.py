@@ -72,7 +72,7 @@ class OffsetMap:
         """Whether it knows of no mirrored record."""
         return all(record == _NONE for record in self._records)
 
-    def see(self, first: int, target_first: int, place: int, record: int | None) -> list[int]:
+    def add_chunk(self, first: int, target_first: int, place: int, record: int | None) -> list[int]:
         """Take a chunk in, with its first record's offset; the firsts of those it makes invalid."""
         at = bisect_left(self._firsts, first)
         is_known = at < len(self._firsts) and self._firsts[at] == first
@@ -101,23 +101,23 @@ class OffsetMap:
         for column in (self._firsts, self._targets, self._places, self._records):
             del column[at:]
 
-    def forget(self, first: int) -> None:
+    def remove_chunk(self, first: int) -> None:
         """A chunk was deleted."""
         at = bisect_left(self._firsts, first)
         if at < len(self._firsts) and self._firsts[at] == first:
             for column in (self._firsts, self._targets, self._places, self._records):
                 del column[at]
 
-    def outlived(self, log_start: int) -> list[int]:
+    def chunks_before(self, log_start: int) -> list[int]:
         """The chunks that speak only of offsets before the source's first one."""
         last = bisect_right(self._firsts, log_start) - 1
         return [*self._firsts[: max(last, 0)]]
 
-    def above(self, most: int) -> list[int]:
+    def oldest_beyond(self, most: int) -> list[int]:
         """The oldest chunks, as many as there are above so many."""
         return [*self._firsts[: max(len(self._firsts) - most, 0)]]
 
-    def reach(self, load: Load) -> tuple[int, int, int, int]:
+    def bounds(self, load: Load) -> tuple[int, int, int, int]:
         """Where it begins and ends on the source, and where on the target."""
         last = self._chunk(len(self._firsts) - 1, load)
         return self._firsts[0], last.covered, self._targets[0], last.target_end

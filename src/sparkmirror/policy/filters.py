@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.model import Flow
 from sparkmirror.policy.java_regex import compile_java
+from sparkmirror.policy.replication import IdentityReplicationPolicy, ReplicationPolicy
 
 
 class TopicFilter(Protocol):
@@ -66,7 +68,7 @@ class NamePattern:
         try:
             return cls(compile_java("|".join(items)))
         except ValueError as error:
-            blame, why = _culprit(items, error)
+            blame, why = _invalid_pattern(items, error)
             raise ConfigError(
                 f"{key}: {blame!r} is not a regular expression that can be used here: {why}."
                 f"{_remedy(blame)}",
@@ -81,7 +83,7 @@ class NamePattern:
 ANY_NAME = NamePattern.compile((".*",), "")
 
 
-def _culprit(items: Sequence[str], whole: ValueError) -> tuple[str, str]:
+def _invalid_pattern(items: Sequence[str], whole: ValueError) -> tuple[str, str]:
     for item in items:
         try:
             compile_java(item)
@@ -135,3 +137,34 @@ class DefaultConfigPropertyFilter:
     def should_replicate_source_default(self, name: str) -> bool:  # noqa: ARG002 - custom filters decide by name
         """Whether the source's defaults count."""
         return self.use_defaults_from == "source"
+
+
+# --- Which source topics a flow copies, and which would go round in circles.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The choice of topics for one flow."""
+
+    flow: Flow
+    policy: ReplicationPolicy
+    topic_filter: TopicFilter
+    heartbeats_replication_enabled: bool = True
+
+    def should_replicate_topic(self, topic: str) -> bool:
+        """Whether the flow copies this topic of its source."""
+        wanted = self.topic_filter.should_replicate_topic(topic) or (
+            self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
+        )
+        return wanted and not self.policy.is_internal_topic(topic) and not self.is_cycle(topic)
+
+    def is_cycle(self, topic: str) -> bool:
+        """Whether the topic has already been on the target, or came from this source before."""
+        came_from = self.policy.topic_source(topic)
+        if came_from is None:
+            return False
+        keeps_names = isinstance(self.policy, IdentityReplicationPolicy)
+        if came_from == self.flow.target or (came_from == self.flow.source and not keeps_names):
+            return True
+        upstream = self.policy.upstream_topic(topic)
+        return upstream is not None and upstream != topic and self.is_cycle(upstream)

@@ -51,14 +51,14 @@ _NAME = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
 def compile_java(pattern: str) -> re.Pattern[str]:
     """The Python pattern that matches what Java's would; ValueError says what is wrong."""
     try:
-        return re.compile(_Translation(pattern).run(), re.ASCII)
+        return re.compile(_Translator(pattern).run(), re.ASCII)
     except (re.error, OverflowError) as error:  # also a{99999999999}
         raise ValueError(str(error)) from error
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 
 
-class _Translation:
+class _Translator:
     """One pass over a pattern, from left to right."""
 
     def __init__(self, pattern: str) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
+from sparkmirror.policy.class_loading import ClassAllowlist, instantiate
 from sparkmirror.policy.filters import (
     ConfigPropertyFilter,
     Configurable,
@@ -23,8 +24,8 @@ from sparkmirror.policy.filters import (
     GroupFilter,
     NamePattern,
     TopicFilter,
+    TopicSelection,
 )
-from sparkmirror.policy.named_classes import Allowlist, make
 from sparkmirror.policy.replication import (
     INTERNAL_SEPARATOR_KEY,
     SEPARATOR_KEY,
@@ -33,7 +34,6 @@ from sparkmirror.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from sparkmirror.policy.selection import Selection
 
 _JAVA = "org.apache.kafka.connect.mirror."
 _POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
@@ -64,7 +64,7 @@ _POLICY_METHODS = (
 )
 
 
-class NamingChoice(Protocol):
+class NamingOptions(Protocol):
     """What settings say about names alone (see config's NamingSettings)."""
 
     @property
@@ -78,10 +78,10 @@ class NamingChoice(Protocol):
     @property
     def options(self) -> Mapping[str, str]: ...  # noqa: D102
     @property
-    def allowed_classes(self) -> Allowlist | None: ...  # noqa: D102
+    def allowed_classes(self) -> ClassAllowlist | None: ...  # noqa: D102
 
 
-class PolicyChoice(NamingChoice, Protocol):
+class PolicyOptions(NamingOptions, Protocol):
     """What a flow's settings say about names and selection (see config's PolicySettings)."""
 
     @property
@@ -116,10 +116,10 @@ class FlowPolicy:
     topic_filter: TopicFilter
     group_filter: GroupFilter
     config_filter: ConfigPropertyFilter
-    selection: Selection
+    selection: TopicSelection
 
 
-def load_policy(settings: PolicyChoice, flow: Flow) -> FlowPolicy:
+def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
     """Make the flow's policy and filters; ConfigError names the key that is wrong."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     replication = load_replication_policy(settings, options)
@@ -129,13 +129,13 @@ def load_policy(settings: PolicyChoice, flow: Flow) -> FlowPolicy:
         topic_filter=topic_filter,
         group_filter=_group_filter(settings, options),
         config_filter=_config_filter(settings, options),
-        selection=Selection(
+        selection=TopicSelection(
             flow, replication, topic_filter, settings.heartbeats_replication_enabled
         ),
     )
 
 
-def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
+def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
     """All that `load_policy` could complain about, not only the first."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     lists = (
@@ -162,7 +162,7 @@ def policy_errors(settings: PolicyChoice, flow: Flow) -> list[ConfigError]:
     return list(errors.values())
 
 
-def own_classes(settings: PolicyChoice) -> frozenset[str]:
+def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
     """The keys that name a class of the user's: only such a class reads the options."""
     built_in = {
         REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
@@ -174,7 +174,7 @@ def own_classes(settings: PolicyChoice) -> frozenset[str]:
 
 
 def load_replication_policy(
-    settings: NamingChoice, options: Mapping[str, str]
+    settings: NamingOptions, options: Mapping[str, str]
 ) -> ReplicationPolicy:
     """Make the replication policy alone; `options` is what it is configured with."""
     key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
@@ -191,7 +191,7 @@ def load_replication_policy(
     )
 
 
-def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFilter:
+def _topic_filter(settings: PolicyOptions, options: Mapping[str, str]) -> TopicFilter:
     name = settings.topic_filter_class
     if name == _TOPIC_FILTER:
         return DefaultTopicFilter(
@@ -205,7 +205,7 @@ def _topic_filter(settings: PolicyChoice, options: Mapping[str, str]) -> TopicFi
     )
 
 
-def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFilter:
+def _group_filter(settings: PolicyOptions, options: Mapping[str, str]) -> GroupFilter:
     name = settings.group_filter_class
     if name == _GROUP_FILTER:
         return DefaultGroupFilter(
@@ -219,7 +219,7 @@ def _group_filter(settings: PolicyChoice, options: Mapping[str, str]) -> GroupFi
     )
 
 
-def _config_filter(settings: PolicyChoice, options: Mapping[str, str]) -> ConfigPropertyFilter:
+def _config_filter(settings: PolicyOptions, options: Mapping[str, str]) -> ConfigPropertyFilter:
     name = settings.config_property_filter_class
     if name == _CONFIG_FILTER:
         return DefaultConfigPropertyFilter(
@@ -239,11 +239,13 @@ def _custom(
     key: str,
     methods: tuple[str, ...],
     built_in: tuple[str, ...],
-    settings: NamingChoice,
+    settings: NamingOptions,
     options: Mapping[str, str],
 ) -> object:
     """Make the object, check what it can do, configure it."""
-    made = make(name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes)
+    made = instantiate(
+        name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes
+    )
     missing = [method for method in methods if not callable(getattr(made, method, None))]
     if missing:
         raise ConfigError(

@@ -73,7 +73,7 @@ class ReplicationPolicy(Protocol):
         ...
 
 
-class Naming:
+class BaseReplicationPolicy:
     """The part that policies share; internal names are built with `internal_separator`."""
 
     internal_separator = "."
@@ -129,7 +129,7 @@ class Naming:
         return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
 
 
-class DefaultReplicationPolicy(Naming):
+class DefaultReplicationPolicy(BaseReplicationPolicy):
     """Remote topics are `<source alias><separator><topic>`."""
 
     def __init__(self) -> None:

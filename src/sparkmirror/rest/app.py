@@ -12,17 +12,17 @@ from sparkmirror import __version__
 from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import connectors, internal, loggers, offsets, plugins, root
+from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
-from sparkmirror.rest.cors import CrossOrigin
-from sparkmirror.rest.desk import Desk, Limits
-from sparkmirror.rest.door import DoorLimits
+from sparkmirror.rest.cors import CorsPolicy
+from sparkmirror.rest.csrf import AllowedHosts
+from sparkmirror.rest.dispatch import Dispatcher, RequestLimits
 from sparkmirror.rest.errors import add_error_handlers
-from sparkmirror.rest.gate import Gate
-from sparkmirror.rest.pages import OwnNames
-from sparkmirror.rest.parameters import speaks_json
-from sparkmirror.rest.response_headers import HeaderRule, read_rules
-from sparkmirror.rest.tracking import Tracking
-from sparkmirror.rest.unproven import UnprovenBodies
+from sparkmirror.rest.middleware import RequestMiddleware
+from sparkmirror.rest.offsets import TopicTrackingPolicy
+from sparkmirror.rest.parameters import require_json
+from sparkmirror.rest.response_headers import HeaderRule, parse_header_rules
+from sparkmirror.rest.signed_body_limits import SignedBodyReader
 from sparkmirror.security.settings import TlsSettings
 
 
@@ -32,25 +32,25 @@ class AppOptions:
 
     has_connectors: bool = True  # everything that is not below /admin
     has_admin: bool = True
-    tracking: Tracking = field(default_factory=Tracking)
-    cross_origin: CrossOrigin | None = None
-    own_names: OwnNames = field(default_factory=OwnNames)
+    tracking: TopicTrackingPolicy = field(default_factory=TopicTrackingPolicy)
+    cross_origin: CorsPolicy | None = None
+    allowed_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     headers: tuple[HeaderRule, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    door: DoorLimits = field(default_factory=DoorLimits)
+    request_limits: RequestLimits = field(default_factory=RequestLimits)
+    connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     auth: BasicAuth | None = None  # None: nobody is asked
-    peers: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
+    worker_tls: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
 
     @classmethod
-    def of(cls, rest: RestSettings, tracking: Tracking) -> Self:
+    def from_settings(cls, rest: RestSettings, tracking: TopicTrackingPolicy) -> Self:
         """As a file says; ConfigError for headers that are none."""
         return cls(
             has_admin=rest.admin_listeners is None,
             tracking=tracking,
-            cross_origin=CrossOrigin.of(rest.allow_origin, rest.allow_methods),
-            headers=read_rules(rest.response_headers),
+            cross_origin=CorsPolicy.parse(rest.allow_origin, rest.allow_methods),
+            headers=parse_header_rules(rest.response_headers),
             auth=None if rest.users is None else BasicAuth(rest.users),
-            peers=rest.tls,
+            worker_tls=rest.tls,
         )
 
 
@@ -65,9 +65,9 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.desk = Desk(api, wanted.limits, wanted.peers)
+    app.state.desk = Dispatcher(api, wanted.request_limits, wanted.worker_tls)
     app.state.tracking = wanted.tracking
-    every = [Depends(speaks_json)]
+    every = [Depends(require_json)]
     if wanted.has_connectors:
         for one in (root, connectors, offsets, plugins, internal):
             app.include_router(one.router, dependencies=every)
@@ -76,12 +76,14 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
     add_error_handlers(app)
     unproven = None
     if wanted.auth is not None:
-        unproven = UnprovenBodies(wanted.door.idle_seconds, wanted.limits.body_bytes)
+        unproven = SignedBodyReader(
+            wanted.connection_limits.idle_seconds, wanted.request_limits.body_bytes
+        )
     app.add_middleware(
-        Gate,
+        RequestMiddleware,
         cross_origin=wanted.cross_origin,
         rules=wanted.headers,
-        own_names=wanted.own_names,
+        own_names=wanted.allowed_hosts,
         auth=wanted.auth,
         unproven=unproven,
     )

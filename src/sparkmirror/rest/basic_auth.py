@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from sparkmirror.connect.signatures import could_be_signed
+from sparkmirror.connect.signatures import is_wellformed_signature
 from sparkmirror.model import Secret
-from sparkmirror.rest.attempts import Attempts, shown
-from sparkmirror.rest.errors import refusal, unread
+from sparkmirror.rest.errors import close_if_body_unread, error_response
+from sparkmirror.rest.throttled_log import ThrottledLog, loggable
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _SIGNATURE = "x-connect-authorization"
 _ALGORITHM = "x-connect-request-signature-algorithm"
 
 
-class Logins:
+class UserCredentials:
     """Who may use the API."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
@@ -43,7 +43,7 @@ class Logins:
         self._digests = {name: self._digest(word.reveal()) for name, word in users.items()}
         self._nobody = secrets.token_bytes(32)
 
-    def knows(self, name: str, password: Secret) -> bool:
+    def verify(self, name: str, password: Secret) -> bool:
         """Whether it is that user's password; takes as long for a user that does not exist."""
         given = self._digest(password.reveal())
         return hmac.compare_digest(given, self._digests.get(name, self._nobody))
@@ -56,42 +56,42 @@ class BasicAuth:
     """Decides about requests; one for all applications of a server."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
-        self._logins = Logins(users)
-        self._attempts = Attempts(log)
+        self._logins = UserCredentials(users)
+        self._attempts = ThrottledLog(log)
 
-    def renew(self, users: Mapping[str, Secret]) -> None:
+    def set_users(self, users: Mapping[str, Secret]) -> None:
         """Let these in from the next request on, and no others."""
-        self._logins = Logins(users)
+        self._logins = UserCredentials(users)
 
-    def refuses(
+    def challenge(
         self, method: str, path: str | None, headers: Headers, client: str
     ) -> JSONResponse | None:
         """The answer to a request that may not pass; `path` is None where it is none."""
-        if path is not None and is_internal(method, path, headers):
+        if path is not None and is_internal_request(method, path, headers):
             return None
         sent = headers.get("authorization")
-        found = None if sent is None else read_authorization(sent)
-        if found is not None and self._logins.knows(*found):
+        found = None if sent is None else parse_authorization(sent)
+        if found is not None and self._logins.verify(*found):
             return None
         if sent is not None:  # a browser's first request has none, and is no attempt
-            who = "without a name and password" if found is None else f"as {shown(found[0])}"
-            self._attempts.note(f"A REST request from {client} {who} was refused.")
-        answer = refusal(401, "User cannot access the resource.")
+            who = "without a name and password" if found is None else f"as {loggable(found[0])}"
+            self._attempts.warn(f"A REST request from {client} {who} was refused.")
+        answer = error_response(401, "User cannot access the resource.")
         answer.headers["WWW-Authenticate"] = 'Basic realm="connect", charset="UTF-8"'
-        return unread(answer, headers)
+        return close_if_body_unread(answer, headers)
 
 
-def is_internal(method: str, path: str, headers: Headers) -> bool:
+def is_internal_request(method: str, path: str, headers: Headers) -> bool:
     """Whether a request is between workers: what its signature signs is checked later."""
     pattern = _INTERNAL.get(method)
     return (
         pattern is not None
         and bool(pattern.fullmatch(path))
-        and could_be_signed(headers.get(_SIGNATURE, ""), headers.get(_ALGORITHM, ""))
+        and is_wellformed_signature(headers.get(_SIGNATURE, ""), headers.get(_ALGORITHM, ""))
     )
 
 
-def read_authorization(header: str) -> tuple[str, Secret] | None:
+def parse_authorization(header: str) -> tuple[str, Secret] | None:
     """Name and password as Connect reads them; None if the header holds none."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() != _SCHEME:

@@ -12,21 +12,21 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from sparkmirror.config.hidden_values import HIDDEN, restore
+from sparkmirror.config.keys.table import HIDDEN, restore_secrets
 from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
 from sparkmirror.rest import entities
-from sparkmirror.rest.bodies import read_create_request, read_texts
-from sparkmirror.rest.desk import location, nothing
-from sparkmirror.rest.documentation import body_schema, config_schema, problems
+from sparkmirror.rest.dispatch import absolute_url, empty_response
+from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
 from sparkmirror.rest.parameters import (
-    Connector,
-    Flag,
-    Forward,
-    TaskText,
-    TheDesk,
-    is_set,
-    task_number,
+    BooleanParam,
+    ConnectorParam,
+    DispatcherParam,
+    ForwardParam,
+    TaskIdParam,
+    parse_task_id,
+    query_flag,
 )
+from sparkmirror.rest.request_bodies import parse_create_request, parse_string_map
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["connectors"])
@@ -34,10 +34,10 @@ router = APIRouter(tags=["connectors"])
 Texts = Mapping[str, str | None]
 
 
-@router.get("/connectors", response_model=entities.Connectors, responses=problems())
+@router.get("/connectors", response_model=entities.Connectors, responses=error_responses())
 async def list_connectors(
     request: Request,
-    desk: TheDesk,
+    desk: DispatcherParam,
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
     """Names of all connectors; with `expand` what they do and what they are."""
@@ -47,7 +47,7 @@ async def list_connectors(
             return JSONResponse(api.connectors())
         return JSONResponse(_expanded(api, expand))
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
@@ -75,38 +75,44 @@ def _parts(api: ConnectApi, name: str, parts: list[str]) -> dict[str, Any]:
     "/connectors",
     status_code=201,
     response_model=entities.ConnectorInfo,
-    responses=problems(400, 409, 413, 415),
+    responses=error_responses(400, 409, 413, 415),
     openapi_extra=body_schema(entities.CreateConnectorRequest),
 )
-async def create_connector(request: Request, desk: TheDesk, forward: Forward = None) -> Response:
+async def create_connector(
+    request: Request, desk: DispatcherParam, forward: ForwardParam = None
+) -> Response:
     """Create a connector."""
     del forward  # the desk reads it where it is needed
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
-        asked = read_create_request(body)
+        asked = parse_create_request(body)
         config = _named(asked.name, asked.config)
         return _created(request, api.create(asked.name, config, asked.initial_state))
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 @router.get(
-    "/connectors/{connector}", response_model=entities.ConnectorInfo, responses=problems(404)
+    "/connectors/{connector}", response_model=entities.ConnectorInfo, responses=error_responses(404)
 )
-async def get_connector(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def get_connector(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """A connector's configuration and tasks."""
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse(entities.info_json(api.info(connector)))
     )
 
 
 @router.get(
-    "/connectors/{connector}/config", response_model=entities.Config, responses=problems(404)
+    "/connectors/{connector}/config", response_model=entities.Config, responses=error_responses(404)
 )
-async def get_config(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def get_config(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """A connector's configuration."""
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse(entities.info_json(api.info(connector))["config"])
     )
 
@@ -114,74 +120,76 @@ async def get_config(request: Request, desk: TheDesk, connector: Connector) -> R
 @router.put(
     "/connectors/{connector}/config",
     response_model=entities.ConnectorInfo,
-    responses={201: {"model": entities.ConnectorInfo}, **problems(400, 409, 413, 415)},
+    responses={201: {"model": entities.ConnectorInfo}, **error_responses(400, 409, 413, 415)},
     openapi_extra=config_schema(),
 )
 async def put_config(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Create a connector, or give it another configuration."""
     del forward
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
-        config = _named(connector, read_texts(body))
-        info, is_new = api.put_config(connector, restored(api, connector, config))
+        config = _named(connector, parse_string_map(body))
+        info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
         return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 @router.patch(
     "/connectors/{connector}/config",
     response_model=entities.ConnectorInfo,
-    responses=problems(400, 404, 409, 413, 415),
+    responses=error_responses(400, 404, 409, 413, 415),
     openapi_extra=config_schema(),
 )
 async def patch_config(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Change some keys of a configuration; null removes one."""
     del forward
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
-        changes = read_texts(body)
+        changes = parse_string_map(body)
         if "name" in changes:
             _named(connector, changes)
-        info = api.patch_config(connector, restored(api, connector, changes))
+        info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
         return JSONResponse(entities.info_json(info))
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 @router.delete(
     "/connectors/{connector}",
     status_code=204,
     response_class=Response,
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
 )
 async def delete_connector(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Delete a connector; its offsets stay."""
     del forward
 
     def call(api: ConnectApi) -> Response:
         api.delete(connector)
-        return nothing(HTTPStatus.NO_CONTENT)
+        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 @router.get(
     "/connectors/{connector}/status",
     response_model=entities.ConnectorStateInfo,
-    responses=problems(404),
+    responses=error_responses(404),
 )
-async def get_status(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def get_status(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """What a connector and its tasks do."""
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse(entities.status_json(api.status(connector)))
     )
 
@@ -189,11 +197,11 @@ async def get_status(request: Request, desk: TheDesk, connector: Connector) -> R
 @router.get(
     "/connectors/{connector}/tasks",
     response_model=list[entities.TaskInfo],
-    responses=problems(404),
+    responses=error_responses(404),
 )
-async def get_tasks(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def get_tasks(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
     """The configurations of a connector's tasks."""
-    return await desk.answer(
+    return await desk.dispatch(
         request,
         lambda api: JSONResponse(
             entities.task_configs_json(connector, api.task_configs(connector))
@@ -204,14 +212,14 @@ async def get_tasks(request: Request, desk: TheDesk, connector: Connector) -> Re
 @router.get(
     "/connectors/{connector}/tasks/{task}/status",
     response_model=entities.TaskState,
-    responses=problems(404),
+    responses=error_responses(404),
 )
 async def get_task_status(
-    request: Request, desk: TheDesk, connector: Connector, task: TaskText
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
     """What one task does."""
-    number = task_number(task)
-    return await desk.answer(
+    number = parse_task_id(task)
+    return await desk.dispatch(
         request,
         lambda api: JSONResponse(entities.task_json(number, api.task_status(connector, number))),
     )
@@ -221,98 +229,104 @@ async def get_task_status(
     "/connectors/{connector}/tasks/{task}/restart",
     status_code=204,
     response_class=Response,
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
 )
 async def restart_task(
-    request: Request, desk: TheDesk, connector: Connector, task: TaskText, forward: Forward = None
+    request: Request,
+    desk: DispatcherParam,
+    connector: ConnectorParam,
+    task: TaskIdParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Begin one task anew."""
     del forward
-    number = task_number(task)
+    number = parse_task_id(task)
 
     def call(api: ConnectApi) -> Response:
         api.restart_task(connector, number)
-        return nothing(HTTPStatus.NO_CONTENT)
+        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 @router.post(
     "/connectors/{connector}/restart",
     status_code=204,
     response_class=Response,
-    responses={202: {"model": entities.ConnectorStateInfo}, **problems(404, 409)},
+    responses={202: {"model": entities.ConnectorStateInfo}, **error_responses(404, 409)},
 )
 async def restart(
     request: Request,
-    desk: TheDesk,
-    connector: Connector,
-    includeTasks: Flag = None,  # noqa: N803 - Connect's name
-    onlyFailed: Flag = None,  # noqa: N803 - Connect's name
-    forward: Forward = None,
+    desk: DispatcherParam,
+    connector: ConnectorParam,
+    includeTasks: BooleanParam = None,  # noqa: N803 - Connect's name
+    onlyFailed: BooleanParam = None,  # noqa: N803 - Connect's name
+    forward: ForwardParam = None,
 ) -> Response:
     """Begin a connector anew, with its tasks or only what has failed if that is asked for."""
     del includeTasks, onlyFailed, forward
-    include_tasks, only_failed = (is_set(request, one) for one in ("includeTasks", "onlyFailed"))
+    include_tasks, only_failed = (
+        query_flag(request, one) for one in ("includeTasks", "onlyFailed")
+    )
 
     def call(api: ConnectApi) -> Response:
         found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
         if found is None:
-            return nothing(HTTPStatus.NO_CONTENT)
+            return empty_response(HTTPStatus.NO_CONTENT)
         return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 @router.put(
     "/connectors/{connector}/pause",
     status_code=202,
     response_class=Response,
-    responses=problems(404),
+    responses=error_responses(404),
 )
-async def pause(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def pause(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
     """Copy nothing until it is resumed."""
 
     def call(api: ConnectApi) -> Response:
         api.pause(connector)
-        return nothing(HTTPStatus.ACCEPTED)
+        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 @router.put(
     "/connectors/{connector}/resume",
     status_code=202,
     response_class=Response,
-    responses=problems(404),
+    responses=error_responses(404),
 )
-async def resume(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def resume(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
     """Go on, after a pause or a stop."""
 
     def call(api: ConnectApi) -> Response:
         api.resume(connector)
-        return nothing(HTTPStatus.ACCEPTED)
+        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 @router.put(
     "/connectors/{connector}/stop",
     status_code=204,
     response_class=Response,
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
 )
 async def stop(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Copy nothing and have no tasks, so that offsets can be altered."""
     del forward
 
     def call(api: ConnectApi) -> Response:
         api.stop(connector)
-        return nothing(HTTPStatus.NO_CONTENT)
+        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:
@@ -327,7 +341,7 @@ def _named(name: str, config: Texts) -> dict[str, str | None]:
     return {**config, "name": name}
 
 
-def restored(api: ConnectApi, name: str, config: Texts) -> Texts:
+def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
     """What a client was not shown is kept as it is stored."""
     if HIDDEN not in config.values():
         return config
@@ -337,9 +351,9 @@ def restored(api: ConnectApi, name: str, config: Texts) -> Texts:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         stored = {}
-    return restore(config, stored)
+    return restore_secrets(config, stored)
 
 
 def _created(request: Request, info: ConnectorInfo) -> Response:
-    where = location(request, f"/connectors/{quote(info.name, safe='')}")
+    where = absolute_url(request, f"/connectors/{quote(info.name, safe='')}")
     return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})

@@ -20,14 +20,14 @@ _LONGEST_ORIGIN = 1024  # a pattern with several * takes the square of it
 
 
 @dataclass(frozen=True, slots=True)
-class CrossOrigin:
+class CorsPolicy:
     """Allowed origins and methods."""
 
     origins: tuple[re.Pattern[str], ...]
     methods: tuple[str, ...]
 
     @classmethod
-    def of(cls, origins: str, methods: str) -> Self | None:
+    def parse(cls, origins: str, methods: str) -> Self | None:
         """From the two keys of a worker's file; None if no origin is listed."""
         listed = _items(origins)
         if not listed:
@@ -46,7 +46,7 @@ class CrossOrigin:
             and "access-control-request-method" in asked
         )
 
-    def add_to(self, headers: MutableHeaders, method: str, asked: Headers) -> None:
+    def add_headers(self, headers: MutableHeaders, method: str, asked: Headers) -> None:
         """Let the browser hand the answer to its page."""
         origin = asked.get("origin")
         headers.add_vary_header("Origin")

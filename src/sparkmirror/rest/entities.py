@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from pydantic.config import JsonDict
 
-from sparkmirror.config.connector_definitions import Definition
-from sparkmirror.config.connector_validation import Validation
-from sparkmirror.config.hidden_values import hide
+from sparkmirror.config.connector_validation import ConfigValidation
+from sparkmirror.config.keys.connector_classes import KeyDefinition
+from sparkmirror.config.keys.table import redact_config
 from sparkmirror.connect import api
-from sparkmirror.connect.api import State
+from sparkmirror.connect.api import RunState
 
 _UNDEFINED = "undefined"  # a version that Connect leaves out
 _BEAT: JsonDict = {
@@ -98,7 +98,7 @@ class CreateConnectorRequest(_Shape):
 class AbstractState(_Shape):
     """What somebody does, and where; `warning` is ours: trouble that may pass."""
 
-    state: State
+    state: RunState
     worker_id: str
     trace: str | None = None
     version: str | None = None
@@ -245,7 +245,7 @@ def info_json(info: api.ConnectorInfo) -> dict[str, Any]:
     """A ConnectorInfo without its passwords."""
     return {
         "name": info.name,
-        "config": hide(info.config),
+        "config": redact_config(info.config),
         "tasks": [{"connector": info.name, "task": task} for task in info.tasks],
         "type": info.type,
     }
@@ -282,7 +282,7 @@ def task_configs_json(
 ) -> list[dict[str, Any]]:
     """TaskInfos without their passwords."""
     return [
-        {"id": {"connector": connector, "task": task}, "config": hide(config)}
+        {"id": {"connector": connector, "task": task}, "config": redact_config(config)}
         for task, config in enumerate(configs)
     ]
 
@@ -292,12 +292,12 @@ def plugin_json(plugin: api.Plugin) -> dict[str, str]:
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
 
 
-def definition_json(definition: Definition) -> dict[str, Any]:
+def definition_json(definition: KeyDefinition) -> dict[str, Any]:
     """A ConfigKeyInfo."""
     return asdict(definition)
 
 
-def validation_json(validation: Validation) -> dict[str, Any]:
+def validation_json(validation: ConfigValidation) -> dict[str, Any]:
     """ConfigInfos."""
     return asdict(validation)
 

@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 _MOST_CHARACTERS = 20_000  # a sentence may repeat a configuration, not megabytes of it
 
 
-def refusal(status: int, message: str) -> JSONResponse:
+def error_response(status: int, message: str) -> JSONResponse:
     """A refusal as an answer."""
     if len(message) > _MOST_CHARACTERS:
         message = f"{message[:_MOST_CHARACTERS]}..."
     return JSONResponse({"error_code": int(status), "message": message}, status)
 
 
-def plain_refusal(status: int) -> JSONResponse:
+def status_error_response(status: int) -> JSONResponse:
     """A refusal that HTTP itself explains, in the words of Connect's server."""
-    return refusal(status, f"HTTP {status} {HTTPStatus(status).phrase}")
+    return error_response(status, f"HTTP {status} {HTTPStatus(status).phrase}")
 
 
-def unread(answer: JSONResponse, asked: Headers) -> JSONResponse:
+def close_if_body_unread(answer: JSONResponse, asked: Headers) -> JSONResponse:
     """An answer to a request of which nobody reads the rest."""
     if "transfer-encoding" in asked or asked.get("content-length", "0") != "0":
         answer.headers["Connection"] = "close"
@@ -48,15 +48,15 @@ def add_error_handlers(app: FastAPI) -> None:
 
 async def _api_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)  # noqa: S101 - by registration
-    return refusal(error.status, error.message)
+    return error_response(error.status, error.message)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - by registration
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        return plain_refusal(error.status_code)
+        return status_error_response(error.status_code)
     methods = _methods(request)
-    answer: Response = plain_refusal(error.status_code)
+    answer: Response = status_error_response(error.status_code)
     if request.method == "OPTIONS":
         answer = PlainTextResponse(", ".join(methods))
     answer.headers["Allow"] = ",".join(methods)
@@ -78,4 +78,4 @@ def _methods(request: Request) -> list[str]:
 
 async def _own_error(request: Request, error: Exception) -> JSONResponse:
     log.warning(f"{request.method} {request.url.path}: {error}")
-    return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))

@@ -9,35 +9,39 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sparkmirror.connect.api import ConnectApi, SignedBody
-from sparkmirror.rest.bodies import read_text_lists
-from sparkmirror.rest.desk import nothing
-from sparkmirror.rest.parameters import Connector, TheDesk
+from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.parameters import ConnectorParam, DispatcherParam
+from sparkmirror.rest.request_bodies import parse_string_maps
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.post("/connectors/{connector}/tasks")
-async def put_tasks(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def put_task_configs(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """A connector's tasks, from the worker that runs it."""
-    body = await desk.raw_body(request)
+    body = await desk.read_body(request)
 
     def call(api: ConnectApi) -> Response:
-        api.put_tasks(connector, _signed(request, body), read_text_lists)
-        return nothing(HTTPStatus.NO_CONTENT)
+        api.put_tasks(connector, _signed(request, body), parse_string_maps)
+        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 @router.put("/connectors/{connector}/fence")
-async def fence(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def fence_zombies(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """Fence the earlier writers of a connector."""
-    body = await desk.raw_body(request)
+    body = await desk.read_body(request)
 
     def call(api: ConnectApi) -> Response:
         api.fence(connector, _signed(request, body))
-        return nothing(HTTPStatus.NO_CONTENT)
+        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 def _signed(request: Request, body: bytes) -> SignedBody:

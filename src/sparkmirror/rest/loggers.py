@@ -11,18 +11,18 @@ from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.rest import entities
-from sparkmirror.rest.bodies import read_texts
-from sparkmirror.rest.desk import nothing
-from sparkmirror.rest.documentation import problems, text_schema
-from sparkmirror.rest.parameters import Named, TheDesk
+from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.openapi import error_responses, string_property_schema
+from sparkmirror.rest.parameters import DispatcherParam, NameParam
+from sparkmirror.rest.request_bodies import parse_string_map
 
 router = APIRouter(prefix="/admin/loggers", tags=["admin"])
 
 
-@router.get("", response_model=dict[str, entities.LoggerLevel], responses=problems())
-async def list_loggers(request: Request, desk: TheDesk) -> Response:
+@router.get("", response_model=dict[str, entities.LoggerLevel], responses=error_responses())
+async def list_loggers(request: Request, desk: DispatcherParam) -> Response:
     """Every logger whose level is set."""
-    return await desk.answer(
+    return await desk.dispatch(
         request,
         lambda api: JSONResponse(
             {name: entities.level_json(level) for name, level in sorted(api.loggers().items())}
@@ -30,10 +30,10 @@ async def list_loggers(request: Request, desk: TheDesk) -> Response:
     )
 
 
-@router.get("/{logger}", response_model=entities.LoggerLevel, responses=problems(404))
-async def get_logger(request: Request, desk: TheDesk, logger: Named) -> Response:
+@router.get("/{logger}", response_model=entities.LoggerLevel, responses=error_responses(404))
+async def get_logger(request: Request, desk: DispatcherParam, logger: NameParam) -> Response:
     """One of them."""
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse(entities.level_json(api.logger(logger)))
     )
 
@@ -41,27 +41,32 @@ async def get_logger(request: Request, desk: TheDesk, logger: Named) -> Response
 @router.put(
     "/{logger}",
     response_model=list[str],
-    responses={204: {"description": "All workers were told."}, **problems(400, 404, 413, 415)},
-    openapi_extra=text_schema("level", "DEBUG"),
+    responses={
+        204: {"description": "All workers were told."},
+        **error_responses(400, 404, 413, 415),
+    },
+    openapi_extra=string_property_schema("level", "DEBUG"),
 )
 async def set_logger(
     request: Request,
-    desk: TheDesk,
-    logger: Named,
+    desk: DispatcherParam,
+    logger: NameParam,
     scope: Annotated[str | None, Query(description="worker, or cluster")] = None,
 ) -> Response:
     """Set a level, also of all loggers below; on all workers with `scope=cluster`."""
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
     is_cluster = (scope or "").lower() == "cluster"
 
     def call(api: ConnectApi) -> Response:
-        level = read_texts(body).get("level")
+        level = parse_string_map(body).get("level")
         if level is None:
             raise ApiError(
                 HTTPStatus.BAD_REQUEST,
                 "Desired 'level' parameter was not specified in request.",
             )
         changed = api.set_logger(logger, level, cluster=is_cluster)
-        return nothing(HTTPStatus.NO_CONTENT) if is_cluster else JSONResponse(sorted(changed))
+        return (
+            empty_response(HTTPStatus.NO_CONTENT) if is_cluster else JSONResponse(sorted(changed))
+        )
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from sparkmirror.config.connector_offsets import NOTHING_TO_ALTER
 from sparkmirror.connect.api import ApiError, ConnectApi
+from sparkmirror.connect.offset_alterations import NOTHING_TO_ALTER
 from sparkmirror.rest import entities
-from sparkmirror.rest.bodies import read_offsets
-from sparkmirror.rest.desk import nothing
-from sparkmirror.rest.documentation import body_schema, problems
-from sparkmirror.rest.parameters import Connector, Forward, TheDesk
-from sparkmirror.rest.tracking import TopicTracking
+from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.openapi import body_schema, error_responses
+from sparkmirror.rest.parameters import ConnectorParam, DispatcherParam, ForwardParam
+from sparkmirror.rest.request_bodies import parse_offset_entries
 
 router = APIRouter(tags=["offsets and topics"])
 
@@ -23,46 +24,50 @@ router = APIRouter(tags=["offsets and topics"])
 @router.get(
     "/connectors/{connector}/offsets",
     response_model=entities.ConnectorOffsets,
-    responses=problems(404),
+    responses=error_responses(404),
 )
-async def get_offsets(request: Request, desk: TheDesk, connector: Connector) -> Response:
+async def get_offsets(
+    request: Request, desk: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """Where a connector stands."""
-    return await desk.answer(request, lambda api: JSONResponse({"offsets": api.offsets(connector)}))
+    return await desk.dispatch(
+        request, lambda api: JSONResponse({"offsets": api.offsets(connector)})
+    )
 
 
 @router.patch(
     "/connectors/{connector}/offsets",
     response_model=entities.Message,
-    responses=problems(400, 404, 409, 413, 415),
+    responses=error_responses(400, 404, 409, 413, 415),
     openapi_extra=body_schema(entities.ConnectorOffsets),
 )
 async def alter_offsets(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Set offsets of a connector that is stopped."""
     del forward
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
-        entries = read_offsets(body)
+        entries = parse_offset_entries(body)
         if not entries:
             raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
         return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)
 
 
 @router.delete(
     "/connectors/{connector}/offsets",
     response_model=entities.Message,
-    responses=problems(400, 404, 409),
+    responses=error_responses(400, 404, 409),
 )
 async def reset_offsets(
-    request: Request, desk: TheDesk, connector: Connector, forward: Forward = None
+    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
 ) -> Response:
     """Forget all offsets of a connector that is stopped."""
     del forward
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse({"message": api.reset_offsets(connector)})
     )
 
@@ -70,14 +75,14 @@ async def reset_offsets(
 @router.get(
     "/connectors/{connector}/topics",
     response_model=dict[str, entities.ActiveTopics],
-    responses=problems(403),
+    responses=error_responses(403),
 )
 async def get_topics(
-    request: Request, desk: TheDesk, tracking: TopicTracking, connector: Connector
+    request: Request, desk: DispatcherParam, tracking: TopicTrackingParam, connector: ConnectorParam
 ) -> Response:
     """Topics that a connector has written to; none for one that nobody knows."""
     tracking.check()
-    return await desk.answer(
+    return await desk.dispatch(
         request, lambda api: JSONResponse({connector: {"topics": api.topics(connector)}})
     )
 
@@ -86,16 +91,46 @@ async def get_topics(
     "/connectors/{connector}/topics/reset",
     status_code=202,
     response_class=Response,
-    responses=problems(403),
+    responses=error_responses(403),
 )
 async def reset_topics(
-    request: Request, desk: TheDesk, tracking: TopicTracking, connector: Connector
+    request: Request, desk: DispatcherParam, tracking: TopicTrackingParam, connector: ConnectorParam
 ) -> Response:
     """Forget them."""
     tracking.check_reset()
 
     def call(api: ConnectApi) -> Response:
         api.reset_topics(connector)
-        return nothing(HTTPStatus.ACCEPTED)
+        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.answer(request, call)
+    return await desk.dispatch(request, call)
+
+
+# --- Whether a worker's file lets anybody ask which topics a connector writes to.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTrackingPolicy:
+    """`topic.tracking.enable` and `topic.tracking.allow.reset`."""
+
+    is_enabled: bool = True
+    allows_reset: bool = True
+
+    def check(self) -> None:
+        """ApiError unless topics may be asked for."""
+        if not self.is_enabled:
+            raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking is disabled.")
+
+    def check_reset(self) -> None:
+        """ApiError unless they may be forgotten."""
+        self.check()
+        if not self.allows_reset:
+            raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
+
+
+def _tracking_of(request: Request) -> TopicTrackingPolicy:
+    found: TopicTrackingPolicy = request.app.state.tracking
+    return found
+
+
+TopicTrackingParam = Annotated[TopicTrackingPolicy, Depends(_tracking_of)]

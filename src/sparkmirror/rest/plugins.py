@@ -10,24 +10,24 @@ from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import entities
-from sparkmirror.rest.bodies import read_texts
-from sparkmirror.rest.connectors import restored
-from sparkmirror.rest.documentation import config_schema, problems
-from sparkmirror.rest.parameters import Flag, Named, TheDesk, is_set
+from sparkmirror.rest.connectors import with_stored_secrets
+from sparkmirror.rest.openapi import config_schema, error_responses
+from sparkmirror.rest.parameters import BooleanParam, DispatcherParam, NameParam, query_flag
+from sparkmirror.rest.request_bodies import parse_string_map
 
 router = APIRouter(prefix="/connector-plugins", tags=["plugins"])
 
 
-@router.get("", response_model=list[entities.PluginInfo], responses=problems())
+@router.get("", response_model=list[entities.PluginInfo], responses=error_responses())
 async def list_plugins(
     request: Request,
-    desk: TheDesk,
-    connectorsOnly: Flag = None,  # noqa: N803 - Connect's name
+    desk: DispatcherParam,
+    connectorsOnly: BooleanParam = None,  # noqa: N803 - Connect's name
 ) -> Response:
     """Connector classes; with `connectorsOnly=false` converters as well."""
     del connectorsOnly
-    connectors_only = is_set(request, "connectorsOnly", default=True)
-    return await desk.answer(
+    connectors_only = query_flag(request, "connectorsOnly", default=True)
+    return await desk.dispatch(
         request,
         lambda api: JSONResponse(
             [entities.plugin_json(one) for one in api.plugins(connectors_only=connectors_only)]
@@ -38,16 +38,16 @@ async def list_plugins(
 @router.get(
     "/{plugin}/config",
     response_model=list[entities.ConfigKeyInfo],
-    responses=problems(400, 404),
+    responses=error_responses(400, 404),
 )
 async def get_plugin_config(
     request: Request,
-    desk: TheDesk,
-    plugin: Named,
+    desk: DispatcherParam,
+    plugin: NameParam,
     version: Annotated[str | None, Query(description="Not set: the only one.")] = None,
 ) -> Response:
     """The keys of a plugin."""
-    return await desk.answer(
+    return await desk.dispatch(
         request,
         lambda api: JSONResponse(
             [entities.definition_json(one) for one in api.plugin_config(plugin, version)]
@@ -58,16 +58,16 @@ async def get_plugin_config(
 @router.put(
     "/{plugin}/config/validate",
     response_model=entities.ConfigInfos,
-    responses=problems(400, 413, 415),
+    responses=error_responses(400, 413, 415),
     openapi_extra=config_schema(),
 )
-async def validate(request: Request, desk: TheDesk, plugin: Named) -> Response:
+async def validate(request: Request, desk: DispatcherParam, plugin: NameParam) -> Response:
     """Look at a configuration without creating anything; 200 also if it is wrong."""
-    body = await desk.body(request)
+    body = await desk.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
-        config = read_texts(body)
-        shown = restored(api, config.get("name") or "", config)
+        config = parse_string_map(body)
+        shown = with_stored_secrets(api, config.get("name") or "", config)
         return JSONResponse(entities.validation_json(api.validate(plugin, shown)))
 
-    return await desk.answer(request, call, body)
+    return await desk.dispatch(request, call, body)

@@ -33,7 +33,7 @@ class HeaderRule:
     replaces: bool
     is_date: bool
 
-    def add_to(self, headers: MutableHeaders) -> None:
+    def apply_to(self, headers: MutableHeaders) -> None:
         """Set or add it."""
         value = self.value
         if self.is_date:
@@ -44,7 +44,7 @@ class HeaderRule:
             headers.append(self.name, value)
 
 
-def read_rules(text: str) -> tuple[HeaderRule, ...]:
+def parse_header_rules(text: str) -> tuple[HeaderRule, ...]:
     """The rules of a text; ConfigError naming the one that is none."""
     try:
         items = next(csv.reader([text], skipinitialspace=True), [])

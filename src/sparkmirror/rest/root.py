@@ -7,16 +7,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.rest import entities
-from sparkmirror.rest.documentation import problems
-from sparkmirror.rest.parameters import TheDesk
+from sparkmirror.rest.openapi import error_responses
+from sparkmirror.rest.parameters import DispatcherParam
 
 router = APIRouter(tags=["worker"])
 
 
-@router.get("/", response_model=entities.ServerInfo, responses=problems())
-async def get_root(request: Request, desk: TheDesk) -> Response:
+@router.get("/", response_model=entities.ServerInfo, responses=error_responses())
+async def get_root(request: Request, desk: DispatcherParam) -> Response:
     """Version and cluster of this worker."""
-    return await desk.answer(request, lambda api: JSONResponse(dict(api.root())))
+    return await desk.dispatch(request, lambda api: JSONResponse(dict(api.server_info())))
 
 
 @router.get(
@@ -27,6 +27,6 @@ async def get_root(request: Request, desk: TheDesk) -> Response:
         503: {"model": entities.WorkerStatus, "description": "It is still starting."},
     },
 )
-async def get_health(desk: TheDesk) -> Response:
+async def get_health(desk: DispatcherParam) -> Response:
     """Whether this worker is ready."""
     return await desk.health()

@@ -21,14 +21,13 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sparkmirror.config.worker_settings import Listener, RestSettings, WorkerSettings
+from sparkmirror.config.worker_settings import RestListener, RestSettings, WorkerSettings
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.errors import ConfigError, SetupError
+from sparkmirror.rest.acceptor import BoundListener, ConnectionLimits, HttpAcceptor
 from sparkmirror.rest.app import AppOptions, create_app
-from sparkmirror.rest.door import Door, DoorLimits, Listening
-from sparkmirror.rest.exposures import exposures
-from sparkmirror.rest.pages import OwnNames
-from sparkmirror.rest.tracking import Tracking
+from sparkmirror.rest.csrf import AllowedHosts
+from sparkmirror.rest.offsets import TopicTrackingPolicy
 from sparkmirror.security.tls import server_context
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class RestServer:
     def __init__(self, rest: RestSettings, options: AppOptions) -> None:
         self._rest = rest
         self._options = options
-        self._servers: list[_Serving] = []
+        self._servers: list[_ServerThread] = []
         self._apps: list[FastAPI] = []
         self._sockets: list[socket.socket] = []
         self._admin_sockets: list[socket.socket] = []
@@ -63,8 +62,8 @@ class RestServer:
     @classmethod
     def for_worker(cls, settings: WorkerSettings, options: AppOptions | None = None) -> Self:
         """As a Connect worker's file says."""
-        tracking = Tracking(settings.topic_tracking, settings.topic_tracking_reset)
-        return cls(settings.rest, options or AppOptions.of(settings.rest, tracking))
+        tracking = TopicTrackingPolicy(settings.topic_tracking, settings.topic_tracking_reset)
+        return cls(settings.rest, options or AppOptions.from_settings(settings.rest, tracking))
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -84,16 +83,22 @@ class RestServer:
     def start(self, api: ConnectApi) -> None:
         """Serve; returns when every address answers."""
         bound = [one.getsockname()[:2] for one in (*self._sockets, *self._admin_sockets)]
-        options = replace(self._options, own_names=OwnNames.of(self._rest, bound))
+        options = replace(
+            self._options, allowed_hosts=AllowedHosts.from_settings(self._rest, bound)
+        )
         main = create_app(api, options)
         self._apps.append(main)
         listening = self._listening(self._rest.listeners, self._sockets)
-        self._servers.append(_Serving("rest", main, listening, self._options.door))
+        self._servers.append(
+            _ServerThread("rest", main, listening, self._options.connection_limits)
+        )
         if self._admin_sockets:
             admin = create_app(api, replace(options, has_connectors=False, has_admin=True))
             self._apps.append(admin)
             listening = self._listening(self._rest.admin_listeners or (), self._admin_sockets)
-            self._servers.append(_Serving("rest-admin", admin, listening, self._options.door))
+            self._servers.append(
+                _ServerThread("rest-admin", admin, listening, self._options.connection_limits)
+            )
         try:
             for one in self._servers:
                 one.start()
@@ -102,10 +107,10 @@ class RestServer:
             raise
         shown = ", ".join(map(str, self._rest.listeners))
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
-        for sentence in exposures(self._rest):
+        for sentence in startup_warnings(self._rest):
             log.warning(sentence)
 
-    def renewal(self, rest: RestSettings) -> Callable[[], None]:
+    def prepare_credentials_update(self, rest: RestSettings) -> Callable[[], None]:
         """What shows another certificate, trusts and lets in others, from the next connection on.
 
         ConfigError if that cannot be. Nothing else of the settings counts.
@@ -116,7 +121,7 @@ class RestServer:
         def renew() -> None:
             self._tls, self._rest = context, newer
             if self._options.auth is not None and rest.users is not None:
-                self._options.auth.renew(rest.users)
+                self._options.auth.set_users(rest.users)
             for app in self._apps:
                 app.state.desk.peers = rest.tls
 
@@ -125,17 +130,17 @@ class RestServer:
     def stop(self) -> None:
         """Let requests end that are under way, but not for long; may be called again."""
         for one in self._servers:
-            one.ask_to_stop()
+            one.request_stop()
         for one in self._servers:
             one.join()
         self._servers.clear()
         self._close_sockets()
 
     def _listening(
-        self, listeners: Iterable[Listener], sockets: Iterable[socket.socket]
-    ) -> list[Listening]:
+        self, listeners: Iterable[RestListener], sockets: Iterable[socket.socket]
+    ) -> list[BoundListener]:
         return [
-            Listening(bound, self._context if one.scheme == "https" else None)
+            BoundListener(bound, self._context if one.scheme == "https" else None)
             for one, bound in zip(listeners, sockets, strict=True)
         ]
 
@@ -149,32 +154,32 @@ class RestServer:
             one.close()
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Lets connections in through a door, and speaks TLS where an address has it."""
 
     def __init__(
-        self, config: uvicorn.Config, listening: Sequence[Listening], limits: DoorLimits
+        self, config: uvicorn.Config, listening: Sequence[BoundListener], limits: ConnectionLimits
     ) -> None:
         super().__init__(config)
-        self._door = Door(listening, self._protocol, limits)
+        self._door = HttpAcceptor(listening, self._protocol, limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """In place of uvicorn's own, which knows one TLS context from files, and no limits."""
         del sockets
         self.servers = []
-        self._door.open()
+        self._door.start()
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """No new connection, then as uvicorn does it."""
-        await self._door.close()
+        await self._door.stop()
         await super().shutdown(sockets)
 
     def _protocol(self) -> H11Protocol:
-        return _Protocol(self.config, self.server_state, self.lifespan.state)
+        return _HttpProtocol(self.config, self.server_state, self.lifespan.state)
 
 
-class _Protocol(H11Protocol):
+class _HttpProtocol(H11Protocol):
     """Answers once: uvicorn refuses a body that is none while the application still answers."""
 
     def send_400_response(self, msg: str) -> None:
@@ -188,11 +193,11 @@ class _Protocol(H11Protocol):
         super().send_400_response(msg)
 
 
-class _Serving:
+class _ServerThread:
     """One server in a thread."""
 
     def __init__(
-        self, name: str, app: FastAPI, listening: Sequence[Listening], limits: DoorLimits
+        self, name: str, app: FastAPI, listening: Sequence[BoundListener], limits: ConnectionLimits
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -207,7 +212,7 @@ class _Serving:
             timeout_graceful_shutdown=_GRACE_SECONDS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
         )
-        self._server = _Server(config, listening, limits)
+        self._server = _UvicornServer(config, listening, limits)
         self._sockets = [one.socket for one in listening]
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -219,7 +224,7 @@ class _Serving:
                 raise SetupError("The REST server did not start; the log says why.")
             time.sleep(_PAUSE_SECONDS)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         self._server.should_exit = True
 
     def join(self) -> None:
@@ -263,7 +268,7 @@ def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
     host = rest.advertised_host or listener.host
     if host in _EVERYWHERE:
         host = _own_address()
-    return f"{Listener(scheme, host, rest.advertised_port or port)}/"
+    return f"{RestListener(scheme, host, rest.advertised_port or port)}/"
 
 
 def _own_address() -> str:
@@ -273,7 +278,7 @@ def _own_address() -> str:
         return "127.0.0.1"
 
 
-def _bind(listeners: Iterable[Listener], bound: list[socket.socket]) -> list[socket.socket]:
+def _bind(listeners: Iterable[RestListener], bound: list[socket.socket]) -> list[socket.socket]:
     """Bind all; `bound` has those that were, should one fail."""
     for one in listeners:
         try:
@@ -286,7 +291,7 @@ def _bind(listeners: Iterable[Listener], bound: list[socket.socket]) -> list[soc
     return bound
 
 
-def _listen(listener: Listener) -> socket.socket:
+def _listen(listener: RestListener) -> socket.socket:
     if not listener.host:
         if socket.has_dualstack_ipv6():
             return socket.create_server(
@@ -298,3 +303,27 @@ def _listen(listener: Listener) -> socket.socket:
         return socket.create_server(("", listener.port), backlog=_BACKLOG)
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     return socket.create_server((listener.host, listener.port), family=family, backlog=_BACKLOG)
+
+
+# --- What an operator should know about who can use the API, said once at the start.
+
+
+def startup_warnings(rest: RestSettings) -> list[str]:
+    """What an operator should know about who can use the API."""
+    asks = rest.users is not None
+    sentences = []
+    for one in (*rest.listeners, *(rest.admin_listeners or ())):
+        needs_certificate = one.scheme == "https" and rest.client_auth == "required"
+        if one.is_loopback:
+            continue
+        if not asks and not needs_certificate:
+            sentences.append(
+                f"Whoever reaches {one} can change connectors and read their configurations: the "
+                "REST API asks nobody for a password. See rest.extension.classes and "
+                "ssl.client.auth, or listen on 127.0.0.1."
+            )
+        elif asks and one.scheme == "http":
+            sentences.append(
+                f"Passwords for {one} travel readable for everybody on the way; use https."
+            )
+    return sentences

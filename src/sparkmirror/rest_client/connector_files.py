@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkmirror.config.bounded_files import read_bounded
+from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import ConfigError
 
-MOST_BYTES = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 
 _INITIAL_STATES = ("RUNNING", "PAUSED", "STOPPED")
 _PARTS = frozenset({"name", "config", "initial_state"})
@@ -36,26 +36,30 @@ class ConnectorFile:
     initial_state: str | None = None
 
 
-def read_files(paths: Sequence[Path]) -> list[ConnectorFile]:
+def load_connector_files(paths: Sequence[Path]) -> list[ConnectorFile]:
     """The connectors of files and folders in their order; ConfigError names all that is wrong."""
     found: list[ConnectorFile] = []
     complaints: list[str] = []
     for path in _files(paths, complaints):
         try:
-            found.append(read_text(_text(path), str(path)))
+            found.append(parse_connector_file(_text(path), str(path)))
         except ConfigError as error:
             complaints.append(str(error))
-    complaints += _twice(found)
+    complaints += _duplicate_names(found)
     if complaints:
         raise ConfigError("\n".join(complaints))
     return found
 
 
-def read_text(text: str, path: str) -> ConnectorFile:
+def parse_connector_file(text: str, path: str) -> ConnectorFile:
     """The connector in one file's text."""
     try:
         document = json.loads(
-            text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_once
+            text,
+            parse_int=str,
+            parse_float=str,
+            parse_constant=str,
+            object_pairs_hook=_reject_duplicate_keys,
         )
         json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be sent
     except UnicodeEncodeError as error:
@@ -125,7 +129,7 @@ def _texts(config: Mapping[str, Any], path: str) -> dict[str, str | None]:
     return texts
 
 
-def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -149,18 +153,18 @@ def _files(paths: Sequence[Path], complaints: list[str]) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        content = read_bounded(path, MOST_BYTES)
+        content = read_bounded(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.", where=str(path)) from error
     if content is None:
-        raise ConfigError(f"{path} is larger than {MOST_BYTES:,} bytes.", where=str(path))
+        raise ConfigError(f"{path} is larger than {MAX_BYTES:,} bytes.", where=str(path))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not written in UTF-8.", where=str(path)) from error
 
 
-def _twice(found: Iterable[ConnectorFile]) -> list[str]:
+def _duplicate_names(found: Iterable[ConnectorFile]) -> list[str]:
     first: dict[str, str] = {}
     return [
         f"Connector '{one.name}' is in {first[one.name]} and in {one.path}: name it once."

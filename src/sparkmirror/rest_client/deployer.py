@@ -12,48 +12,51 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
-from sparkmirror.rest_client.answers import ConnectorStateInfo, State
+from sparkmirror.rest_client.connect_client import ConnectClient, poll_delays
 from sparkmirror.rest_client.connector_files import ConnectorFile
-from sparkmirror.rest_client.deployment import Change, Decision, decide
-from sparkmirror.rest_client.pauses import pauses
-from sparkmirror.rest_client.settling import Settling
-from sparkmirror.rest_client.worker import Worker
+from sparkmirror.rest_client.deployment import (
+    DeployChange,
+    DeployDecision,
+    StateSettling,
+    decide_change,
+)
+from sparkmirror.rest_client.responses import ConnectorStateInfo, State
 
-GONE_SECONDS = 30.0
+DELETE_TIMEOUT_SECONDS = 30.0
 
-Say = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DeployResult:
     """What became of one connector; `trouble` says why it is not as wanted."""
 
     file: ConnectorFile
     result: str
     remark: str = ""
     state: str = ""
-    trouble: str = ""
+    error: str = ""
 
 
-def validate(worker: Worker, files: Iterable[ConnectorFile]) -> Iterator[Result]:
+def validate(worker: ConnectClient, files: Iterable[ConnectorFile]) -> Iterator[DeployResult]:
     """What deploying would do, and what the worker has against it; changes nothing."""
     for file in files:
         try:
-            decision = decide(file, worker.config(file.name))
+            decision = decide_change(file, worker.config(file.name))
             objections = worker.validate(file.config)
         except WorkerUnreachableError:
             raise
         except (WorkerError, ConfigError) as error:
-            yield Result(file, "refused", trouble=str(error))
+            yield DeployResult(file, "refused", error=str(error))
             continue
         if objections:
-            words = "; ".join(f"{one.key}: {one.sentence}" for one in objections)
-            yield Result(file, "refused", trouble=f"connector '{file.name}': {words}")
+            words = "; ".join(f"{one.key}: {one.message}" for one in objections)
+            yield DeployResult(file, "refused", error=f"connector '{file.name}': {words}")
         else:
-            yield Result(file, f"would be {decision.change}", decision.remark)
+            yield DeployResult(file, f"would be {decision.change}", decision.remark)
 
 
-def deploy(worker: Worker, files: Iterable[ConnectorFile]) -> Iterator[Result]:
+def deploy(worker: ConnectClient, files: Iterable[ConnectorFile]) -> Iterator[DeployResult]:
     """Create or change what differs; a refusal does not keep the others from it."""
     for file in files:
         try:
@@ -61,40 +64,42 @@ def deploy(worker: Worker, files: Iterable[ConnectorFile]) -> Iterator[Result]:
         except WorkerUnreachableError:
             raise
         except (WorkerError, ConfigError) as error:
-            yield Result(file, "failed", trouble=str(error))
+            yield DeployResult(file, "failed", error=str(error))
         else:
-            yield Result(file, str(decision.change), decision.remark)
+            yield DeployResult(file, str(decision.change), decision.remark)
 
 
-def _deploy_one(worker: Worker, file: ConnectorFile) -> Decision:
-    decision = decide(file, worker.config(file.name))
-    if decision.change is Change.UNCHANGED:
+def _deploy_one(worker: ConnectClient, file: ConnectorFile) -> DeployDecision:
+    decision = decide_change(file, worker.config(file.name))
+    if decision.change is DeployChange.UNCHANGED:
         return decision
-    if decision.change is Change.CREATED and file.initial_state is not None:
+    if decision.change is DeployChange.CREATED and file.initial_state is not None:
         worker.create(file.name, file.config, file.initial_state)
         return decision
     is_new = worker.put_config(file.name, file.config)
-    return replace(decision, change=Change.CREATED if is_new else Change.UPDATED)
+    return replace(decision, change=DeployChange.CREATED if is_new else DeployChange.UPDATED)
 
 
-def undeploy(worker: Worker, files: Iterable[ConnectorFile], say: Say) -> Iterator[Result]:
+def undeploy(
+    worker: ConnectClient, files: Iterable[ConnectorFile], say: ProgressCallback
+) -> Iterator[DeployResult]:
     """Delete what the files name, until nothing is known of it."""
     for file in files:
         try:
             was_there = worker.delete(file.name)
-            trouble = _await_gone(worker, file.name, say)
+            trouble = _wait_until_deleted(worker, file.name, say)
         except WorkerUnreachableError:
             raise
         except WorkerError as error:
-            yield Result(file, "failed", trouble=str(error))
+            yield DeployResult(file, "failed", error=str(error))
         else:
-            yield Result(file, "deleted" if was_there else "not there", trouble=trouble)
+            yield DeployResult(file, "deleted" if was_there else "not there", error=trouble)
 
 
-def _await_gone(worker: Worker, name: str, say: Say) -> str:
-    deadline = time.monotonic() + GONE_SECONDS
+def _wait_until_deleted(worker: ConnectClient, name: str, say: ProgressCallback) -> str:
+    deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
     state = ""
-    for pause in pauses():
+    for pause in poll_delays():
         status = worker.status(name)
         if status is None:
             return ""
@@ -104,25 +109,26 @@ def _await_gone(worker: Worker, name: str, say: Say) -> str:
         say(f"connector '{name}' is deleted, and still {state}")
         time.sleep(pause)
     return (
-        f"connector '{name}' was deleted {GONE_SECONDS:g} s ago, and {worker.url} still says that "
+        f"connector '{name}' was deleted {DELETE_TIMEOUT_SECONDS:g} s ago, and {worker.url} "
+        f"still says that "
         f"it is {state}: look whether that worker lives"
     )
 
 
-def await_states(
-    worker: Worker, results: Sequence[Result], seconds: float, say: Say
-) -> list[Result]:
+def wait_for_states(
+    worker: ConnectClient, results: Sequence[DeployResult], seconds: float, say: ProgressCallback
+) -> list[DeployResult]:
     """The results with the state that each connector has settled in, or what it lacks."""
     begun = time.monotonic()
     waiting = {
-        one.file.name: Settling(is_update=one.result == Change.UPDATED)
+        one.file.name: StateSettling(is_update=one.result == DeployChange.UPDATED)
         for one in results
-        if not one.trouble
+        if not one.error
     }
     verdicts: dict[str, State] = {}
     seen: dict[str, ConnectorStateInfo | None] = {}
-    for pause in pauses():
-        silence = _look(worker, waiting, seen, verdicts)
+    for pause in poll_delays():
+        silence = _poll_states(worker, waiting, seen, verdicts)
         if not waiting:
             break
         left = begun + seconds - time.monotonic()
@@ -134,15 +140,15 @@ def await_states(
         raise WorkerUnreachableError(silence, url=worker.url)
     return [
         _with_state(one, verdicts.get(one.file.name), seen.get(one.file.name), seconds)
-        if not one.trouble
+        if not one.error
         else one
         for one in results
     ]
 
 
-def _look(
-    worker: Worker,
-    waiting: dict[str, Settling],
+def _poll_states(
+    worker: ConnectClient,
+    waiting: dict[str, StateSettling],
     seen: dict[str, ConnectorStateInfo | None],
     verdicts: dict[str, State],
 ) -> str:
@@ -153,7 +159,7 @@ def _look(
         except WorkerUnreachableError as error:
             return str(error)
         seen[name] = status
-        verdict = settling.look(time.monotonic(), status)
+        verdict = settling.observe(time.monotonic(), status)
         if verdict is not None:
             verdicts[name] = verdict
             del waiting[name]
@@ -161,7 +167,7 @@ def _look(
 
 
 def _progress(
-    waiting: Mapping[str, Settling], seen: Mapping[str, ConnectorStateInfo | None]
+    waiting: Mapping[str, StateSettling], seen: Mapping[str, ConnectorStateInfo | None]
 ) -> str:
     return "waiting for " + ", ".join(f"{name} ({_states(seen.get(name))})" for name in waiting)
 
@@ -174,17 +180,17 @@ def _states(status: ConnectorStateInfo | None) -> str:
 
 
 def _with_state(
-    result: Result, verdict: State | None, status: ConnectorStateInfo | None, seconds: float
-) -> Result:
+    result: DeployResult, verdict: State | None, status: ConnectorStateInfo | None, seconds: float
+) -> DeployResult:
     name = result.file.name
     if verdict is None:
         trouble = (
             f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): look at "
             f"it with `sparkmirror describe {name}`"
         )
-        return replace(result, state=status.connector.state if status else "-", trouble=trouble)
+        return replace(result, state=status.connector.state if status else "-", error=trouble)
     if verdict is State.FAILED and status is not None:
-        return replace(result, state=verdict, trouble=_failure(name, status))
+        return replace(result, state=verdict, error=_failure(name, status))
     remark = result.remark
     if verdict is State.RUNNING and status is not None and not status.tasks:
         remark = "; ".join(filter(None, (remark, "it has no task")))

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkmirror.config.hidden_values import HIDDEN
+from sparkmirror.config.keys.table import HIDDEN
 from sparkmirror.errors import ConfigError
 from sparkmirror.rest_client.connector_files import ConnectorFile
+from sparkmirror.rest_client.responses import ConnectorStateInfo, State
 
 
-class Change(StrEnum):
+class DeployChange(StrEnum):
     """What becomes of a connector."""
 
     CREATED = "created"
@@ -25,28 +26,28 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeployDecision:
     """The change, and why it is not what one may have expected."""
 
-    change: Change
+    change: DeployChange
     remark: str = ""
 
 
-def decide(wanted: ConnectorFile, stored: Mapping[str, str | None] | None) -> Decision:
+def decide_change(wanted: ConnectorFile, stored: Mapping[str, str | None] | None) -> DeployDecision:
     """Compares a file with what is stored, which is None if there is no such connector."""
     _refuse_hidden(wanted, stored or {})
     if stored is None:
-        return Decision(Change.CREATED)
+        return DeployDecision(DeployChange.CREATED)
     differing = sorted(
         key
         for key in wanted.config.keys() | stored.keys()
         if key not in wanted.config or key not in stored or wanted.config[key] != stored[key]
     )
     if not differing:
-        return Decision(Change.UNCHANGED)
+        return DeployDecision(DeployChange.UNCHANGED)
     if all(stored.get(key) == HIDDEN and key in wanted.config for key in differing):
-        return Decision(Change.UPDATED, f"the worker hides {', '.join(differing)}")
-    return Decision(Change.UPDATED)
+        return DeployDecision(DeployChange.UPDATED, f"the worker hides {', '.join(differing)}")
+    return DeployDecision(DeployChange.UPDATED)
 
 
 def _refuse_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> None:
@@ -59,3 +60,52 @@ def _refuse_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> N
                 key=key,
                 where=wanted.path,
             )
+
+
+# --- When a connector has arrived in a state, judged from what its status says over time.
+
+
+STALE_SECONDS = 3.0  # Java's worker needs about one
+NO_TASKS_SECONDS = 5.0
+
+_RESTING = frozenset({State.PAUSED, State.STOPPED})
+
+
+class StateSettling:
+    """Follows one connector; belongs to the thread that polls."""
+
+    def __init__(self, *, is_update: bool) -> None:
+        self._is_update = is_update
+        self._changes = 0
+        self._last: State | None = None
+        self._since = 0.0
+
+    def observe(self, now: float, status: ConnectorStateInfo | None) -> State | None:
+        """The state in which it will stay, or None as long as that is not known."""
+        verdict = _overall_state(status)
+        if self._changes == 0 or verdict is not self._last:
+            self._changes += 1
+            self._last, self._since = verdict, now
+        if verdict is None or now - self._since < self._required_seconds(verdict, status):
+            return None
+        return verdict
+
+    def _required_seconds(self, verdict: State, status: ConnectorStateInfo | None) -> float:
+        is_news = verdict is State.FAILED and self._changes > 1
+        has_no_task = verdict is State.RUNNING and status is not None and not status.tasks
+        return max(
+            STALE_SECONDS if self._is_update and not is_news else 0.0,
+            NO_TASKS_SECONDS if has_no_task else 0.0,
+        )
+
+
+def _overall_state(status: ConnectorStateInfo | None) -> State | None:
+    if status is None:
+        return None
+    if State.FAILED in status.states:
+        return State.FAILED
+    if status.states == {State.RUNNING}:
+        return State.RUNNING
+    if len(status.states) == 1 and status.connector.state in _RESTING:
+        return State(status.connector.state)
+    return None

@@ -12,6 +12,7 @@ the others wait and hear the same: keys, or why there are none.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import os
 import re
@@ -24,10 +25,10 @@ from typing import Any
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.aws_library import library
-from sparkmirror.security.aws_signing import AwsKeys
-from sparkmirror.security.one_each import OneEach
+from sparkmirror.security.msk_iam import AwsCredentials
+from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.security.settings import AwsSettings
+from sparkmirror.security.source_cache import SourceCache
 
 _AMAZONS = re.compile(r"\.([a-z]{2,4}(?:-[a-z]+)+-\d{1,2})\.(?:vpce\.)?(?:amazonaws\.com|api\.aws)")
 _PART_OF_NAME = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d{1,2}")
@@ -36,26 +37,28 @@ _SECONDS = 10  # that STS may take to be reached, and to answer
 _PATIENCE_SECONDS = 60.0  # with who asks: a program that a profile names has no time limit
 
 
-def credential_source(settings: AwsSettings) -> CredentialSource:
+def credential_source(settings: AwsSettings) -> AwsCredentialSource:
     """The one source of this process for these settings; any thread may ask."""
-    return _sources.of(settings)
+    return _sources.get(settings)
 
 
-class CredentialSource:
+class AwsCredentialSource:
     """Keys for one client's settings; any thread may ask."""
 
     def __init__(self, settings: AwsSettings) -> None:
         self._settings = settings
         self._one_asks = threading.Lock()
         self._kept: dict[str, Any] = {}  # by region: credentials that renew themselves
-        self._heard: dict[str, AwsKeys | AuthenticationError] = {}  # by region: the last answer
+        self._heard: dict[
+            str, AwsCredentials | AuthenticationError
+        ] = {}  # by region: the last answer
         self._heard_at: dict[str, float] = {}
 
     def region(self, host: str) -> str:
         """The one in the broker's name, else the one that is set where this process runs."""
         found = region_of(host)
         if found is None:
-            with _told():
+            with _as_authentication_error():
                 known = _known_regions()
                 named = (one for one in _PART_OF_NAME.findall(host) if one in known)
                 found = next(named, None) or os.environ.get("AWS_REGION")  # botocore reads another
@@ -67,7 +70,7 @@ class CredentialSource:
             )
         return str(found)
 
-    def keys(self, region: str) -> AwsKeys:
+    def credentials(self, region: str) -> AwsCredentials:
         """Keys that are good now; AuthenticationError if there are none."""
         came_at = time.monotonic()
         if not self._one_asks.acquire(timeout=_PATIENCE_SECONDS):
@@ -79,23 +82,23 @@ class CredentialSource:
             )
         try:
             if self._heard_at.get(region, -math.inf) <= came_at:
-                self._heard[region] = self._ask(region)
+                self._heard[region] = self._fetch(region)
                 self._heard_at[region] = time.monotonic()
             heard = self._heard[region]
         finally:
             self._one_asks.release()
         if isinstance(heard, AuthenticationError):
-            raise _again(heard)
+            raise _copy_error(heard)
         return heard
 
-    def _ask(self, region: str) -> AwsKeys | AuthenticationError:
+    def _fetch(self, region: str) -> AwsCredentials | AuthenticationError:
         try:
-            with _told():
-                return self._found(region)
+            with _as_authentication_error():
+                return self._resolve(region)
         except AuthenticationError as error:
-            return _again(error)  # without the way here, on which keys may lie
+            return _copy_error(error)  # without the way here, on which keys may lie
 
-    def _found(self, region: str) -> AwsKeys:
+    def _resolve(self, region: str) -> AwsCredentials:
         credentials = self._kept.pop(region, None) or self._find(region)
         if credentials is None:
             raise AuthenticationError(
@@ -104,14 +107,14 @@ class CredentialSource:
                 retriable=True,  # the one who knows a machine's role may be silent for a moment
             )
         frozen = credentials.get_frozen_credentials()
-        if isinstance(credentials, library().credentials.RefreshableCredentials):
+        if isinstance(credentials, import_botocore().credentials.RefreshableCredentials):
             self._kept[region] = credentials
         token = Secret(frozen.token) if frozen.token else None
-        return AwsKeys(frozen.access_key, Secret(frozen.secret_key), token)
+        return AwsCredentials(frozen.access_key, Secret(frozen.secret_key), token)
 
     def _session(self) -> Any:
-        session = library().session.Session(profile=self._settings.profile)
-        limits = library().config.Config(
+        session = import_botocore().session.Session(profile=self._settings.profile)
+        limits = import_botocore().config.Config(
             connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"max_attempts": 1}
         )
         session.set_default_client_config(limits)  # also for clients that botocore makes itself
@@ -124,11 +127,11 @@ class CredentialSource:
         role = self._settings.role
         if role is None or self._settings.profile is not None:
             return session.get_credentials()
-        return self._assumed(session, role, self._settings.sts_region or region)
+        return self._assume_role(session, role, self._settings.sts_region or region)
 
-    def _assumed(self, session: Any, role: str, region: str) -> Any:
-        credentials = library().credentials
-        source = self._own(credentials) or session.get_credentials()
+    def _assume_role(self, session: Any, role: str, region: str) -> Any:
+        credentials = import_botocore().credentials
+        source = self._static_credentials(credentials) or session.get_credentials()
         if source is None:
             return None
 
@@ -141,7 +144,7 @@ class CredentialSource:
         fetcher = credentials.AssumeRoleCredentialFetcher(client, source, role, extra_args=wanted)
         return credentials.DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
-    def _own(self, credentials: Any) -> Any:
+    def _static_credentials(self, credentials: Any) -> Any:
         """Who asks for the role, if the settings say so."""
         key, secret = self._settings.access_key, self._settings.secret_key
         if not key or secret is None or not secret.reveal():
@@ -158,14 +161,14 @@ def region_of(host: str) -> str | None:
 
 @cache  # part of botocore, and read from a large file
 def _known_regions() -> frozenset[str]:
-    session = library().session.Session()
+    session = import_botocore().session.Session()
     partitions = session.get_available_partitions()
     found = (session.get_available_regions("ec2", name) for name in partitions)
     return frozenset(itertools.chain.from_iterable(found))
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_authentication_error() -> Iterator[None]:
     """Turns errors on the way to AWS into ours.
 
     They have no class in common: a file may not be there, an answer may be cut off. Their own words
@@ -183,7 +186,7 @@ def _told() -> Iterator[None]:
         ) from None
 
 
-def _again(error: AuthenticationError) -> AuthenticationError:
+def _copy_error(error: AuthenticationError) -> AuthenticationError:
     return AuthenticationError(str(error), retriable=error.retriable)
 
 
@@ -194,4 +197,26 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}, {code}" if code else type(error).__name__
 
 
-_sources = OneEach[AwsSettings, CredentialSource](CredentialSource)
+_sources = SourceCache[AwsSettings, AwsCredentialSource](AwsCredentialSource)
+
+
+# --- botocore, which is an extra, with a log that shows no keys.
+
+
+_TALKATIVE = ("botocore", "urllib3")
+
+
+def import_botocore() -> Any:
+    """The package; AuthenticationError says how to get it."""
+    try:
+        import botocore.config  # noqa: PLC0415 - an extra
+        import botocore.credentials  # noqa: PLC0415 - an extra
+        import botocore.session  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise AuthenticationError(
+            "A login at MSK needs the package botocore, on the driver and on every executor: "
+            "pip install 'sparkmirror[msk-iam]'."
+        ) from error
+    for name in _TALKATIVE:
+        limit_library_logs(name, logging.WARNING)
+    return botocore

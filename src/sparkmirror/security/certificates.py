@@ -15,7 +15,7 @@ import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sparkmirror.security.der import Value, all_values, first_value
+from sparkmirror.security.der import DerValue, all_values, first_value
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _VERSION = 0xA0
@@ -32,7 +32,7 @@ _GOOD_BITS = {"RSA": 2048, "DSA": 2048, "EC": 224}
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CertificateFacts:
     """What one certificate says about itself."""
 
     begins: datetime
@@ -42,22 +42,22 @@ class Facts:
     digest: str  # what it is signed with: MD5 or SHA-1; empty: something better
 
     @property
-    def is_too_short(self) -> bool:
+    def is_key_rejected(self) -> bool:
         """Whether its key is one that nobody should take any more."""
         return self.bits < _LEAST_BITS.get(self.kind, 0)
 
     @property
-    def is_short(self) -> bool:
+    def is_key_weak(self) -> bool:
         """Whether its key is shorter than it should be."""
         return self.bits < _GOOD_BITS.get(self.kind, 0)
 
 
-def all_certificates(pem: str) -> list[bytes]:
+def split_pem(pem: str) -> list[bytes]:
     """The bytes of each that stands in a text; ValueError if one is damaged."""
     return list(map(ssl.PEM_cert_to_DER_cert, _PEM.findall(pem)))
 
 
-def read_facts(der: bytes) -> Facts:
+def parse_certificate(der: bytes) -> CertificateFacts:
     """ValueError if it is no certificate."""
     try:
         return _facts(der)
@@ -65,7 +65,7 @@ def read_facts(der: bytes) -> Facts:
         raise ValueError("a certificate ends too early") from error
 
 
-def _facts(der: bytes) -> Facts:
+def _facts(der: bytes) -> CertificateFacts:
     body, way, *_ = all_values(first_value(memoryview(der)).content)
     fields = list(all_values(body.content))
     if fields[0].tag == _VERSION:
@@ -73,17 +73,17 @@ def _facts(der: bytes) -> Facts:
     _serial, _way, _issuer, validity, _subject, key, *_ = fields
     begins, ends = map(_time, all_values(validity.content))
     kind, bits = _strength(key)
-    return Facts(begins, ends, kind, bits, _digest(bytes(way.content)))
+    return CertificateFacts(begins, ends, kind, bits, _digest(bytes(way.content)))
 
 
-def _time(value: Value) -> datetime:
+def _time(value: DerValue) -> datetime:
     text = bytes(value.content).decode()
     if value.tag == _SHORT_YEAR:
         text = ("19" if text >= "50" else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
-def _strength(key: Value) -> tuple[str, int]:
+def _strength(key: DerValue) -> tuple[str, int]:
     way, bits = all_values(key.content)
     name, *parameters = all_values(way.content)
     content = bits.content[1:]  # the first byte says how many bits of the last one do not count
@@ -104,5 +104,5 @@ def _digest(way: bytes) -> str:
     return "SHA-1" if any(name in way for name in _SHA1) else ""
 
 
-def _number(value: Value) -> int:
+def _number(value: DerValue) -> int:
     return int.from_bytes(value.content)

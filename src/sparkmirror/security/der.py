@@ -29,7 +29,7 @@ _DEEPEST = 64
 _NUMBER_BYTES = 8  # a longer number is none of iterations
 
 
-class Value(NamedTuple):
+class DerValue(NamedTuple):
     """One value, and what follows it."""
 
     tag: int
@@ -37,20 +37,20 @@ class Value(NamedTuple):
     rest: memoryview
 
 
-class _Head(NamedTuple):
+class _Header(NamedTuple):
     tag: int
     size: int  # of the head itself
     length: int | None  # None: until two zeros
 
 
-def first_value(data: memoryview) -> Value:
+def first_value(data: memoryview) -> DerValue:
     """The value at the front, of DER; ValueError if there is none that is whole."""
     head = _head(data)
     end = head.size + (head.length or 0)
-    return Value(head.tag, data[head.size : end], data[end:])
+    return DerValue(head.tag, data[head.size : end], data[end:])
 
 
-def all_values(data: memoryview) -> Iterator[Value]:
+def all_values(data: memoryview) -> Iterator[DerValue]:
     """One after the other, of DER; ValueError at the first that is not whole."""
     while data:
         value = first_value(data)
@@ -58,7 +58,7 @@ def all_values(data: memoryview) -> Iterator[Value]:
         data = value.rest
 
 
-def numbers_after_salts(data: bytes) -> list[tuple[int, ...]]:
+def kdf_work_factors(data: bytes) -> list[tuple[int, ...]]:
     """The numbers that stand right after octets, wherever that is: how much work a password makes.
 
     PBKDF2 and its elders have a salt and the number of iterations, scrypt has a salt and three
@@ -66,7 +66,7 @@ def numbers_after_salts(data: bytes) -> list[tuple[int, ...]]:
     passed over, since it will not be opened either; ValueError if there is no end of it.
     """
     search = _Search()
-    search.look_into(memoryview(data), 0)
+    search.visit(memoryview(data), 0)
     return search.found
 
 
@@ -75,7 +75,7 @@ class _Search:
         self.found: list[tuple[int, ...]] = []
         self._left = _MOST_VALUES
 
-    def look_into(self, data: memoryview, depth: int) -> None:
+    def visit(self, data: memoryview, depth: int) -> None:
         if depth > _DEEPEST:
             raise ValueError("it has too many parts")
         before = _END
@@ -86,13 +86,13 @@ class _Search:
             elif tag == OCTETS:
                 joined = contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
                 if joined and joined[0] == SEQUENCE:
-                    self.look_into(joined, depth + 1)
+                    self.visit(joined, depth + 1)
             elif tag & _HAS_VALUES:
                 for content in contents:
-                    self.look_into(content, depth + 1)
+                    self.visit(content, depth + 1)
             before = tag
 
-    def _neighbours(self, data: memoryview) -> Iterator[Value]:
+    def _neighbours(self, data: memoryview) -> Iterator[DerValue]:
         """What stands side by side; values without a length, and pieces, are taken for that."""
         while data:
             self._left -= 1
@@ -107,11 +107,11 @@ class _Search:
                 continue
             end = head.size + head.length
             if head.tag != _END:
-                yield Value(head.tag, data[head.size : end], data[end:])
+                yield DerValue(head.tag, data[head.size : end], data[end:])
             data = data[end:]
 
 
-def _head(data: memoryview) -> _Head:
+def _head(data: memoryview) -> _Header:
     """ValueError if the value is not whole."""
     at = 1
     if data and data[0] & _LONG_TAG == _LONG_TAG:
@@ -122,11 +122,11 @@ def _head(data: memoryview) -> _Head:
         raise ValueError("it ends too early")
     length, at = data[at], at + 1
     if length == _UNTIL_END:
-        return _Head(data[0], at, None)
+        return _Header(data[0], at, None)
     if length > _UNTIL_END:
         count = length - _UNTIL_END
         length = int.from_bytes(data[at : at + count])
         at += count
     if at + length > len(data):
         raise ValueError("it ends too early")
-    return _Head(data[0], at, length)
+    return _Header(data[0], at, length)

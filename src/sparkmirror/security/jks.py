@@ -42,15 +42,15 @@ _DAMAGED = "the store is damaged: it ends too early"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JksEntry:
     """A trusted certificate, or a hidden private key and its chain (its own certificate first)."""
 
     alias: str
     certificates: tuple[bytes, ...]  # DER
-    hidden_key: bytes | None = field(default=None, repr=False)
+    encrypted_key: bytes | None = field(default=None, repr=False)
 
 
-def read_entries(data: bytes, password: Secret | None) -> list[Entry]:
+def read_entries(data: bytes, password: Secret | None) -> list[JksEntry]:
     """All entries in the order of the file; without a password, damage may go unnoticed.
 
     ValueError says what is wrong.
@@ -62,7 +62,7 @@ def read_entries(data: bytes, password: Secret | None) -> list[Entry]:
         seal = hashlib.sha1(_utf16(password) + _WHITENER + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(seal, data[-_SUM_BYTES:]):
             raise ValueError("the password of the store is wrong, or the store is damaged")
-    reader = _Reader(body)
+    reader = _ByteReader(body)
     reader.take(4)
     version = reader.number(">I")
     if version not in _VERSIONS:
@@ -73,26 +73,26 @@ def read_entries(data: bytes, password: Secret | None) -> list[Entry]:
     return entries
 
 
-def _entry(reader: _Reader, version: int) -> Entry:
+def _entry(reader: _ByteReader, version: int) -> JksEntry:
     tag = reader.number(">I")
     alias = reader.text()
     reader.number(">Q")
     if tag == _TRUSTED:
-        return Entry(alias, (_certificate(reader, version),))
+        return JksEntry(alias, (_certificate(reader, version),))
     if tag != _PRIVATE_KEY:
         raise ValueError(f"the store is damaged: it has an entry of kind {tag}")
     hidden_key = reader.take(reader.number(">I"))
     chain = tuple(_certificate(reader, version) for _ in reader.times())
-    return Entry(alias, chain, hidden_key)
+    return JksEntry(alias, chain, hidden_key)
 
 
-def _certificate(reader: _Reader, version: int) -> bytes:
+def _certificate(reader: _ByteReader, version: int) -> bytes:
     if version > 1:
         reader.text()
     return reader.take(reader.number(">I"))
 
 
-def uncover_key(hidden_key: bytes, password: Secret) -> bytes | None:
+def decrypt_key(hidden_key: bytes, password: Secret) -> bytes | None:
     """The private key as PKCS #8 (DER); None if the password does not open it.
 
     ValueError if it is not a hidden key at all.
@@ -120,7 +120,7 @@ def _utf16(password: Secret) -> bytes:
     return password.reveal().encode("utf-16-be", "surrogatepass")
 
 
-class _Reader:
+class _ByteReader:
     """Takes pieces from the front; ValueError where there is no more."""
 
     def __init__(self, data: bytes) -> None:

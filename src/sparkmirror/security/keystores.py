@@ -34,9 +34,9 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
 from sparkmirror.security import jks
-from sparkmirror.security.private_keys import check_work, is_of_no_use, load_key
+from sparkmirror.security.private_keys import check_kdf_cost, is_diffie_hellman, load_private_key
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 _MOST_ITERATIONS = 2_000_000  # openssl takes as many as it is told, three times for a store
 
 _KINDS = ("JKS", "PKCS12", "PEM")
@@ -107,8 +107,8 @@ def _content(data: bytes, kind: str) -> str:
     said = kind.upper()
     if said not in _KINDS:
         raise ValueError(f"the type of the store is not one of {', '.join(_KINDS)}")
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"the store has more than {MOST_BYTES:,} bytes and was not read")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"the store has more than {MAX_BYTES:,} bytes and was not read")
     if not data:
         raise ValueError("the store is empty")
     if said == "PEM":
@@ -132,17 +132,19 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
     if opener is None:
         raise ValueError("the store needs a password")
     entries = jks.read_entries(data, password)
-    keys = [entry for entry in entries if entry.hidden_key is not None]
+    keys = [entry for entry in entries if entry.encrypted_key is not None]
     if not keys:
         raise ValueError("the store has no private key")
     for entry in keys:
         try:
-            key = jks.uncover_key(entry.hidden_key or b"", opener)
+            key = jks.decrypt_key(entry.encrypted_key or b"", opener)
         except ValueError as error:
             raise ValueError(f"a private key of the store is damaged: {error}") from error
         if key is not None:
             note = "" if len(keys) == 1 else f"{entry.alias} of {len(keys)} private keys is used"
-            return _key_pair(load_key(key), [_load(one) for one in entry.certificates], note)
+            return _key_pair(
+                load_private_key(key), [_load(one) for one in entry.certificates], note
+            )
     raise ValueError("the key password does not open the private key")
 
 
@@ -151,7 +153,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
-    check_work(data, "the PKCS12 store", _MOST_ITERATIONS)
+    check_kdf_cost(data, "the PKCS12 store", _MOST_ITERATIONS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
@@ -184,7 +186,7 @@ def _pkcs12_trusted(loaded: pkcs12.PKCS12KeyAndCertificates, keys: int) -> list[
         or _names(one.certificate).subject not in vouching
         or found.count(one.certificate) > max(keys, 1)
     ]
-    for above in _above(own, found)[1:]:
+    for above in _issuer_chain(own, found)[1:]:
         if found.count(above) == 1 and above in trusted:  # by openssl, which may give it any name
             trusted.remove(above)
     return [own, *trusted]
@@ -253,7 +255,7 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
     is_encrypted = name == "ENCRYPTED PRIVATE KEY"
     if is_encrypted and key_password is None:
         raise ValueError("the private key is encrypted and needs a key password")
-    key = load_key(_pem_bytes(name, content), key_password if is_encrypted else None)
+    key = load_private_key(_pem_bytes(name, content), key_password if is_encrypted else None)
     return _key_pair(key, [_load(one) for one in _pem_certificates(blocks)], "")
 
 
@@ -301,10 +303,10 @@ def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Cer
             if not found
             else "the private key does not belong to any certificate of the store"
         )
-    return _above(chain[0], found)
+    return _issuer_chain(chain[0], found)
 
 
-def _above(own: x509.Certificate, found: list[x509.Certificate]) -> list[x509.Certificate]:
+def _issuer_chain(own: x509.Certificate, found: list[x509.Certificate]) -> list[x509.Certificate]:
     """A certificate, then who vouches for it, and so on."""
     chain = [own]
     rest = [one for one in found if one != own]
@@ -331,7 +333,7 @@ def _names(certificate: x509.Certificate) -> _Names:
 
 
 def _public_of(certificate: x509.Certificate) -> bytes | None:
-    if is_of_no_use(_der(certificate)):
+    if is_diffie_hellman(_der(certificate)):
         return None
     try:
         return _public(certificate.public_key())

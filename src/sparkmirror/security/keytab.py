@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _FORMAT = b"\x05\x02"
 _OLDER_FORMAT = b"\x05\x01"  # in the byte order of the machine that wrote it
 

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import quote
 
+from sparkmirror import __version__
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import Secret
 from sparkmirror.security.aws_credentials import credential_source, region_of
-from sparkmirror.security.aws_signing import login_message, signed_token
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
 
@@ -24,13 +30,15 @@ class MskIamClient:
         source = credential_source(settings)
         region = source.region(host)
         self._host = host
-        self._message = login_message(host, region, source.keys(region), datetime.now(UTC))
+        self._message = sign_login_message(
+            host, region, source.credentials(region), datetime.now(UTC)
+        )
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """The signed request."""
         return self._message
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """The broker's answer ends it; whoever helps at Amazon asks for the id in it."""
         try:
             answer = json.loads(challenge)
@@ -44,15 +52,84 @@ class MskIamClient:
         return None
 
 
-def iam_token(settings: AwsSettings, host: str) -> Token:
+def sign_iam_token(settings: AwsSettings, host: str) -> Token:
     """What OAUTHBEARER takes at MSK: signed by us, so there is no endpoint to be asked."""
     source = credential_source(settings)
     region = source.region(host)
-    return signed_token(region, source.keys(region), datetime.now(UTC))
+    return sign_token(region, source.credentials(region), datetime.now(UTC))
 
 
-def prepare_keys(settings: AwsSettings, hosts: Sequence[str]) -> None:
+def prefetch_credentials(settings: AwsSettings, hosts: Sequence[str]) -> None:
     """Have the keys that logins at these brokers will need; AuthenticationError if not."""
     source = credential_source(settings)
     region = next(filter(None, map(region_of, hosts)), None) or source.region(hosts[0])
-    source.keys(region)
+    source.credentials(region)
+
+
+# --- What MSK takes as proof: a request that AWS's keys have signed and that nobody sends (SigV4).
+
+
+LIFETIME_SECONDS = 900  # the most that MSK takes, and what Amazon's own library asks for
+
+_VERSION = "2020_10_22"
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_SERVICE = "kafka-cluster"
+_USER_AGENT = f"sparkmirror/{__version__}"
+_OF_NOTHING = hashlib.sha256(b"").hexdigest()  # the request has no body
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """Who signs."""
+
+    access_key: str
+    secret_key: Secret
+    session_token: Secret | None = None  # of keys that expire
+
+
+def sign_login_message(host: str, region: str, keys: AwsCredentials, now: datetime) -> bytes:
+    """What AWS_MSK_IAM says to the broker of that name; `now` is in UTC."""
+    signed = {name.lower(): text for name, text in _signed(host, region, keys, now).items()}
+    content = {"version": _VERSION, "host": host, "user-agent": _USER_AGENT, **signed}
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def sign_token(region: str, keys: AwsCredentials, now: datetime) -> Token:
+    """What OAUTHBEARER says to any broker of the region; `now` is in UTC."""
+    host = f"kafka.{region}.amazonaws.com"
+    query = _query(_signed(host, region, keys, now) | {"User-Agent": _USER_AGENT})
+    address = f"https://{host}?{query}".encode()
+    text = base64.urlsafe_b64encode(address).decode().rstrip("=")
+    return Token(Secret(text), now.timestamp() + LIFETIME_SECONDS)
+
+
+def _signed(host: str, region: str, keys: AwsCredentials, now: datetime) -> dict[str, str]:
+    date, moment = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}"
+    scope = f"{date}/{region}/{_SERVICE}/aws4_request"
+    parameters = {
+        "Action": f"{_SERVICE}:Connect",
+        "X-Amz-Algorithm": _ALGORITHM,
+        "X-Amz-Credential": f"{keys.access_key}/{scope}",
+        "X-Amz-Date": moment,
+        "X-Amz-Expires": str(LIFETIME_SECONDS),
+    }
+    if keys.session_token is not None:
+        parameters["X-Amz-Security-Token"] = keys.session_token.reveal()
+    parameters["X-Amz-SignedHeaders"] = "host"
+    request = "\n".join(["GET", "/", _query(parameters), f"host:{host}", "", "host", _OF_NOTHING])
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    key = f"AWS4{keys.secret_key.reveal()}".encode()
+    for part in scope.split("/"):
+        key = _hmac(key, part)
+    signature = _hmac(key, f"{_ALGORITHM}\n{moment}\n{scope}\n{digest}").hex()
+    return parameters | {"X-Amz-Signature": signature}
+
+
+def _query(parameters: dict[str, str]) -> str:
+    return "&".join(
+        f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in parameters.items()
+    )
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode(), "sha256")

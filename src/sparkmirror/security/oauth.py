@@ -22,20 +22,26 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.security import tls
 from sparkmirror.security.settings import OAuthSettings
-from sparkmirror.security.tokens import Token, basic_credentials, clean, read_answer, refresh_at
+from sparkmirror.security.tokens import (
+    Token,
+    basic_credentials,
+    parse_token_response,
+    redact_oauth_message,
+    refresh_at,
+)
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 RETRY_SECONDS = 10.0  # as Kafka's clients
-PATIENCE_SECONDS = 1.0  # how long a valid token may be held back for a newer one
+REFRESH_WAIT_SECONDS = 1.0  # how long a valid token may be held back for a newer one
 _SLACK_SECONDS = 30.0  # for what has no time limit of its own, such as to resolve a name
 _CHUNK_BYTES = 16384
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Token", "TokenSource"]
+__all__ = ["RefreshingTokenSource", "Token"]
 
 
-class TokenSource:
+class RefreshingTokenSource:
     """A token that is always good; `token()` blocks if there is none yet. The lock guards all."""
 
     def __init__(self, settings: OAuthSettings) -> None:
@@ -57,18 +63,18 @@ class TokenSource:
                 return self._current()
             if not self._is_asking:
                 if not self._is_valid() and time.monotonic() < self._retry_at:
-                    raise self._told()
-                self._begin()
+                    raise self._current_error()
+                self._start_refresh()
             if self._is_valid():  # nor should one that asks second get what is nearly over
-                self._wait(self._began_at + PATIENCE_SECONDS - time.monotonic())
+                self._wait(self._began_at + REFRESH_WAIT_SECONDS - time.monotonic())
             else:
                 self._wait(self._longest_seconds())
             if self._is_valid():
                 return self._current()
-            raise self._told()
+            raise self._current_error()
 
-    def _begin(self) -> None:
-        thread = threading.Thread(target=self._ask, name="oauth-token", daemon=True)
+    def _start_refresh(self) -> None:
+        thread = threading.Thread(target=self._refresh, name="oauth-token", daemon=True)
         self._is_asking = True
         self._began_at = time.monotonic()
         self._failure = None
@@ -90,7 +96,7 @@ class TokenSource:
         settings = self._settings
         return settings.connect_timeout_seconds + settings.read_timeout_seconds + _SLACK_SECONDS
 
-    def _told(self) -> AuthenticationError:
+    def _current_error(self) -> AuthenticationError:
         failure = self._failure
         if failure is None:
             words = "has not answered in time" if self._is_asking else "gave a token that is over"
@@ -101,7 +107,7 @@ class TokenSource:
         told.__cause__ = failure
         return told
 
-    def hide(self, words: str) -> str:
+    def redact(self, words: str) -> str:
         """What somebody else said, without the token that we have; asks nobody."""
         with self._lock:
             token = self._token
@@ -115,11 +121,11 @@ class TokenSource:
             raise AssertionError("asked only when there is one")
         return self._token
 
-    def _ask(self) -> None:
+    def _refresh(self) -> None:
         token, failure = None, None
         issued_at = time.time()
         try:
-            token = self._endpoint.ask()
+            token = self._endpoint.request_token()
         except AuthenticationError as error:
             failure = error
         except Exception as error:  # the root of a thread: whoever waits is told
@@ -165,17 +171,17 @@ class _Endpoint:
                     f"TLS to the token endpoint {self.shown} cannot be set up: {error}."
                 ) from error
 
-    def ask(self) -> Token:
+    def request_token(self) -> Token:
         asking = _with_assertion(self._settings)
         connection = self._connection()
         try:
             connection.connect()
-            status, body = self._exchange(connection, asking)
+            status, body = self._post(connection, asking)
         except (OSError, http.client.HTTPException) as error:
             raise self._no_answer(error) from error
         finally:
             connection.close()
-        return read_answer(status, body, self.shown, asking, time.time())
+        return parse_token_response(status, body, self.shown, asking, time.time())
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = (self._parts.hostname or "").rstrip("."), self._parts.port  # as certificates
@@ -184,7 +190,7 @@ class _Endpoint:
             return http.client.HTTPConnection(host, port, timeout=seconds)
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
 
-    def _exchange(
+    def _post(
         self, connection: http.client.HTTPConnection, asking: OAuthSettings
     ) -> tuple[int, bytes]:
         """Ask on a connection that is there; whoever answers drop by drop is cut off."""
@@ -208,7 +214,7 @@ class _Endpoint:
                 target += f"?{self._parts.query}"
             connection.request("POST", target, body=_body(asking), headers=_headers(asking))
             with connection.getresponse() as response:
-                return response.status, self._whole(response)
+                return response.status, self._read_body(response)
         except (OSError, http.client.HTTPException) as error:
             if is_late.is_set():
                 raise TimeoutError from error
@@ -216,13 +222,13 @@ class _Endpoint:
         finally:
             timer.cancel()
 
-    def _whole(self, response: http.client.HTTPResponse) -> bytes:
+    def _read_body(self, response: http.client.HTTPResponse) -> bytes:
         body = bytearray()
         while chunk := response.read1(_CHUNK_BYTES):
             body += chunk
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 raise AuthenticationError(
-                    f"The token endpoint {self.shown} sends more than {MOST_BYTES:,} bytes. Is it "
+                    f"The token endpoint {self.shown} sends more than {MAX_BYTES:,} bytes. Is it "
                     "the address of a token endpoint (OAuth 2)?",
                     retriable=True,  # as what is no token
                 )
@@ -247,7 +253,8 @@ class _Endpoint:
             case _:
                 words = "no HTTP"
         return AuthenticationError(
-            f"The token endpoint {self.shown} cannot be asked: {clean(words, self._settings)}.",
+            f"The token endpoint {self.shown} cannot be asked: "
+            f"{redact_oauth_message(words, self._settings)}.",
             retriable=True,
         )
 
@@ -257,16 +264,16 @@ def _with_assertion(settings: OAuthSettings) -> OAuthSettings:
     wanted = settings.assertion
     if wanted is None:
         return settings
-    from sparkmirror.security.assertions import signed  # noqa: PLC0415 - long to import, and rare
+    from sparkmirror.security.jwt_assertions import sign_assertion  # noqa: PLC0415 - long to import, and rare
 
-    made = {wanted.sent_as: signed(wanted, int(time.time()))}
-    return replace(settings, secret_fields={**settings.secret_fields, **made})
+    made = {wanted.form_field: sign_assertion(wanted, int(time.time()))}
+    return replace(settings, secret_form_fields={**settings.secret_form_fields, **made})
 
 
 def _body(asking: OAuthSettings) -> str:
     fields = {
-        **asking.fields,
-        **{name: one.reveal() for name, one in asking.secret_fields.items()},
+        **asking.form_fields,
+        **{name: one.reveal() for name, one in asking.secret_form_fields.items()},
         "scope": asking.scope,
         "audience": asking.audience,
     }

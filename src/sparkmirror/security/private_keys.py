@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from sparkmirror.model import Secret
-from sparkmirror.security.der import numbers_after_salts
+from sparkmirror.security.der import kdf_work_factors
 
 # Keytool takes 10,000 iterations and openssl 2,048, or as many as it is told; its scrypt 16 MiB.
 _MOST_ITERATIONS = 1_000_000
@@ -25,9 +25,9 @@ _MOST_BITS = 16_384  # as OpenSSL
 _DIFFIE_HELLMAN = tuple(map(bytes.fromhex, ("06092a864886f70d010301", "06072a8648ce3e0201")))
 
 
-def check_work(data: bytes, what: str, most: int) -> None:
+def check_kdf_cost(data: bytes, what: str, most: int) -> None:
     """Refuse what would take minutes or gigabytes with its password."""
-    found = numbers_after_salts(data)
+    found = kdf_work_factors(data)
     if sum(numbers[0] for numbers in found) > most:
         raise ValueError(
             f"{what} wants more than {most:,} iterations with its password: write it anew with "
@@ -40,12 +40,12 @@ def check_work(data: bytes, what: str, most: int) -> None:
         )
 
 
-def load_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
+def load_private_key(der: bytes, password: Secret | None = None) -> PrivateKeyTypes:
     """A key (PKCS #8); ValueError says why it cannot be used."""
     text = None if password is None else password.reveal().encode("utf-8", "replace")
     if password is not None:
-        check_work(der, "the private key", _MOST_ITERATIONS)
-    if is_of_no_use(der):
+        check_kdf_cost(der, "the private key", _MOST_ITERATIONS)
+    if is_diffie_hellman(der):
         raise ValueError("the private key is of Diffie-Hellman, which nothing here has a use for")
     try:
         key = serialization.load_der_private_key(der, text, unsafe_skip_rsa_key_validation=True)
@@ -77,6 +77,6 @@ def _is_sound(key: rsa.RSAPrivateNumbers) -> bool:
     )
 
 
-def is_of_no_use(der: bytes) -> bool:
+def is_diffie_hellman(der: bytes) -> bool:
     """Whether it is a key of Diffie-Hellman, or has one."""
     return any(name in der for name in _DIFFIE_HELLMAN)

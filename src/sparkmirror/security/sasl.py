@@ -20,8 +20,8 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security.kerberos import KerberosClient
 from sparkmirror.security.scram import ScramClient
-from sparkmirror.security.settings import Mechanism, OAuthSettings, SaslSettings
-from sparkmirror.security.tokens import Token, clean
+from sparkmirror.security.settings import OAuthSettings, SaslMechanism, SaslSettings
+from sparkmirror.security.tokens import Token, redact_oauth_message
 
 _NUL = "\0"
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -32,37 +32,37 @@ _RESERVED = "auth"
 class SaslClient(Protocol):
     """One exchange with one broker."""
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """What the client begins with."""
         ...
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """The answer to what the broker said; None when the client has nothing to add."""
         ...
 
 
-def authenticate_steps(settings: SaslSettings, host: str, token: Token | None) -> SaslClient:
+def create_sasl_client(settings: SaslSettings, host: str, token: Token | None) -> SaslClient:
     """The client's side of the mechanism; `host` is the broker's name, as we call it."""
     match settings.mechanism:
-        case Mechanism.PLAIN:
+        case SaslMechanism.PLAIN:
             return _Plain(settings.username, _password(settings))
-        case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
+        case SaslMechanism.SCRAM_SHA_256 | SaslMechanism.SCRAM_SHA_512:
             return ScramClient(
                 settings.mechanism, _name(settings), _password(settings), is_token=settings.is_token
             )
-        case Mechanism.OAUTHBEARER:
+        case SaslMechanism.OAUTHBEARER:
             if settings.aws is not None:
-                from sparkmirror.security.msk_iam import iam_token  # noqa: PLC0415 - an extra
+                from sparkmirror.security.msk_iam import sign_iam_token  # noqa: PLC0415 - an extra
 
-                return _OAuthBearer(iam_token(settings.aws, host), None)
+                return _OAuthBearer(sign_iam_token(settings.aws, host), None)
             if token is None or settings.oauth is None:
                 raise AuthenticationError("OAUTHBEARER needs a token, and there is none.")
             return _OAuthBearer(token, settings.oauth)
-        case Mechanism.GSSAPI:
+        case SaslMechanism.GSSAPI:
             if settings.kerberos is None:
                 raise AuthenticationError("GSSAPI needs to know where tickets come from.")
             return KerberosClient(settings.kerberos, host)
-        case Mechanism.AWS_MSK_IAM:
+        case SaslMechanism.AWS_MSK_IAM:
             from sparkmirror.security.msk_iam import MskIamClient  # noqa: PLC0415 - an extra
 
             if settings.aws is None:
@@ -102,10 +102,10 @@ class _Plain:
         self._username = username
         self._password = password
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         return _NUL.join(("", self._username, self._password.reveal())).encode("utf-8", "replace")
 
-    def next(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - brokers say nothing
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - brokers say nothing
         return None
 
 
@@ -122,11 +122,11 @@ class _OAuthBearer:
         except ValueError as error:
             raise AuthenticationError(f"OAUTHBEARER: {error}.") from error
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         pairs = "".join(f"{name}={value}\x01" for name, value in self._extensions.items())
         return f"n,,\x01auth=Bearer {self._token.text.reveal()}\x01{pairs}\x01".encode()
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         if self._refusal is not None:
             raise self._refusal
         if not challenge:
@@ -153,4 +153,4 @@ class _OAuthBearer:
         except (ValueError, KeyError, RecursionError):
             words = ""
         words = words.replace(self._token.text.reveal(), "[hidden]")
-        return clean(words, self._settings) or "without a reason"
+        return redact_oauth_message(words, self._settings) or "without a reason"

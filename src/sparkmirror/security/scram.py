@@ -22,10 +22,10 @@ from typing import ClassVar
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import Mechanism
+from sparkmirror.security.settings import SaslMechanism
 
-FEWEST_ITERATIONS = 4096
-MOST_ITERATIONS = 1_000_000  # more would be a way to keep a client busy
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 1_000_000  # more would be a way to keep a client busy
 
 _SERVER_FIRST = re.compile(
     rb"r=([\x21-\x2b\x2d-\x7e]{1,1024}),s=([A-Za-z0-9/+=]{1,1024}),i=(\d{1,9})(?:,.*)?", re.DOTALL
@@ -36,10 +36,13 @@ _SERVER_FINAL = re.compile(rb"([ve])=([^,]{1,1024})(?:,.*)?", re.DOTALL)
 class ScramClient:
     """One exchange; messages in, messages out."""
 
-    DIGESTS: ClassVar = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
+    DIGESTS: ClassVar = {
+        SaslMechanism.SCRAM_SHA_256: "sha256",
+        SaslMechanism.SCRAM_SHA_512: "sha512",
+    }
 
     def __init__(
-        self, mechanism: Mechanism, username: str, password: Secret, *, is_token: bool = False
+        self, mechanism: SaslMechanism, username: str, password: Secret, *, is_token: bool = False
     ) -> None:
         self._mechanism = mechanism
         self._digest = self.DIGESTS[mechanism]
@@ -51,11 +54,11 @@ class ScramClient:
         self._signature: bytes | None = None
         self._is_done = False
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """What the client begins with."""
         return b"n,," + self._first
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """The answer to the server; None when both sides have proved themselves."""
         if self._signature is None:
             return self._proof(challenge)
@@ -67,14 +70,14 @@ class ScramClient:
     def _proof(self, challenge: bytes) -> bytes:
         found = _SERVER_FIRST.fullmatch(challenge)
         if found is None:
-            raise self._odd("an answer that is not SCRAM")
+            raise self._protocol_error("an answer that is not SCRAM")
         nonce, salt, iterations = found[1], _decoded(found[2]), int(found[3])
         if not nonce.startswith(self._nonce):
-            raise self._odd("an answer to somebody else's question")
+            raise self._protocol_error("an answer to somebody else's question")
         if salt is None:
-            raise self._odd("a salt that is not base64")
-        if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-            raise self._odd(f"an iteration count of {iterations}")
+            raise self._protocol_error("a salt that is not base64")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise self._protocol_error(f"an iteration count of {iterations}")
         salted = hashlib.pbkdf2_hmac(
             self._digest, self._password.reveal().encode("utf-8", "replace"), salt, iterations
         )
@@ -90,7 +93,7 @@ class ScramClient:
     def _check(self, challenge: bytes, signature: bytes) -> None:
         found = _SERVER_FINAL.fullmatch(challenge)
         if found is None:
-            raise self._odd("a last answer that is not SCRAM")
+            raise self._protocol_error("a last answer that is not SCRAM")
         if found[1] == b"e":
             raise AuthenticationError(
                 f"The broker refused {self._mechanism.value}. Check username and password."
@@ -105,7 +108,7 @@ class ScramClient:
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.digest(key, message, self._digest)
 
-    def _odd(self, what: str) -> AuthenticationError:
+    def _protocol_error(self, what: str) -> AuthenticationError:
         return AuthenticationError(
             f"The broker sent {what} ({self._mechanism.value}). Is it a Kafka broker?"
         )

@@ -15,7 +15,7 @@ from typing import Any
 from sparkmirror.model import Secret
 
 
-class Protocol(Enum):
+class SecurityProtocol(Enum):
     """Kafka's `security.protocol`."""
 
     PLAINTEXT = "PLAINTEXT"
@@ -26,15 +26,15 @@ class Protocol(Enum):
     @property
     def has_tls(self) -> bool:
         """Whether bytes are encrypted."""
-        return self in (Protocol.SSL, Protocol.SASL_SSL)
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
         """Whether the client says who it is."""
-        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-class Mechanism(Enum):
+class SaslMechanism(Enum):
     """Kafka's `sasl.mechanism`."""
 
     PLAIN = "PLAIN"
@@ -52,7 +52,7 @@ class TlsSettings:
     trusted: str | None = None  # None: whom the system trusts
     chain: str = ""  # our certificate and those that vouch for it; empty: none
     key: Secret | None = None  # PKCS #8, not encrypted
-    checks_host: bool = True
+    verifies_hostname: bool = True
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ciphers: tuple[str, ...] = ()  # Java's names; empty: the default ones
 
@@ -61,14 +61,14 @@ class TlsSettings:
 class AssertionSettings:
     """A JWT that is signed for each request, in the place of a secret."""
 
-    sent_as: str  # a field of the request
+    form_field: str  # a field of the request
     key: Secret  # as PEM (PKCS #8), not encrypted
     algorithm: str = "RS256"
     header: Mapping[str, Any] = field(default_factory=dict)
     claims: Mapping[str, Any] = field(default_factory=dict)
     lifetime_seconds: int = 300
-    early_seconds: int = 60  # clocks differ
-    has_id: bool = False
+    not_before_skew_seconds: int = 60  # clocks differ
+    includes_jti: bool = False
 
 
 CLIENT_CREDENTIALS = "client_credentials"  # RFC 6749, 4.4
@@ -88,11 +88,13 @@ class OAuthSettings:
     scope: str = ""
     audience: str = ""  # Strimzi's oauth.audience
     urlencodes_header: bool = False  # name and secret, before they go into the header
-    fields: Mapping[str, str] = field(default_factory=lambda: {"grant_type": CLIENT_CREDENTIALS})
-    secret_fields: Mapping[str, Secret] = field(default_factory=dict)  # of the request, too
+    form_fields: Mapping[str, str] = field(
+        default_factory=lambda: {"grant_type": CLIENT_CREDENTIALS}
+    )
+    secret_form_fields: Mapping[str, Secret] = field(default_factory=dict)  # of the request, too
     assertion: AssertionSettings | None = None  # one of the secret fields, made for each request
-    token: Secret | None = None
-    longest_seconds: float | None = None  # that a token is used for, whatever it says
+    static_token: Secret | None = None
+    max_token_seconds: float | None = None  # that a token is used for, whatever it says
     extensions: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
     connect_timeout_seconds: float = 10.0
@@ -109,8 +111,8 @@ class KerberosSettings:
     service: str = "kafka"  # the first part of the brokers' name
     principal: str = ""  # who we are; empty: whoever the tickets are made out to
     keytab: Secret | None = None  # the content of the file, in base64
-    uses_cache: bool = True
-    cache: str = ""  # where connections are made; empty: where the system keeps it
+    uses_ticket_cache: bool = True
+    ticket_cache: str = ""  # where connections are made; empty: where the system keeps it
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class AwsSettings:
 class SaslSettings:
     """How a client proves who it is."""
 
-    mechanism: Mechanism
+    mechanism: SaslMechanism
     username: str = ""
     password: Secret | None = None
     oauth: OAuthSettings | None = None  # of OAUTHBEARER
@@ -141,7 +143,7 @@ class SaslSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyNames:
+class SecurityKeyNames:
     """The keys as the user wrote them, for sentences about what they led to."""
 
     protocol: str = "security.protocol"
@@ -156,13 +158,13 @@ class KeyNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
+class SecuritySettings:
     """All of it; the default is none."""
 
-    protocol: Protocol = Protocol.PLAINTEXT
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsSettings | None = None  # there if the protocol has TLS
     sasl: SaslSettings | None = None  # there if the protocol has SASL
-    keys: KeyNames = field(default_factory=KeyNames, compare=False)
+    keys: SecurityKeyNames = field(default_factory=SecurityKeyNames, compare=False)
 
 
-PLAINTEXT = Security()
+PLAINTEXT = SecuritySettings()

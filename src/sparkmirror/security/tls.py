@@ -15,8 +15,8 @@ import re
 import ssl
 
 from sparkmirror.model import Secret
-from sparkmirror.security.certificates import all_certificates
-from sparkmirror.security.peers import PeerContext
+from sparkmirror.security.certificates import split_pem
+from sparkmirror.security.chain_verification import ChainVerifyingContext
 from sparkmirror.security.settings import TlsSettings
 
 CLIENT_AUTH = {
@@ -83,14 +83,14 @@ _PUBLIC_STRENGTH = 1  # no SHA-1, which Java refuses below the authorities that 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """For connections to a server; ValueError says what OpenSSL cannot do."""
-    context = PeerContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = settings.checks_host
+    context = ChainVerifyingContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.verifies_hostname
     context.verify_mode = ssl.CERT_REQUIRED
     level = _PUBLIC_STRENGTH if settings.trusted is None else _ANY_STRENGTH
     context.set_ciphers(f"{':'.join(_SUITES_OF_JAVA)}:@SECLEVEL={level}")
     _set_up(context, settings)
     if settings.trusted is not None:
-        context.trust(all_certificates(settings.trusted))
+        context.set_trust_anchors(split_pem(settings.trusted))
     return context
 
 
@@ -106,7 +106,7 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
     return context
 
 
-def load_pair(context: ssl.SSLContext, chain: str, key: Secret) -> None:
+def load_certificate_and_key(context: ssl.SSLContext, chain: str, key: Secret) -> None:
     """Give a context its certificate and key.
 
     Python's ssl wants a path, so it gets that of an anonymous file, which is in memory only and
@@ -145,7 +145,7 @@ def _set_up(context: ssl.SSLContext, settings: TlsSettings) -> None:
     context.maximum_version = max(versions)
     _trust(context, settings.trusted)
     if settings.chain and settings.key is not None:
-        load_pair(context, settings.chain, settings.key)
+        load_certificate_and_key(context, settings.chain, settings.key)
 
 
 def _versions(protocols: tuple[str, ...]) -> list[ssl.TLSVersion]:
@@ -170,11 +170,11 @@ def _choose_suites(
     if not left:
         raise ValueError("none of the cipher suites belongs to a version of TLS that is enabled")
     if ssl.TLSVersion.TLSv1_2 in left:
-        _choose_older(context, older)
+        _choose_tls12_suites(context, older)
     return left
 
 
-def unasked_suites(settings: TlsSettings) -> tuple[str, ...]:
+def unlisted_tls13_suites(settings: TlsSettings) -> tuple[str, ...]:
     """Suites of TLS 1.3 that may be used though the list leaves them out.
 
     Python cannot choose among them; all of them are strong.
@@ -185,7 +185,7 @@ def unasked_suites(settings: TlsSettings) -> tuple[str, ...]:
     return tuple(name for name in _SUITES_OF_TLS13 if name not in listed)
 
 
-def _choose_older(context: ssl.SSLContext, names: list[str]) -> None:
+def _choose_tls12_suites(context: ssl.SSLContext, names: list[str]) -> None:
     suites = []
     for name in names:
         if _OUTDATED_SUITE.search(name):

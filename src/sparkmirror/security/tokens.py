@@ -20,8 +20,8 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import OAuthSettings
 
-UNKNOWN_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
-LEAST_REST_SECONDS = 2.0  # a broker lets nobody in for longer than the token lasts
+DEFAULT_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
+MIN_REMAINING_SECONDS = 2.0  # a broker lets nobody in for longer than the token lasts
 
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")  # RFC 6750, as Kafka checks it
 _OK = 200
@@ -40,7 +40,7 @@ class Token:
     expires_at: float
 
 
-def read_answer(
+def parse_token_response(
     status: int, body: bytes, endpoint: str, settings: OAuthSettings, now: float
 ) -> Token:
     """The token of an answer; AuthenticationError with the endpoint's reason if there is none."""
@@ -55,8 +55,8 @@ def read_answer(
             retriable=True,  # what stands before it may answer so for a while
         )
     expires_at = _expires_at(text, content, now)
-    if settings.longest_seconds is not None:
-        expires_at = min(expires_at, now + settings.longest_seconds)
+    if settings.max_token_seconds is not None:
+        expires_at = min(expires_at, now + settings.max_token_seconds)
     token = Token(Secret(text), expires_at)
     if token.expires_at <= now:
         raise AuthenticationError(
@@ -67,7 +67,7 @@ def read_answer(
     return token
 
 
-def given_token(text: str) -> Token:
+def parse_static_token(text: str) -> Token:
     """A token that nobody was asked for; ValueError if it cannot be one.
 
     One that does not say how long it lasts is good until a broker refuses it.
@@ -85,7 +85,7 @@ def refresh_at(token: Token, issued_at: float, settings: OAuthSettings) -> float
     """
     lifetime = token.expires_at - issued_at
     wanted = issued_at + lifetime * settings.refresh_window_factor
-    wanted = min(wanted, token.expires_at - min(lifetime / 2, LEAST_REST_SECONDS))
+    wanted = min(wanted, token.expires_at - min(lifetime / 2, MIN_REMAINING_SECONDS))
     if settings.refresh_min_seconds + settings.refresh_buffer_seconds > lifetime:
         return wanted  # the two contradict each other: Kafka ignores both
     wanted = min(wanted, token.expires_at - settings.refresh_buffer_seconds)
@@ -98,7 +98,7 @@ def _expires_at(text: str, content: dict[str, Any], now: float) -> float:
     if expiry is not None:
         return expiry
     lifetime = _seconds(content.get("expires_in"))
-    return now + (UNKNOWN_LIFETIME_SECONDS if lifetime is None else lifetime)
+    return now + (DEFAULT_LIFETIME_SECONDS if lifetime is None else lifetime)
 
 
 def _claims(text: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _refusal(
         )
     given = [content.get("error"), content.get("error_description")]
     words = ": ".join(word for word in given if isinstance(word, str) and word)
-    reason = f", {clean(words, settings)}" if words else ""
+    reason = f", {redact_oauth_message(words, settings)}" if words else ""
     is_temporary = status >= _SERVER_FAULT or status in _TRY_LATER
     advice = f" Check {_proofs(settings)} and scope of the client." if not is_temporary else ""
     return AuthenticationError(
@@ -154,9 +154,11 @@ def _refusal(
 
 def _proofs(settings: OAuthSettings) -> str:
     """What was said about us, by name."""
-    proofs = [f"id ({clean(settings.client_id, settings)})"] if settings.client_id else []
+    proofs = (
+        [f"id ({redact_oauth_message(settings.client_id, settings)})"] if settings.client_id else []
+    )
     proofs += ["secret"] if settings.client_secret is not None else []
-    return ", ".join((*proofs, *(name.replace("_", " ") for name in settings.secret_fields)))
+    return ", ".join((*proofs, *(name.replace("_", " ") for name in settings.secret_form_fields)))
 
 
 def basic_credentials(settings: OAuthSettings) -> str:
@@ -170,7 +172,7 @@ def basic_credentials(settings: OAuthSettings) -> str:
     return base64.b64encode(pair.encode("utf-8", "replace")).decode()
 
 
-def clean(words: str, settings: OAuthSettings | None) -> str:
+def redact_oauth_message(words: str, settings: OAuthSettings | None) -> str:
     """What somebody else said, fit to be shown: one line, not long, without our secret."""
     for secret in () if settings is None else _secrets(settings):
         if secret:
@@ -180,6 +182,6 @@ def clean(words: str, settings: OAuthSettings | None) -> str:
 
 
 def _secrets(settings: OAuthSettings) -> Iterator[str]:
-    hidden = (settings.client_secret, settings.token, *settings.secret_fields.values())
+    hidden = (settings.client_secret, settings.static_token, *settings.secret_form_fields.values())
     yield from (one.reveal() for one in hidden if one is not None)
     yield basic_credentials(settings)

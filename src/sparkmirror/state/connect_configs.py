@@ -22,22 +22,22 @@ from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.formats.connect_fields import Config, Foreign
-from sparkmirror.formats.connect_records import (
+from sparkmirror.formats.connect_config_records import (
     ConfigRecord,
     ConnectorConfig,
-    ConnectorTarget,
+    ConnectorTargetState,
     LoggerLevel,
     RestartRequest,
     SessionKey,
     TargetState,
     TaskConfig,
-    TaskCount,
     TasksCommit,
+    TasksFencing,
     read_config_record,
 )
+from sparkmirror.formats.connect_fields import Config, UnreadableRecord
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.state.connect_topic import READ_SECONDS, ConnectTopic
 
 
@@ -82,7 +82,7 @@ ConfigEvent: TypeAlias = (
 
 
 @dataclass(slots=True)
-class ConfigState:
+class ClusterConfigState:
     """What the records up to `offset` say."""
 
     offset: int = -1  # one past the last record, as workers tell each other; -1: none was read
@@ -90,16 +90,16 @@ class ConfigState:
     target_states: dict[str, TargetState] = field(default_factory=dict)
     task_counts: dict[str, int] = field(default_factory=dict)
     inconsistent: set[str] = field(default_factory=set)
-    applied: dict[str, Config] = field(
+    applied_configs: dict[str, Config] = field(
         default_factory=dict, repr=False
     )  # when tasks were committed
     task_generations: dict[str, int] = field(default_factory=dict)  # how often that was, less one
     fenced_counts: dict[str, int] = field(default_factory=dict)  # tasks at the last fencing
     unfenced: set[str] = field(default_factory=set)
     session_key: SessionKey | None = None
-    passed_over: int = 0  # records that could not be read
+    skipped_records: int = 0  # records that could not be read
     _tasks: dict[str, dict[int, Config]] = field(default_factory=dict, repr=False)
-    _waiting: dict[str, dict[int, Config]] = field(default_factory=dict, repr=False)
+    _pending_tasks: dict[str, dict[int, Config]] = field(default_factory=dict, repr=False)
 
     @property
     def connectors(self) -> list[str]:
@@ -119,43 +119,43 @@ class ConfigState:
 
     def waiting_tasks(self, connector: str) -> set[int]:
         """Tasks with a new configuration that no commit has counted yet."""
-        return set(self._waiting.get(connector, {}))
+        return set(self._pending_tasks.get(connector, {}))
 
-    def copy(self) -> ConfigState:
+    def copy(self) -> ClusterConfigState:
         """The same for another thread; configurations themselves never change."""
-        twin = ConfigState()
+        twin = ClusterConfigState()
         for one in fields(self):
             value = getattr(self, one.name)
             setattr(twin, one.name, value.copy() if isinstance(value, dict | set) else value)
         twin._tasks = {name: dict(tasks) for name, tasks in self._tasks.items()}
-        twin._waiting = {name: dict(tasks) for name, tasks in self._waiting.items()}
+        twin._pending_tasks = {name: dict(tasks) for name, tasks in self._pending_tasks.items()}
         return twin
 
-    def apply(self, record: LogRecord) -> ConfigEvent | Foreign | None:
+    def apply(self, record: LogRecord) -> ConfigEvent | UnreadableRecord | None:
         """Take one more record in; what has happened, if a worker must do something about it."""
         found = read_config_record(record.key, record.value)
-        if not isinstance(found, Foreign) or found.is_json:
+        if not isinstance(found, UnreadableRecord) or found.is_json:
             # What is no JSON does not count for Java, and workers compare their offsets.
             self.offset = record.offset + 1
-        event: ConfigEvent | Foreign | None = None
+        event: ConfigEvent | UnreadableRecord | None = None
         match found:
             case ConnectorConfig(connector, config):
                 event = self._connector(connector, config)
-            case ConnectorTarget(connector, state):
+            case ConnectorTargetState(connector, state):
                 event = self._target(connector, state)
             case TaskConfig(connector, task, config):
-                self._waiting.setdefault(connector, {})[task] = config
+                self._pending_tasks.setdefault(connector, {})[task] = config
             case TasksCommit(connector, count):
                 event = self._commit(connector, count)
-            case TaskCount(connector, count):
+            case TasksFencing(connector, count):
                 self.fenced_counts[connector] = count
                 self.unfenced.discard(connector)  # D
             case SessionKey():
                 event = self.session_key = found
             case RestartRequest() | LoggerLevel():
                 event = found
-            case Foreign():
-                self.passed_over += 1
+            case UnreadableRecord():
+                self.skipped_records += 1
                 event = found
         return event
 
@@ -164,7 +164,7 @@ class ConfigState:
             self.configs[connector] = config
             return ConnectorChanged(connector)
         was_there = connector in self.configs
-        self._forget(connector)
+        self._remove(connector)
         return ConnectorRemoved(connector) if was_there else None
 
     def _target(self, connector: str, state: TargetState | None) -> ConfigEvent | None:
@@ -180,9 +180,9 @@ class ConfigState:
     def _commit(self, connector: str, count: int) -> ConfigEvent | None:
         config = self.configs.get(connector)
         if config is None:  # C
-            self._forget(connector)
+            self._remove(connector)
             return None
-        waiting = self._waiting.pop(connector, {})
+        waiting = self._pending_tasks.pop(connector, {})
         self.task_counts[connector] = count
         self.unfenced.add(connector)  # D
         if any(task not in waiting for task in range(count)):  # B
@@ -190,13 +190,19 @@ class ConfigState:
             return TasksChanged(connector, ())
         self._tasks[connector] = waiting  # A
         self.inconsistent.discard(connector)
-        self.applied[connector] = config
+        self.applied_configs[connector] = config
         self.task_generations[connector] = self.task_generations.get(connector, -1) + 1
         return TasksChanged(connector, tuple(range(count)))
 
-    def _forget(self, connector: str) -> None:
+    def _remove(self, connector: str) -> None:
         """All but the target state, which has a record of its own, and whom to fence."""
-        for known in (self.configs, self.task_counts, self._tasks, self._waiting, self.applied):
+        for known in (
+            self.configs,
+            self.task_counts,
+            self._tasks,
+            self._pending_tasks,
+            self.applied_configs,
+        ):
             known.pop(connector, None)
         self.inconsistent.discard(connector)
 
@@ -206,34 +212,34 @@ class ConfigLog:
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self.topic = topic
-        self.state = ConfigState()
+        self.state = ClusterConfigState()
         self._alias = client.connection.alias
         self._connect_topic = ConnectTopic(
-            client, topic, take=self._take, forget_all=self._forget_all, check=self._check
+            client, topic, take=self._apply, forget_all=self._reset, check=self._check
         )
         self._events: list[ConfigEvent] = []
         self._lost: set[str] = set()  # connectors of a topic that was deleted
         self._is_started = False
-        self._is_again = False  # what is read was asked for long ago
+        self._is_rereading = False  # what is read was asked for long ago
 
     def refresh(self, timeout_seconds: float = READ_SECONDS) -> list[ConfigEvent]:
         """Read on to the end; what has happened since the last time, `put` by others or by us.
 
         Nothing the first time, when all is new: restarts that were asked for before are over.
         """
-        self.read_on(timeout_seconds)
-        return self.take_events()
+        self.read_new(timeout_seconds)
+        return self.drain_events()
 
-    def read_on(self, timeout_seconds: float = READ_SECONDS) -> None:
+    def read_new(self, timeout_seconds: float = READ_SECONDS) -> None:
         """Read on to the end; `take_events` tells what has happened."""
-        self._exchange((), timeout_seconds)
+        self._write_and_read((), timeout_seconds)
 
-    def take_events(self) -> list[ConfigEvent]:
+    def drain_events(self) -> list[ConfigEvent]:
         """What has happened in what was read since the last time."""
         events, self._events = self._events, []
         return events
 
-    def lead(self, transactional_id: str, key: SessionKey) -> None:
+    def become_leader(self, transactional_id: str, key: SessionKey) -> None:
         """Write as the leader from now on, beginning with the key that workers sign with.
 
         The brokers refuse what earlier leaders write from that record on: with LeadershipLostError
@@ -244,7 +250,7 @@ class ConfigLog:
         self._connect_topic.fence(transactional_id)
         self.put_session_key(key)
 
-    def follow(self) -> None:
+    def resign(self) -> None:
         """Write as any worker may; the place of a leader is somebody else's."""
         self._connect_topic.unfence()
 
@@ -254,42 +260,44 @@ class ConfigLog:
         """A new connector, or another configuration; with a target state only if one is given."""
         records: list[ConfigRecord] = [ConnectorConfig(connector, config)]
         if target_state is not None:
-            records.insert(0, ConnectorTarget(connector, target_state))
-        self._exchange(records)
+            records.insert(0, ConnectorTargetState(connector, target_state))
+        self._write_and_read(records)
 
     def remove_connector(self, connector: str) -> None:
         """Delete a connector; its tasks go with it."""
-        self._exchange([ConnectorConfig(connector, None), ConnectorTarget(connector, None)])
+        self._write_and_read(
+            [ConnectorConfig(connector, None), ConnectorTargetState(connector, None)]
+        )
 
     def put_tasks(self, connector: str, configs: Sequence[Config]) -> None:
         """A connector's tasks, all of them; the commit follows when all are known to be there."""
-        self._exchange(())
+        self._write_and_read(())
         tasks = [TaskConfig(connector, task, config) for task, config in enumerate(configs)]
         if tasks:
-            self._exchange(tasks, at_once=False)
-        self._exchange([TasksCommit(connector, len(tasks))])
+            self._write_and_read(tasks, at_once=False)
+        self._write_and_read([TasksCommit(connector, len(tasks))])
 
     def put_target_state(self, connector: str, state: TargetState) -> None:
         """What a connector is meant to do."""
-        self._exchange([ConnectorTarget(connector, state)])
+        self._write_and_read([ConnectorTargetState(connector, state)])
 
     def put_restart_request(self, request: RestartRequest) -> None:
         """Ask whoever runs the connector to restart it."""
-        self._exchange([request])
+        self._write_and_read([request])
 
     def put_task_count(self, connector: str, tasks: int) -> None:
         """Every earlier writer of a connector with so many tasks is fenced."""
-        self._exchange([TaskCount(connector, tasks)])
+        self._write_and_read([TasksFencing(connector, tasks)])
 
     def put_session_key(self, key: SessionKey) -> None:
         """The key that workers sign with from now on."""
-        self._exchange([key])
+        self._write_and_read([key])
 
     def put_logger_level(self, level: LoggerLevel) -> None:
         """How much all workers say about something."""
-        self._exchange([level])
+        self._write_and_read([level])
 
-    def _exchange(
+    def _write_and_read(
         self,
         records: Sequence[ConfigRecord],
         timeout_seconds: float = READ_SECONDS,
@@ -297,24 +305,24 @@ class ConfigLog:
         at_once: bool = True,
     ) -> None:
         pairs = [(record.key(), record.value()) for record in records]
-        self._connect_topic.exchange(pairs, timeout_seconds, at_once=at_once)
+        self._connect_topic.write_and_read(pairs, timeout_seconds, at_once=at_once)
         self._events += map(ConnectorRemoved, sorted(self._lost - self.state.configs.keys()))
         self._lost.clear()
-        self._is_started, self._is_again = True, False
+        self._is_started, self._is_rereading = True, False
 
-    def _take(self, record: LogRecord) -> Foreign | None:
+    def _apply(self, record: LogRecord) -> UnreadableRecord | None:
         event = self.state.apply(record)
-        if isinstance(event, Foreign):
+        if isinstance(event, UnreadableRecord):
             return event
-        is_over = self._is_again and isinstance(event, RestartRequest | LoggerLevel)
+        is_over = self._is_rereading and isinstance(event, RestartRequest | LoggerLevel)
         if event is not None and self._is_started and not is_over:
             self._events.append(event)
         return None
 
-    def _forget_all(self) -> None:
+    def _reset(self) -> None:
         self._lost |= self.state.configs.keys()
-        self.state = ConfigState()
-        self._is_again = True
+        self.state = ClusterConfigState()
+        self._is_rereading = True
 
     def _check(self, partitions: int) -> None:
         if partitions != 1:

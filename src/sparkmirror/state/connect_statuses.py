@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     StatusRecord,
     TaskStatus,
@@ -30,18 +30,18 @@ from sparkmirror.formats.connect_statuses import (
     read_status_record,
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.state.connect_topic import READ_SECONDS, ConnectTopic
 
-_BAD_NEWS = frozenset({State.FAILED, State.UNASSIGNED})
+_BAD_NEWS = frozenset({RunState.FAILED, RunState.UNASSIGNED})
 
 
 @dataclass(slots=True)
-class StatusState:
+class ClusterStatusState:
     """What the records read so far say."""
 
     connectors: dict[str, Status] = field(default_factory=dict)
-    passed_over: int = 0  # records that could not be read
+    skipped_records: int = 0  # records that could not be read
     _tasks: dict[str, dict[int, Status]] = field(default_factory=dict)
     _topics: dict[str, dict[str, TopicSeen]] = field(default_factory=dict)
     _written_ms: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class StatusState:
         """The topics that a connector has used, sorted."""
         return dict(sorted(self._topics.get(connector, {}).items()))
 
-    def copy(self) -> StatusState:
+    def copy(self) -> ClusterStatusState:
         """The same for another thread."""
-        return StatusState(
+        return ClusterStatusState(
             dict(self.connectors),
-            self.passed_over,
+            self.skipped_records,
             {name: dict(tasks) for name, tasks in self._tasks.items()},
             {name: dict(topics) for name, topics in self._topics.items()},
             dict(self._written_ms),
@@ -80,7 +80,7 @@ class StatusState:
             or known.generation <= status.generation
         )
 
-    def without(self, connector: str) -> list[StatusRecord]:
+    def removal_records(self, connector: str) -> list[StatusRecord]:
         """The records that make everybody forget a connector: its tasks, its topics, itself."""
         return [
             *(TaskStatus(connector, task, None) for task in self.tasks(connector)),
@@ -88,7 +88,7 @@ class StatusState:
             ConnectorStatus(connector, None),
         ]
 
-    def apply(self, record: LogRecord) -> Foreign | None:
+    def apply(self, record: LogRecord) -> UnreadableRecord | None:
         """Take one more record in; a record that could not be read comes back."""
         match read_status_record(record.key, record.value):
             case ConnectorStatus(connector, None):
@@ -104,8 +104,8 @@ class StatusState:
                 self._topics.get(connector, {}).pop(topic, None)
             case TopicStatus(connector, topic, TopicSeen() as seen):
                 self._topics.setdefault(connector, {})[topic] = seen
-            case Foreign() as foreign:
-                self.passed_over += 1
+            case UnreadableRecord() as foreign:
+                self.skipped_records += 1
                 return foreign
         return None
 
@@ -113,8 +113,8 @@ class StatusState:
         known = self._tasks.get(connector, {}).get(task)
         is_stale = (  # B
             known is not None
-            and status.state is State.UNASSIGNED
-            and known.state is State.RUNNING
+            and status.state is RunState.UNASSIGNED
+            and known.state is RunState.RUNNING
             and status.generation <= known.generation
         )
         if not is_stale:
@@ -136,14 +136,12 @@ class StatusLog:
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self.topic = topic
-        self.state = StatusState()
-        self._connect_topic = ConnectTopic(
-            client, topic, take=self._take, forget_all=self._forget_all
-        )
+        self.state = ClusterStatusState()
+        self._connect_topic = ConnectTopic(client, topic, take=self._apply, forget_all=self._reset)
 
     def refresh(self, timeout_seconds: float = READ_SECONDS) -> None:
         """Read on to the end."""
-        self._connect_topic.exchange((), timeout_seconds)
+        self._connect_topic.write_and_read((), timeout_seconds)
 
     def put(self, *records: StatusRecord, certain: bool = False) -> list[StatusRecord]:
         """Write what rule A allows; returns when every replica has it, with what was left out.
@@ -151,27 +149,27 @@ class StatusLog:
         Certain is a member of the group about what it runs itself: all of it is written.
         """
         if certain:
-            self._exchange(records)
+            self._write_and_read(records)
             return []
         if any(_is_bad_news(record) for record in records):
             self.refresh()
         refused = [record for record in records if not self.state.may_write(record)]
-        self._exchange(record for record in records if record not in refused)
+        self._write_and_read(record for record in records if record not in refused)
         return refused
 
-    def forget_connector(self, connector: str) -> None:
+    def remove_connector(self, connector: str) -> None:
         """Make everybody forget a connector that was deleted, its tasks and its topics."""
         self.refresh()
-        self._exchange(self.state.without(connector))
+        self._write_and_read(self.state.removal_records(connector))
 
-    def _exchange(self, records: Iterable[StatusRecord]) -> None:
-        self._connect_topic.exchange((record.key(), record.value()) for record in records)
+    def _write_and_read(self, records: Iterable[StatusRecord]) -> None:
+        self._connect_topic.write_and_read((record.key(), record.value()) for record in records)
 
-    def _take(self, record: LogRecord) -> Foreign | None:
+    def _apply(self, record: LogRecord) -> UnreadableRecord | None:
         return self.state.apply(record)
 
-    def _forget_all(self) -> None:
-        self.state = StatusState()
+    def _reset(self) -> None:
+        self.state = ClusterStatusState()
 
 
 def _is_bad_news(record: StatusRecord) -> bool:

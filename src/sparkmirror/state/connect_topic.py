@@ -14,12 +14,12 @@ from functools import partial
 from itertools import zip_longest
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.murmur2 import partition_for
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.fenced_producer import CANNOT_FENCE, FencedProducer
-from sparkmirror.kafka.records import LogRecord
-from sparkmirror.kafka.topic_log import KeyValue, record_batches, sealed
+from sparkmirror.kafka.log_records import LogRecord
+from sparkmirror.kafka.topic_log import KeyValue, build_record_batch, split_into_batches
 from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
@@ -43,7 +43,7 @@ class ConnectTopic:
         client: ClusterClient,
         topic: str,
         *,
-        take: Callable[[LogRecord], Foreign | None],
+        take: Callable[[LogRecord], UnreadableRecord | None],
         forget_all: Callable[[], None],
         check: Callable[[int], None] = lambda _partitions: None,
     ) -> None:
@@ -51,12 +51,12 @@ class ConnectTopic:
         self._client = client
         self._topic = topic
         self._name = f"Topic '{topic}' on cluster '{client.connection.alias}'"
-        self._tail = TopicTail(client, topic, self._begin_anew)
+        self._tail = TopicTail(client, topic, self._on_replaced)
         self._most_bytes = client.connection.max_request_bytes or _MOST_BYTES
         self._producer: FencedProducer | None = None
         self._has_warned = False
-        self._take = take
-        self._forget_all = forget_all
+        self._apply = take
+        self._reset = forget_all
         self._check = check
 
     def fence(self, transactional_id: str) -> None:
@@ -67,7 +67,7 @@ class ConnectTopic:
         producer = FencedProducer(self._client, transactional_id)
         self._producer = None
         try:
-            producer.take()
+            producer.acquire()
         except BrokerError as error:
             if error.code not in CANNOT_FENCE:
                 raise
@@ -79,7 +79,7 @@ class ConnectTopic:
         """Write as anybody from now on."""
         self._producer = None
 
-    def exchange(
+    def write_and_read(
         self,
         records: Iterable[KeyValue] = (),
         timeout_seconds: float = READ_SECONDS,
@@ -91,19 +91,21 @@ class ConnectTopic:
         At once: all or none of them. Nothing is written if one is too large.
         """
         pairs = list(records)
-        self._refuse_too_large([pairs] if at_once else [[pair] for pair in pairs])
+        self._check_sizes([pairs] if at_once else [[pair] for pair in pairs])
         if pairs or not self._tail.partitions:
-            self._tail.look()
+            self._tail.refresh_metadata()
         self._check(self._tail.partitions)
         reach: dict[TopicPartition, int] = {}
-        for batches in self._requests(pairs, self._most_bytes if at_once else _A_RECORD_BATCH):
+        for batches in self._partition_batches(
+            pairs, self._most_bytes if at_once else _A_RECORD_BATCH
+        ):
             reach |= self._write(batches)
-        self._read_on(reach, timeout_seconds)
+        self._read_new(reach, timeout_seconds)
 
-    def _read_on(self, reach: Mapping[TopicPartition, int], timeout_seconds: float) -> None:
-        strange: list[Foreign] = []
-        for record in self._tail.read_on(reach, timeout_seconds):
-            foreign = self._take(record)
+    def _read_new(self, reach: Mapping[TopicPartition, int], timeout_seconds: float) -> None:
+        strange: list[UnreadableRecord] = []
+        for record in self._tail.read_new(reach, timeout_seconds):
+            foreign = self._apply(record)
             if foreign is not None:
                 strange.append(foreign)
         if strange:
@@ -112,15 +114,18 @@ class ConnectTopic:
                 f"passed over. The first one: {strange[0].reason}"
             )
 
-    def _requests(
+    def _partition_batches(
         self, pairs: Sequence[KeyValue], most_bytes: int
     ) -> Iterator[dict[int, list[KeyValue]]]:
         """Each to the partition that Java would choose, or compaction would leave two of a key."""
         by_partition: dict[int, list[KeyValue]] = defaultdict(list)
         for key, value in pairs:
-            by_partition[partition_for(key or b"", self._tail.partitions)].append((key, value))
+            by_partition[partition_for_key(key or b"", self._tail.partitions)].append((key, value))
         batches = [
-            [(index, batch) for batch in record_batches(some, min(most_bytes, self._most_bytes))]
+            [
+                (index, batch)
+                for batch in split_into_batches(some, min(most_bytes, self._most_bytes))
+            ]
             for index, some in by_partition.items()
         ]
         if self._client.connection.max_request_bytes is not None:
@@ -133,7 +138,9 @@ class ConnectTopic:
         """Returns how far to read for it."""
         producer = self._producer
         if producer is None:
-            offsets = self._tail.append({index: sealed(some) for index, some in batches.items()})
+            offsets = self._tail.append(
+                {index: build_record_batch(some) for index, some in batches.items()}
+            )
         else:
             try:
                 offsets = {
@@ -154,7 +161,7 @@ class ConnectTopic:
         (offset,) = self._tail.append({index: batch}).values()
         return offset
 
-    def _refuse_too_large(self, batches: Iterable[Sequence[KeyValue]]) -> None:
+    def _check_sizes(self, batches: Iterable[Sequence[KeyValue]]) -> None:
         for batch in batches:
             size = _OVERHEAD_BYTES + sum(
                 _RECORD_BYTES + len(key or b"") + len(value or b"") for key, value in batch
@@ -188,9 +195,9 @@ class ConnectTopic:
             f"when another one leads might still write to it. {error} {remedy}"
         )
 
-    def _begin_anew(self) -> None:
+    def _on_replaced(self) -> None:
         _log.warning(
             f"{self._name} was deleted and created again, or has lost records; what it says now "
             f"counts"
         )
-        self._forget_all()
+        self._reset()

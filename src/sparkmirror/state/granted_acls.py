@@ -24,8 +24,8 @@ from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
 from sparkmirror.kafka.acls import AclBinding
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.requests import chunks
 from sparkmirror.kafka.topic_log import TopicLog
+from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
 
 _A_RECORD_BATCH = 1_000  # some 250 KB: below what a topic takes by default
@@ -42,7 +42,7 @@ class GrantedAcls:
         self._log = TopicLog(client.connection, topic, "read_uncommitted", client)
         self._since: dict[TopicPartition, int] = {}
         self._malformed = 0
-        self.is_there = False  # the topic, when it was last looked at
+        self.topic_exists = False  # the topic, when it was last looked at
         self.bindings: set[AclBinding] = set()
 
     def refresh(self) -> None:
@@ -53,30 +53,30 @@ class GrantedAcls:
         except BrokerError as error:
             if error.code != _UNKNOWN_TOPIC:
                 raise
-            self._forget_all()
-            self.is_there = False
+            self._reset()
+            self.topic_exists = False
         if self._malformed > before:
             _log.warning(
                 f"Topic '{self.topic}' on cluster '{self._alias}' holds "
                 f"{self._malformed - before} records that are no ACLs; they were passed over"
             )
 
-    def remember(self, bindings: Collection[AclBinding]) -> None:
+    def add(self, bindings: Collection[AclBinding]) -> None:
         """Before they are created; returns when every replica knows."""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self._write(bindings, encode({"time": now}))
         self.bindings |= set(bindings)
 
-    def forget(self, bindings: Collection[AclBinding]) -> None:
+    def remove(self, bindings: Collection[AclBinding]) -> None:
         """After they were deleted."""
         self._write(bindings, None)
         self.bindings -= set(bindings)
 
     def _read(self) -> None:
         with self._log as log:
-            self.is_there = True
-            if log.is_another(self._since):
-                self._forget_all()
+            self.topic_exists = True
+            if log.was_replaced(self._since):
+                self._reset()
             for record in log.read_to_end(since=self._since):
                 try:
                     binding = _binding(record.key or b"")
@@ -88,7 +88,7 @@ class GrantedAcls:
                 else:
                     self.bindings.add(binding)
 
-    def _forget_all(self) -> None:
+    def _reset(self) -> None:
         self._since.clear()
         self.bindings.clear()
 
@@ -96,8 +96,8 @@ class GrantedAcls:
         if not bindings:
             return
         with self._log as log:
-            if log.is_another(self._since):
-                self._forget_all()
+            if log.was_replaced(self._since):
+                self._reset()
             for some in chunks(sorted(bindings), _A_RECORD_BATCH):
                 log.append({0: [(_key(one), value) for one in some]})
 

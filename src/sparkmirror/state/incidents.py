@@ -18,7 +18,7 @@ from sparkmirror.model import TopicPartition
 STOP = "stop"  # the policy under which nothing moves until a person has decided
 
 
-class Kind(StrEnum):
+class IncidentKind(StrEnum):
     """What happened to a topic partition."""
 
     GAP = "gap"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     NO_READ = "no-read"
 
 
-class Rule(NamedTuple):
+class IncidentRule(NamedTuple):
     """What is known of a kind."""
 
     policy_key: str  # the key that says what to do about it; empty: there is nothing to choose
@@ -44,61 +44,61 @@ class Rule(NamedTuple):
     in_ledger: bool  # afterwards source and target are not record by record the same
 
 
-RULES: Mapping[Kind, Rule] = MappingProxyType(
+INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
     {
-        Kind.GAP: Rule(
+        IncidentKind.GAP: IncidentRule(
             "gap.policy", "the source deleted records before they were copied", in_ledger=True
         ),
-        Kind.SOURCE_TRUNCATED: Rule(
+        IncidentKind.SOURCE_TRUNCATED: IncidentRule(
             "source.truncated.policy",
             "the source lost records that had been copied already",
             in_ledger=True,
         ),
-        Kind.SOURCE_RECREATED: Rule(
+        IncidentKind.SOURCE_RECREATED: IncidentRule(
             "source.recreated.policy",
             "the source topic was deleted and created again",
             in_ledger=True,
         ),
-        Kind.TARGET_TRUNCATED: Rule(
+        IncidentKind.TARGET_TRUNCATED: IncidentRule(
             "target.truncated.policy", "the target lost records of ours", in_ledger=True
         ),
-        Kind.TARGET_RECREATED: Rule(
+        IncidentKind.TARGET_RECREATED: IncidentRule(
             "target.recreated.policy",
             "the target topic was deleted and created again",
             in_ledger=True,
         ),
-        Kind.CORRUPT_BATCH: Rule(
+        IncidentKind.CORRUPT_BATCH: IncidentRule(
             "corrupt.batch.policy",
             "a record batch on the source does not match its checksum",
             in_ledger=True,
         ),
-        Kind.DEAD_LETTER: Rule(
+        IncidentKind.DEAD_LETTER: IncidentRule(
             "refused.record.policy",
             "the target refused records; they are in the dead-letter topic",
             in_ledger=True,
         ),
-        Kind.SKIPPED_RECORD: Rule(
+        IncidentKind.SKIPPED_RECORD: IncidentRule(
             "refused.record.policy",
             "the target refused records; they were left out",
             in_ledger=True,
         ),
-        Kind.OPEN_TRANSACTION: Rule(
+        IncidentKind.OPEN_TRANSACTION: IncidentRule(
             "open.transaction.warning.ms",
             "a transaction on the source is open and holds back everything behind it",
             in_ledger=False,
         ),
-        Kind.FOREIGN_WRITER: Rule(
+        IncidentKind.FOREIGN_WRITER: IncidentRule(
             "", "somebody else writes to the target partition", in_ledger=False
         ),
-        Kind.RESUME_MISMATCH: Rule(
+        IncidentKind.RESUME_MISMATCH: IncidentRule(
             "", "the target's tail does not match the source where it should", in_ledger=True
         ),
-        Kind.REFUSED: Rule(
+        IncidentKind.REFUSED: IncidentRule(
             "refused.record.policy",
             "the target refuses records, and the partition waits",
             in_ledger=False,
         ),
-        Kind.NO_READ: Rule(
+        IncidentKind.NO_READ: IncidentRule(
             "", "the target may not be read, so that a crash may repeat records", in_ledger=False
         ),
     }
@@ -112,7 +112,7 @@ _REMEMBERED = 10_000
 class Incident:
     """One thing that happened to one source partition."""
 
-    kind: Kind
+    kind: IncidentKind
     topic: str
     partition: int
     first_offset: int  # on the source; -1: no offset is meant
@@ -135,10 +135,10 @@ class Incident:
     @property
     def belongs_in_ledger(self) -> bool:
         """Whether something was left out, added or changed; a partition that waits lost nothing."""
-        return RULES[self.kind].in_ledger and self.policy != STOP
+        return INCIDENT_RULES[self.kind].in_ledger and self.policy != STOP
 
     def __str__(self) -> str:
-        rule = RULES[self.kind]
+        rule = INCIDENT_RULES[self.kind]
         where = f"{self.kind}: {self.tp}"
         if self.first_offset >= 0:
             last = max(self.first_offset, self.last_offset)
@@ -153,7 +153,7 @@ class Incident:
         return f"{where}: {rule.meaning}: {self.cause}{done}"
 
 
-class KnownIncidents:
+class SeenIncidents:
     """Remembers which incidents were seen, the latest ones at least."""
 
     def __init__(self) -> None:

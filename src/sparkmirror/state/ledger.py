@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
-from sparkmirror.kafka.clients import Connection
+from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.state.incidents import Incident
 
@@ -64,7 +64,7 @@ class LedgerEntry:
         )
 
 
-def entry_of(flow: str, incident: Incident) -> LedgerEntry:
+def entry_for_incident(flow: str, incident: Incident) -> LedgerEntry:
     """The ledger's line about an incident."""
     moment = datetime.fromtimestamp(incident.time_ms / 1000, UTC)
     return LedgerEntry(
@@ -81,7 +81,7 @@ def entry_of(flow: str, incident: Incident) -> LedgerEntry:
     )
 
 
-def entry_from(key: bytes, value: bytes) -> LedgerEntry:
+def parse_entry(key: bytes, value: bytes) -> LedgerEntry:
     """The entry that a record holds; WireError if it is none."""
     named = _object(key, "The key of a ledger entry")
     told = _object(value, "A ledger entry")
@@ -107,7 +107,9 @@ class Ledger:
     unreadable: int = 0
 
 
-def read_ledger(connection: Connection, topic: str, timeout_seconds: float = 60.0) -> Ledger:
+def read_ledger(
+    connection: ConnectionParameters, topic: str, timeout_seconds: float = 60.0
+) -> Ledger:
     """What the topic holds; nothing if it does not exist, for then nothing has happened yet."""
     latest: dict[bytes, bytes] = {}
     try:
@@ -125,13 +127,15 @@ def read_ledger(connection: Connection, topic: str, timeout_seconds: float = 60.
     unreadable = 0
     for key, value in latest.items():
         try:
-            entries.append(entry_from(key, value))
+            entries.append(parse_entry(key, value))
         except WireError:
             unreadable += 1
     return Ledger(tuple(entries), unreadable)
 
 
-def append_entries(connection: Connection, topic: str, entries: Iterable[LedgerEntry]) -> None:
+def append_entries(
+    connection: ConnectionParameters, topic: str, entries: Iterable[LedgerEntry]
+) -> None:
     """Write entries; returns when every replica has them."""
     with TopicLog(connection, topic) as log:
         log.append({PARTITION: [(entry.key(), entry.value()) for entry in entries]})

@@ -48,12 +48,14 @@ class AclRules:
 
 
 @dataclass(frozen=True, slots=True)
-class AclsWanted:
+class WantedAcls:
     """The ACLs that a target should have, and a sentence for each that cannot be carried over."""
 
     bindings: frozenset[AclBinding]
     notices: tuple[str, ...] = ()
-    idle: frozenset[AclBinding] = frozenset()  # about no topic just now: neither given nor taken
+    inactive: frozenset[AclBinding] = (
+        frozenset()
+    )  # about no topic just now: neither given nor taken
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -76,10 +78,12 @@ class AclPlan:
 
     grants: tuple[GrantAcl, ...] = ()
     revocations: tuple[RevokeAcl, ...] = ()
-    gone: tuple[AclBinding, ...] = ()  # ours, not wanted, and not there any more: to be forgotten
-    is_blind: bool = False  # the target does not tell what it has
+    vanished: tuple[
+        AclBinding, ...
+    ] = ()  # ours, not wanted, and not there any more: to be forgotten
+    target_unreadable: bool = False  # the target does not tell what it has
     notices: tuple[str, ...] = ()
-    idle: str = ""  # why there is nothing to sync at all
+    skip_reason: str = ""  # why there is nothing to sync at all
 
 
 def plan_acls(
@@ -96,12 +100,12 @@ def plan_acls(
     there may be somebody else's.
     """
     if existing is None:
-        return AclPlan(grants=_sorted(GrantAcl, wanted - ours), is_blind=True)
+        return AclPlan(grants=_sorted(GrantAcl, wanted - ours), target_unreadable=True)
     unwanted = ours - wanted - idle
     return AclPlan(
         grants=_sorted(GrantAcl, wanted - existing),
         revocations=_sorted(RevokeAcl, unwanted & existing) if removals else (),
-        gone=tuple(sorted(unwanted - existing)),
+        vanished=tuple(sorted(unwanted - existing)),
     )
 
 
@@ -111,18 +115,18 @@ def _sorted(action: Callable[[AclBinding], A], bindings: Iterable[AclBinding]) -
 
 def wanted_acls(
     bindings: Iterable[AclBinding], rules: AclRules, mirrored: Collection[str] = ()
-) -> AclsWanted:
+) -> WantedAcls:
     """What the target should have; `mirrored` are the source's topics that the flow copies."""
     if rules.scope is AclScope.TOPICS:
         carried = (_as_mm2(one, rules) for one in bindings)
-        return AclsWanted(frozenset(one for one in carried if one is not None))
+        return WantedAcls(frozenset(one for one in carried if one is not None))
     names = sorted(mirrored)
     wanted: set[AclBinding] = set()
     idle: set[AclBinding] = set()
     notices: list[str] = []
     for one in bindings:
         if one.resource_type is not ResourceType.TOPIC:
-            if _shuts_out(one):
+            if _could_lock_out_mirror(one):
                 notices.append(
                     f"The ACL '{one}' is not carried over: on the target it could shut this "
                     "mirror out, which could not take it back. Create it there by hand."
@@ -142,7 +146,7 @@ def wanted_acls(
                 f"The ACL '{one}' is not carried over: the replication policy does not turn "
                 "the names that it is about into names with one beginning."
             )
-    return AclsWanted(frozenset(wanted), tuple(notices), frozenset(idle - wanted))
+    return WantedAcls(frozenset(wanted), tuple(notices), frozenset(idle - wanted))
 
 
 def _as_mm2(one: AclBinding, rules: AclRules) -> AclBinding | None:
@@ -170,7 +174,7 @@ def _renamed(one: AclBinding, name: str, pattern: PatternType) -> AclBinding | N
     return _readers_only(replace(one, name=name, pattern=pattern))
 
 
-def _shuts_out(one: AclBinding) -> bool:
+def _could_lock_out_mirror(one: AclBinding) -> bool:
     """A denial on the whole cluster: it may be about the mirror itself, read-only on the source."""
     return one.resource_type is ResourceType.CLUSTER and one.permission is Permission.DENY
 

@@ -9,16 +9,16 @@ from sparkmirror.errors import WireError
 from sparkmirror.kafka.acls import AclBinding
 from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import MoveGroup
 from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
+from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sparkmirror.topology.flow_plan import Action
-    from sparkmirror.topology.plan_fields import Fields
+    from sparkmirror.topology.plan_fields import JsonFields
 
 
 def dump_action(action: Action) -> dict[str, object]:
@@ -84,28 +84,28 @@ def dump_action(action: Action) -> dict[str, object]:
     return {"do": kind, **fields}
 
 
-def parse_action(fields: Fields) -> Action:
+def parse_action(fields: JsonFields) -> Action:
     """An action from JSON; PlanError if anything about it is odd."""
     kind = fields.text("do")
     if kind not in _READERS:
         raise fields.error("do", f"is {kind!r}, and nobody here knows how to do that")
     action = _READERS[kind](fields)
-    fields.close()
+    fields.require_empty()
     return action
 
 
-def _create_internal_topic(fields: Fields) -> Action:
+def _create_internal_topic(fields: JsonFields) -> Action:
     return CreateInternalTopic(
         Side(fields.one_of("side", [side.value for side in Side])),
         fields.text("topic"),
         fields.number("partitions", least=1),
         fields.number("replicationFactor", least=-1),
         fields.mapping("configs"),
-        fields.truth("needsConfigs"),
+        fields.boolean("needsConfigs"),
     )
 
 
-def _create_topic(fields: Fields) -> Action:
+def _create_topic(fields: JsonFields) -> Action:
     return CreateTopic(
         fields.text("source"),
         fields.text("topic"),
@@ -115,20 +115,20 @@ def _create_topic(fields: Fields) -> Action:
     )
 
 
-def _grow_topic(fields: Fields) -> Action:
+def _grow_topic(fields: JsonFields) -> Action:
     before = fields.number("before", least=1)
     after = fields.number("after", least=before + 1)
     return GrowTopic(fields.text("source"), fields.text("topic"), before, after)
 
 
-def _alter_topic(fields: Fields) -> Action:
+def _alter_topic(fields: JsonFields) -> Action:
     before, after = fields.mapping_or_none("before"), fields.mapping_or_none("after")
     if not after or set(before) != set(after):
         raise fields.error("after", "does not name the same configs as before")
     return AlterTopic(fields.text("source"), fields.text("topic"), after, before)
 
 
-def _binding(fields: Fields) -> AclBinding:
+def _binding(fields: JsonFields) -> AclBinding:
     found = {name: fields.text(name, may_be_empty=True) for name in fields.names()}
     try:
         binding = AclBinding.from_dict(found)
@@ -139,15 +139,15 @@ def _binding(fields: Fields) -> AclBinding:
     return binding
 
 
-def _grant_acl(fields: Fields) -> Action:
+def _grant_acl(fields: JsonFields) -> Action:
     return GrantAcl(_binding(fields))
 
 
-def _revoke_acl(fields: Fields) -> Action:
+def _revoke_acl(fields: JsonFields) -> Action:
     return RevokeAcl(_binding(fields))
 
 
-def _move_group(fields: Fields) -> Action:
+def _move_group(fields: JsonFields) -> Action:
     before = fields.number_or_none("before")
     return MoveGroup(
         fields.text("group", may_be_empty=True),
@@ -159,11 +159,11 @@ def _move_group(fields: Fields) -> Action:
     )
 
 
-def _delete_topic(fields: Fields) -> Action:
+def _delete_topic(fields: JsonFields) -> Action:
     return DeleteTopic(fields.text("source"), fields.text("topic"), fields.text("topicId"))
 
 
-_READERS: dict[str, Callable[[Fields], Action]] = {
+_READERS: dict[str, Callable[[JsonFields], Action]] = {
     "create-internal-topic": _create_internal_topic,
     "create-topic": _create_topic,
     "grow-topic": _grow_topic,

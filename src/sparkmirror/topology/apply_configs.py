@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
-from sparkmirror.topology.culprits import CONFIG_CODES, find_culprit, named_in
+from sparkmirror.topology.rejected_configs import (
+    CONFIG_CODES,
+    config_named_in,
+    find_rejected_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +36,7 @@ class ConfigAdmin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Altered:
+class AlterResult:
     """How one alteration went: what the target took, what it refused, what kept it from either."""
 
     action: AlterTopic
@@ -41,23 +45,23 @@ class Altered:
     error: ClusterError | None = None
 
 
-def apply_configs(actions: Sequence[AlterTopic], admin: ConfigAdmin) -> list[Altered]:
+def apply_configs(actions: Sequence[AlterTopic], admin: ConfigAdmin) -> list[AlterResult]:
     """Alter what is planned, in few requests; one result per action."""
-    results: dict[str, Altered] = {}
+    results: dict[str, AlterResult] = {}
     known: dict[tuple[str, str | None], str] = {}
     blameless: set[int] = set()  # codes of refusals that no config is to blame for
-    waiting = [Altered(action, action.changes, {}) for action in actions]
+    waiting = [AlterResult(action, action.changes, {}) for action in actions]
     for _ in range(_TRIES):
         if not waiting:
             break
-        again: list[Altered] = []
+        again: list[AlterResult] = []
         for attempt, failure in _try_all(waiting, admin):
             results[attempt.action.remote] = replace(attempt, error=failure)
             if not isinstance(failure, BrokerError) or failure.code not in CONFIG_CODES:
                 continue
-            if failure.code in blameless and named_in(str(failure), attempt.changes) is None:
+            if failure.code in blameless and config_named_in(str(failure), attempt.changes) is None:
                 continue  # what is so for one topic is not asked for thousands
-            better = _without_culprit(attempt, failure, known, admin)
+            better = _without_rejected(attempt, failure, known, admin)
             if better is None:
                 blameless.add(failure.code)
                 continue
@@ -72,8 +76,8 @@ def apply_configs(actions: Sequence[AlterTopic], admin: ConfigAdmin) -> list[Alt
 
 
 def _try_all(
-    attempts: Sequence[Altered], admin: ConfigAdmin
-) -> list[tuple[Altered, ClusterError | None]]:
+    attempts: Sequence[AlterResult], admin: ConfigAdmin
+) -> list[tuple[AlterResult, ClusterError | None]]:
     changes = {one.action.remote: one.changes for one in attempts}
     try:
         answers = admin.alter_configs(changes)
@@ -82,12 +86,12 @@ def _try_all(
     return [(one, answers.get(one.action.remote)) for one in attempts]
 
 
-def _without_culprit(
-    attempt: Altered,
+def _without_rejected(
+    attempt: AlterResult,
     failure: BrokerError,
     known: dict[tuple[str, str | None], str],
     admin: ConfigAdmin,
-) -> Altered | None:
+) -> AlterResult | None:
     """The attempt without what is refused; None: no config is to blame.
 
     The cheapest clue first: the target's own words, then what other topics taught us, then asking.
@@ -98,12 +102,12 @@ def _without_culprit(
         answer = admin.alter_configs({remote: changes}, validate_only=True).get(remote)
         return answer is not None and answer.code in CONFIG_CODES
 
-    named = named_in(str(failure), attempt.changes)
+    named = config_named_in(str(failure), attempt.changes)
     remembered = [pair for pair in attempt.changes.items() if pair in known]
     if named is None and remembered:
         return _without(attempt, {name: known[name, value] for name, value in remembered})
     try:
-        culprit = named or find_culprit(attempt.changes, is_refused)
+        culprit = named or find_rejected_config(attempt.changes, is_refused)
     except ClusterError:
         return None  # the next round finds it
     if culprit is None:
@@ -112,6 +116,6 @@ def _without_culprit(
     return _without(attempt, {culprit: str(failure)})
 
 
-def _without(attempt: Altered, refused: Mapping[str, str]) -> Altered:
+def _without(attempt: AlterResult, refused: Mapping[str, str]) -> AlterResult:
     rest = {name: value for name, value in attempt.changes.items() if name not in refused}
     return replace(attempt, changes=rest, refused={**attempt.refused, **refused})

@@ -46,11 +46,12 @@ def plan_configs(
         for name, remote in remotes.items()
         if name in source
         and remote in target
-        and (action := alteration(name, remote, source[name], target[remote], rules)) is not None
+        and (action := plan_alteration(name, remote, source[name], target[remote], rules))
+        is not None
     ]
 
 
-def alteration(
+def plan_alteration(
     name: str,
     remote: str,
     source: Sequence[ConfigEntry],

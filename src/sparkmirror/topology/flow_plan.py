@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.internal_topics import CreateInternalTopic
+from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
 if TYPE_CHECKING:
@@ -74,24 +74,24 @@ class FlowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class ChangedAction:
     """An action that cannot be carried out as it was planned."""
 
     action: Action
-    now: Action | None  # what would be planned now in its place; None: nothing
+    replacement: Action | None  # what would be planned now in its place; None: nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class PlanDrift:
     """A stored plan held against one that was made now."""
 
-    misfits: tuple[Misfit, ...] = ()
-    news: tuple[Action, ...] = ()  # only in the new plan: left alone
+    changed: tuple[ChangedAction, ...] = ()
+    new_actions: tuple[Action, ...] = ()  # only in the new plan: left alone
 
 
-def in_order(actions: Iterable[Action]) -> tuple[Action, ...]:
+def sorted_actions(actions: Iterable[Action]) -> tuple[Action, ...]:
     """As they are shown, stored and carried out."""
-    return tuple(sorted(actions, key=subject))
+    return tuple(sorted(actions, key=action_key))
 
 
 def is_destructive(action: Action) -> bool:
@@ -99,20 +99,20 @@ def is_destructive(action: Action) -> bool:
     return isinstance(action, _DESTRUCTIVE)
 
 
-def compare(stored: Sequence[Action], now: Sequence[Action]) -> Fit:
+def compare_actions(stored: Sequence[Action], now: Sequence[Action]) -> PlanDrift:
     """Which actions of a stored plan do not fit any more, and which are new."""
-    by_subject = {subject(action): action for action in now}
+    by_subject = {action_key(action): action for action in now}
     misfits = [
-        Misfit(action, found)
+        ChangedAction(action, found)
         for action in stored
-        if not _still_fits(action, found := by_subject.get(subject(action)))
+        if not _is_unchanged(action, found := by_subject.get(action_key(action)))
     ]
-    known = {subject(action) for action in stored}
+    known = {action_key(action) for action in stored}
     news = [action for about, action in by_subject.items() if about not in known]
-    return Fit(tuple(misfits), in_order(news))
+    return PlanDrift(tuple(misfits), sorted_actions(news))
 
 
-def _still_fits(stored: Action, now: Action | None) -> bool:
+def _is_unchanged(stored: Action, now: Action | None) -> bool:
     if isinstance(stored, MoveGroup) and isinstance(now, MoveGroup):
         # Groups go on while a plan waits. To set an earlier position of the group costs it some
         # records twice, as any plan does; one that is not copied yet could cost it records.
@@ -120,7 +120,7 @@ def _still_fits(stored: Action, now: Action | None) -> bool:
     return stored == now
 
 
-def subject(action: Action) -> _Subject:
+def action_key(action: Action) -> _Subject:
     """What an action is about; no two actions of a plan are about the same."""
     stage = STAGES.index(type(action))
     match action:

@@ -28,7 +28,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class PartitionBacklog:
     """One source partition: what it holds, and where copying goes on."""
 
     source: TopicPartition
@@ -70,25 +70,25 @@ class Forecast:
     biggest: tuple[TopicForecast, ...] = ()
 
 
-def forecast(backlogs: Iterable[Backlog]) -> Forecast:
+def summarize_backlogs(backlogs: Iterable[PartitionBacklog]) -> Forecast:
     """Sums of all partitions, and the biggest topics by name."""
-    by_topic: dict[str, list[Backlog]] = defaultdict(list)
+    by_topic: dict[str, list[PartitionBacklog]] = defaultdict(list)
     for one in backlogs:
         by_topic[one.source.topic].append(one)
     topics = [
-        TopicForecast(topic, sum(one.records for one in some), add_up(one.bytes for one in some))
+        TopicForecast(topic, sum(one.records for one in some), sum_known(one.bytes for one in some))
         for topic, some in by_topic.items()
     ]
     waiting = [one for one in topics if one.records]
     waiting.sort(key=lambda one: (-(one.bytes or 0), -one.records, one.topic))
     return Forecast(
         sum(one.records for one in waiting),
-        add_up(one.bytes for one in waiting),
+        sum_known(one.bytes for one in waiting),
         tuple(waiting[:MOST_TOPICS]),
     )
 
 
-def add_up(sizes: Iterable[int | None]) -> int | None:
+def sum_known(sizes: Iterable[int | None]) -> int | None:
     """The sum; None if any part of it is not known."""
     total = 0
     for size in sizes:
@@ -116,7 +116,7 @@ def parse_rate(text: str) -> float:
     return rate
 
 
-def size_words(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Bytes for people, in steps of 1000."""
     amount = float(size)
     unit = 0
@@ -127,7 +127,7 @@ def size_words(size: float) -> str:
     return f"{amount:.{1 if unit else 0}f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
-def duration_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people, in two units at most."""
     whole = round(seconds)
     if whole < 1:

@@ -12,30 +12,30 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.errors import ClusterError, ReplicationFactorError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.policy.own_topics import (
+from sparkmirror.policy.sparkmirror_topics import (
     acls_topic,
     dead_letters_topic,
     ledger_topic,
     offset_map_topic,
 )
-from sparkmirror.topology.by_hand import creation_remedy, not_created, with_remedy
-from sparkmirror.topology.culprits import CONFIG_CODES
+from sparkmirror.topology.manual_steps import creation_remedy, missing_topic_error, with_remedy
+from sparkmirror.topology.rejected_configs import CONFIG_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sparkmirror.config.settings import FlowSettings, InternalTopics, TopicFactor
+    from sparkmirror.config.settings import FlowSettings, InternalTopics, ReplicationFactor
     from sparkmirror.errors import BrokerError
     from sparkmirror.kafka.descriptions import (
-        Answers,
         ClusterDescription,
         ConfigEntry,
+        PartialResults,
         TopicDescription,
     )
-    from sparkmirror.topology.factors import ReplicationFactors
+    from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 _TOPIC_ALREADY_EXISTS = 36
 _NEW_TOPIC_SECONDS = 30.0
@@ -64,7 +64,7 @@ class InternalTopic:
     side: Side
     name: str
     partitions: int
-    factor: TopicFactor
+    factor: ReplicationFactor
     storage_key: str | None = None  # the key that names it, for Connect's three storage topics
     single_partition: bool = False  # the config topic's order is its meaning
     extra_configs: Mapping[str, str] = field(default_factory=dict)
@@ -85,14 +85,14 @@ class CreateInternalTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class InternalPlan:
+class InternalTopicPlan:
     """What is missing on one cluster, and what a person must see to."""
 
     creations: tuple[CreateInternalTopic, ...] = ()
     failures: Mapping[str, ClusterError] = field(default_factory=dict)  # by topic
 
 
-class InternalState(Enum):
+class EnsureOutcome(Enum):
     """What became of an internal topic."""
 
     EXISTED = "existed"
@@ -105,11 +105,11 @@ class EnsuredTopic:
     """An internal topic and how ensuring it went; `error` is set if it failed."""
 
     topic: InternalTopic
-    state: InternalState
+    state: EnsureOutcome
     error: ClusterError | None = None
 
 
-class InternalNames(Protocol):
+class InternalTopicNaming(Protocol):
     """The part of a replication policy that names internal topics."""
 
     def heartbeats_topic(self) -> str:
@@ -125,7 +125,7 @@ class InternalNames(Protocol):
         ...
 
 
-class InternalAdmin(Protocol):
+class InternalTopicAdmin(Protocol):
     """What `kafka.admin.ClusterAdmin` offers to this module."""
 
     @property
@@ -137,11 +137,11 @@ class InternalAdmin(Protocol):
         """The live brokers."""
         ...
 
-    def topics(self, names: Sequence[str] | None = None) -> Answers[str, TopicDescription]:
+    def topics(self, names: Sequence[str] | None = None) -> PartialResults[str, TopicDescription]:
         """The named topics."""
         ...
 
-    def topic_configs(self, names: Iterable[str]) -> Answers[str, tuple[ConfigEntry, ...]]:
+    def topic_configs(self, names: Iterable[str]) -> PartialResults[str, tuple[ConfigEntry, ...]]:
         """The configs of the named topics."""
         ...
 
@@ -156,7 +156,9 @@ class InternalAdmin(Protocol):
         ...
 
 
-def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+def internal_topics(
+    settings: FlowSettings, names: InternalTopicNaming
+) -> tuple[InternalTopic, ...]:
     """Every internal topic of a pair, on both sides."""
     return (
         *storage_topics(settings.internal_topics),
@@ -167,7 +169,7 @@ def internal_topics(settings: FlowSettings, names: InternalNames) -> tuple[Inter
 
 
 def connector_topics(
-    kind: ConnectorClass, settings: FlowSettings, names: InternalNames
+    kind: ConnectorClass, settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
     """The internal topics of one connector on a Connect worker, which sees to its own three.
 
@@ -182,12 +184,14 @@ def connector_topics(
     return (*positions, *_source_topics(settings, names))
 
 
-def _heartbeat_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+def _heartbeat_topics(
+    settings: FlowSettings, names: InternalTopicNaming
+) -> tuple[InternalTopic, ...]:
     """MM2's connector runs for disabled pairs, too, and creates it even when it emits nothing."""
     return (InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor),)
 
 
-def _source_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+def _source_topics(settings: FlowSettings, names: InternalTopicNaming) -> tuple[InternalTopic, ...]:
     flow, source = settings.flow, settings.source
     if not settings.enabled:
         return ()
@@ -201,7 +205,7 @@ def _source_topics(settings: FlowSettings, names: InternalNames) -> tuple[Intern
             needs_configs=False,
         )
     ]
-    if source.remembers_acls:
+    if source.records_created_acls:
         topics.append(granted_acls_topic(settings, names))
     if source.offset_syncs_enabled:
         on_source = source.offset_syncs_location == "source"
@@ -216,7 +220,9 @@ def _source_topics(settings: FlowSettings, names: InternalNames) -> tuple[Intern
     return tuple(topics)
 
 
-def _checkpoint_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+def _checkpoint_topics(
+    settings: FlowSettings, names: InternalTopicNaming
+) -> tuple[InternalTopic, ...]:
     """Without offset syncs MM2 refuses the connector, so its topic never appears."""
     emits = settings.checkpoint.enabled and settings.source.offset_syncs_enabled
     if not settings.enabled or not emits:
@@ -225,7 +231,7 @@ def _checkpoint_topics(settings: FlowSettings, names: InternalNames) -> tuple[In
     return (InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor),)
 
 
-def granted_acls_topic(settings: FlowSettings, names: InternalNames) -> InternalTopic:
+def granted_acls_topic(settings: FlowSettings, names: InternalTopicNaming) -> InternalTopic:
     """The memory of ACL sync."""
     topic = acls_topic(names, settings.flow.source)
     return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
@@ -265,13 +271,15 @@ def storage_topics(storage: InternalTopics) -> tuple[InternalTopic, ...]:
     )
 
 
-def offset_syncs_topic(settings: FlowSettings, names: InternalNames) -> str:
+def offset_syncs_topic(settings: FlowSettings, names: InternalTopicNaming) -> str:
     """MM2's offset-syncs topic, on the side that `offset-syncs.topic.location` says."""
     on_source = settings.source.offset_syncs_location == "source"
     return names.offset_syncs_topic(settings.flow.target if on_source else settings.flow.source)
 
 
-def side_topics(settings: FlowSettings, names: InternalNames) -> tuple[InternalTopic, ...]:
+def on_demand_topics(
+    settings: FlowSettings, names: InternalTopicNaming
+) -> tuple[InternalTopic, ...]:
     """Topics of our own on the target, made only when there is something to write to them."""
     source, factor = settings.flow.source, settings.internal_topics.offsets_factor
     return (
@@ -293,10 +301,10 @@ def plan_internal_topics(
     existing: Mapping[str, TopicDescription],
     configs: Mapping[str, Sequence[ConfigEntry]],
     cluster: str,
-    choose: Callable[[TopicFactor], int],
+    choose: Callable[[ReplicationFactor], int],
     *,
     creates: bool = True,
-) -> InternalPlan:
+) -> InternalTopicPlan:
     """What to create on one cluster; `topics` are those of its side, `configs` of `to_inspect`.
 
     With `creates` off, what is missing fails with the shape in which to create it.
@@ -306,7 +314,7 @@ def plan_internal_topics(
     for topic in topics:
         if topic.name in existing:
             found = configs.get(topic.name, ())
-            misshapen = _misshapen(topic, existing[topic.name], found, cluster)
+            misshapen = _shape_error(topic, existing[topic.name], found, cluster)
             if misshapen is not None:
                 failures[topic.name] = misshapen
             continue
@@ -318,24 +326,24 @@ def plan_internal_topics(
         wanted = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
         if not creates:
             new = NewTopic(topic.name, topic.partitions, factor, wanted)
-            failures[topic.name] = not_created(new, cluster)
+            failures[topic.name] = missing_topic_error(new, cluster)
             continue
         creations.append(
             CreateInternalTopic(
                 topic.side, topic.name, topic.partitions, factor, wanted, topic.needs_configs
             )
         )
-    return InternalPlan(tuple(creations), failures)
+    return InternalTopicPlan(tuple(creations), failures)
 
 
-def to_inspect(
+def topics_to_inspect(
     topics: Sequence[InternalTopic], existing: Mapping[str, TopicDescription]
 ) -> list[str]:
     """The existing topics whose configs decide whether state is safe in them."""
     return [topic.name for topic in topics if topic.storage_key and topic.name in existing]
 
 
-def _misshapen(
+def _shape_error(
     topic: InternalTopic,
     existing: TopicDescription,
     configs: Sequence[ConfigEntry],
@@ -359,8 +367,8 @@ def _misshapen(
 
 def ensure_internal_topics(
     topics: Sequence[InternalTopic],
-    admin: InternalAdmin,
-    factors: ReplicationFactors,
+    admin: InternalTopicAdmin,
+    factors: ReplicationFactorChooser,
     *,
     creates: bool = True,
 ) -> list[EnsuredTopic]:
@@ -370,12 +378,12 @@ def ensure_internal_topics(
     result; raised are UnreachableError, and BrokerError if new topics are not served in time.
     """
     existing = admin.topics([topic.name for topic in topics]).found
-    inspected = to_inspect(topics, existing)
+    inspected = topics_to_inspect(topics, existing)
     configs = admin.topic_configs(inspected).found if inspected else {}
     is_complete = all(topic.name in existing for topic in topics)
     brokers = 0 if is_complete else len(admin.cluster().brokers)
 
-    def choose(factor: TopicFactor) -> int:
+    def choose(factor: ReplicationFactor) -> int:
         return factors.choose(factor, admin.alias, brokers)
 
     plan = plan_internal_topics(topics, existing, configs, admin.alias, choose, creates=creates)
@@ -386,14 +394,14 @@ def ensure_internal_topics(
         if topic.name in created:
             ensured.append(_ensured(topic, created[topic.name]))
         elif error is not None:
-            ensured.append(EnsuredTopic(topic, InternalState.FAILED, error))
+            ensured.append(EnsuredTopic(topic, EnsureOutcome.FAILED, error))
         else:
-            ensured.append(EnsuredTopic(topic, InternalState.EXISTED))
+            ensured.append(EnsuredTopic(topic, EnsureOutcome.EXISTED))
     return ensured
 
 
 def create_internal_topics(
-    creations: Sequence[CreateInternalTopic], admin: InternalAdmin
+    creations: Sequence[CreateInternalTopic], admin: InternalTopicAdmin
 ) -> dict[str, BrokerError | None]:
     """Creates topics of one cluster and waits until they can be used; None for each that was."""
     if not creations:
@@ -425,7 +433,7 @@ def create_internal_topics(
 
 def _ensured(topic: InternalTopic, refusal: BrokerError | None) -> EnsuredTopic:
     if refusal is None:
-        return EnsuredTopic(topic, InternalState.CREATED)
+        return EnsuredTopic(topic, EnsureOutcome.CREATED)
     if refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
-        return EnsuredTopic(topic, InternalState.EXISTED)
-    return EnsuredTopic(topic, InternalState.FAILED, refusal)
+        return EnsuredTopic(topic, EnsureOutcome.EXISTED)
+    return EnsuredTopic(topic, EnsureOutcome.FAILED, refusal)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MOST = 2**63 - 1
 
 
-class Fields:
+class JsonFields:
     """One object and where it stands, for error sentences."""
 
     def __init__(self, found: object, place: str) -> None:
@@ -28,7 +28,7 @@ class Fields:
         """About one field."""
         return PlanError(f"{self._place}: {name} {complaint}")
 
-    def close(self) -> None:
+    def require_empty(self) -> None:
         """Everything must have been taken."""
         for name in self._left:
             raise self.error(repr(name), "is not a field that is known here")
@@ -70,7 +70,7 @@ class Fields:
         """The same, or null."""
         return None if self._is_null(name) else self.number(name)
 
-    def real(self, name: str) -> float:
+    def float_number(self, name: str) -> float:
         """A number that is not negative."""
         found = self._take(name)
         if not isinstance(found, (int, float)) or isinstance(found, bool):
@@ -81,9 +81,9 @@ class Fields:
 
     def real_or_none(self, name: str) -> float | None:
         """The same, or null."""
-        return None if self._is_null(name) else self.real(name)
+        return None if self._is_null(name) else self.float_number(name)
 
-    def truth(self, name: str) -> bool:
+    def boolean(self, name: str) -> bool:
         """True or false."""
         found = self._take(name)
         if not isinstance(found, bool):
@@ -92,36 +92,36 @@ class Fields:
 
     def mapping(self, name: str) -> dict[str, str]:
         """Strings by name."""
-        inner = self.within(name)
+        inner = self.nested(name)
         return {key: inner.text(key, may_be_empty=True) for key in inner.names()}
 
     def mapping_or_none(self, name: str) -> dict[str, str | None]:
         """Strings or null by name."""
-        inner = self.within(name)
+        inner = self.nested(name)
         return {
             key: None if inner._is_null(key) else inner.text(key, may_be_empty=True)  # noqa: SLF001 - of its own kind
             for key in inner.names()
         }
 
-    def within(self, name: str) -> Fields:
+    def nested(self, name: str) -> JsonFields:
         """An object inside of this one."""
-        return Fields(self._take(name), f"{self._place}, {name}")
+        return JsonFields(self._take(name), f"{self._place}, {name}")
 
-    def within_or_none(self, name: str) -> Fields | None:
+    def within_or_none(self, name: str) -> JsonFields | None:
         """The same, or null."""
-        return None if self._is_null(name) else self.within(name)
+        return None if self._is_null(name) else self.nested(name)
 
-    def many(self, name: str) -> list[Fields]:
+    def objects(self, name: str) -> list[JsonFields]:
         """A list of objects."""
         return [
-            Fields(one, f"{self._place}, {name} {number}")
+            JsonFields(one, f"{self._place}, {name} {number}")
             for number, one in enumerate(self._list(name), start=1)
         ]
 
     def texts(self, name: str) -> list[str]:
         """A list of strings."""
         found = self._list(name)
-        inner = Fields({str(number): one for number, one in enumerate(found)}, self._place)
+        inner = JsonFields({str(number): one for number, one in enumerate(found)}, self._place)
         return [inner.text(str(number)) for number in range(len(found))]
 
     def names(self) -> list[str]:

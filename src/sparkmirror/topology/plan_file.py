@@ -13,13 +13,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkmirror.config.bounded_files import read_bounded
+from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
 from sparkmirror.topology.action_json import dump_action, parse_action
-from sparkmirror.topology.flow_plan import FlowPlan, in_order, subject
+from sparkmirror.topology.flow_plan import FlowPlan, action_key, sorted_actions
 from sparkmirror.topology.forecast import Forecast, TopicForecast
-from sparkmirror.topology.plan_fields import Fields
+from sparkmirror.topology.plan_fields import JsonFields
 
 VERSION = 1
 MOST_BYTES = 256 << 20  # a move of a group takes some 200: more than a million of them
@@ -96,7 +96,7 @@ def parse(text: str) -> PlanDocument:
     except (ValueError, RecursionError) as error:
         msg = f"it is damaged, or not JSON ({error})"
         raise PlanError(msg) from error
-    fields = Fields(found, "the plan")
+    fields = JsonFields(found, "the plan")
     version = fields.number("version")
     if version != VERSION:
         msg = f"its version is {version}, and this program knows version {VERSION} only"
@@ -104,14 +104,14 @@ def parse(text: str) -> PlanDocument:
     document = PlanDocument(
         file=fields.text("file"),
         made=fields.text("made"),
-        rate=fields.real("bytesPerSecond"),
-        flows=tuple(_flow(one) for one in fields.many("flows")),
+        rate=fields.float_number("bytesPerSecond"),
+        flows=tuple(_flow(one) for one in fields.objects("flows")),
         unread=tuple(
-            (_flow_name(one.within("flow")), _closed(one, one.text("reason")))
-            for one in fields.many("notPlanned")
+            (_flow_name(one.nested("flow")), _closed(one, one.text("reason")))
+            for one in fields.objects("notPlanned")
         ),
     )
-    fields.close()
+    fields.require_empty()
     names = [one.flow for one in document.flows]
     if len(set(names)) < len(names):
         msg = "it has two plans for the same flow"
@@ -119,8 +119,8 @@ def parse(text: str) -> PlanDocument:
     return document
 
 
-def _closed(fields: Fields, value: str) -> str:
-    fields.close()
+def _closed(fields: JsonFields, value: str) -> str:
+    fields.require_empty()
     return value
 
 
@@ -137,9 +137,9 @@ def _dump_flow_name(flow: Flow) -> dict[str, str]:
     return {"source": flow.source, "target": flow.target}
 
 
-def _flow_name(fields: Fields) -> Flow:
+def _flow_name(fields: JsonFields) -> Flow:
     flow = Flow(fields.text("source"), fields.text("target"))
-    fields.close()
+    fields.require_empty()
     return flow
 
 
@@ -148,27 +148,27 @@ def _dump_flow(plan: FlowPlan, rate: float) -> dict[str, object]:
         "flow": _dump_flow_name(plan.flow),
         "settings": plan.settings,
         "clusterIds": {"source": plan.source_id, "target": plan.target_id},
-        "actions": [dump_action(action) for action in in_order(plan.actions)],
+        "actions": [dump_action(action) for action in sorted_actions(plan.actions)],
         "notices": list(plan.notices),
         "forecast": None if plan.forecast is None else _dump_forecast(plan.forecast, rate),
     }
 
 
-def _flow(fields: Fields) -> FlowPlan:
-    ids = fields.within("clusterIds")
+def _flow(fields: JsonFields) -> FlowPlan:
+    ids = fields.nested("clusterIds")
     expected = fields.within_or_none("forecast")
     plan = FlowPlan(
-        flow=_flow_name(fields.within("flow")),
+        flow=_flow_name(fields.nested("flow")),
         settings=fields.text("settings"),
         source_id=ids.text_or_none("source"),
         target_id=ids.text_or_none("target"),
-        actions=tuple(parse_action(one) for one in fields.many("actions")),
+        actions=tuple(parse_action(one) for one in fields.objects("actions")),
         notices=tuple(fields.texts("notices")),
         forecast=None if expected is None else _forecast(expected),
     )
-    ids.close()
-    fields.close()
-    if len({subject(action) for action in plan.actions}) < len(plan.actions):
+    ids.require_empty()
+    fields.require_empty()
+    if len({action_key(action) for action in plan.actions}) < len(plan.actions):
         msg = f"{plan.flow}: it has two actions for the same thing"
         raise PlanError(msg)
     return plan
@@ -186,20 +186,20 @@ def _dump_forecast(one: Forecast, rate: float) -> dict[str, object]:
     }
 
 
-def _forecast(fields: Fields) -> Forecast:
+def _forecast(fields: JsonFields) -> Forecast:
     fields.real_or_none("seconds")  # follows from the bytes and the rate
     found = Forecast(
         fields.number("records"),
         fields.number_or_none("bytes"),
-        tuple(_topic_forecast(one) for one in fields.many("biggest")),
+        tuple(_topic_forecast(one) for one in fields.objects("biggest")),
     )
-    fields.close()
+    fields.require_empty()
     return found
 
 
-def _topic_forecast(fields: Fields) -> TopicForecast:
+def _topic_forecast(fields: JsonFields) -> TopicForecast:
     found = TopicForecast(
         fields.text("topic"), fields.number("records"), fields.number_or_none("bytes")
     )
-    fields.close()
+    fields.require_empty()
     return found

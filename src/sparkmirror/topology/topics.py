@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparkmirror.kafka.descriptions import ConfigSource, NewTopic
-from sparkmirror.topology.by_hand import CREATION_KEY
+from sparkmirror.topology.manual_steps import CREATION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,8 +121,8 @@ class TooFewPartitions:
         )
 
 
-Action: TypeAlias = CreateTopic | GrowTopic
-Notice: TypeAlias = (
+TopicAction: TypeAlias = CreateTopic | GrowTopic
+TopicNotice: TypeAlias = (
     PartitionMismatch | ConfigsUnknown | NameCollision | MissingTopic | TooFewPartitions
 )
 
@@ -131,8 +131,8 @@ Notice: TypeAlias = (
 class TopicPlan:
     """What to do on the target, and what a person should know."""
 
-    actions: tuple[Action, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    actions: tuple[TopicAction, ...] = ()
+    notices: tuple[TopicNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,8 @@ def plan_topics(
     replication_factor: int,
 ) -> TopicPlan:
     """Compares both sides; `configs` holds those of `topics_to_create`, by source name."""
-    actions: list[Action] = []
-    notices: list[Notice] = []
+    actions: list[TopicAction] = []
+    notices: list[TopicNotice] = []
     owners: dict[str, str] = {}
     for name, topic in mirrored_topics(source, rules).items():
         remote = rules.remote_name(name)

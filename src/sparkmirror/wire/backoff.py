@@ -24,7 +24,7 @@ class Backoff:
         return self._pause * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
 
     @property
-    def is_growing(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether something failed since the last reset."""
         return self._pause > 0
 

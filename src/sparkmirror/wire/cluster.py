@@ -18,16 +18,16 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import TopicPartition
-from sparkmirror.security.refusals import Refusals
+from sparkmirror.security.circuit_breaker import CircuitBreaker
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.loop import Loop, Timer
-from sparkmirror.wire.topic_metadata import TopicMetadata
+from sparkmirror.wire.event_loop import EventLoop, Timer
+from sparkmirror.wire.metadata_cache import MetadataCache
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
-_TROUBLE_PAUSE = 1.0
+_ERROR_PAUSE = 1.0
 _METADATA_VERSION = 12
 _ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for metadata alone
 
@@ -35,33 +35,33 @@ _ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for met
 class Cluster:
     """A cluster as seen from one task."""
 
-    def __init__(self, loop: Loop, dialer: Dialer, bootstrap: Sequence[Address]) -> None:
+    def __init__(self, loop: EventLoop, dialer: Dialer, bootstrap: Sequence[Address]) -> None:
         self._loop = loop
         self._dialer = dialer
         self._bootstrap = list(bootstrap)
         self._next_bootstrap = 0
         self._next_node = -1
         self._addresses: dict[int, Address] = {}
-        self._connections: dict[tuple[int, int], Connection] = {}
-        self._seed: Connection | None = None
-        self._refusals = Refusals[Address, UnreachableError]()
+        self._connections: dict[tuple[int, int], BrokerConnection] = {}
+        self._bootstrap_connection: BrokerConnection | None = None
+        self._login_backoff = CircuitBreaker[Address, UnreachableError]()
         self._topics: set[str] = set()
         self._missing: set[str] = set()  # topics to ask about unless an answer comes before
         self._due: set[str] = set()  # topics to ask about in any case
         self._is_all_due = False
-        self._asking = False
-        self._asked_node = -1
-        self._in_vain = 0  # answers in a row that said nothing new
+        self._in_flight = False
+        self._last_node = -1
+        self._unchanged_responses = 0  # answers in a row that said nothing new
         self._pause = 0.0
         self._timer: Timer | None = None
-        self._asked_at = 0.0
-        self._metadata = TopicMetadata()
+        self._requested_at = 0.0
+        self._metadata = MetadataCache()
         self.leaders = self._metadata.leaders
         self.topic_ids = self._metadata.topic_ids
         self.topic_names = self._metadata.topic_names
         self.topic_errors = self._metadata.topic_errors
-        self.trouble: UnreachableError | None = None
-        self.on_metadata: list[Callable[[], None]] = []
+        self.error: UnreachableError | None = None
+        self.metadata_listeners: list[Callable[[], None]] = []
 
     @property
     def alias(self) -> str:
@@ -70,7 +70,7 @@ class Cluster:
 
     # --- metadata
 
-    def want(self, topics: Iterable[str]) -> None:
+    def track_topics(self, topics: Iterable[str]) -> None:
         """Keep track of these topics, and ask about those that are not known yet."""
         topics = set(topics)
         self._topics |= topics
@@ -79,7 +79,7 @@ class Cluster:
             self._missing |= missing
             self._schedule(0.0)
 
-    def refresh(self, after: float = 0.0, topics: Iterable[str] | None = None) -> None:
+    def refresh_metadata(self, after: float = 0.0, topics: Iterable[str] | None = None) -> None:
         """Ask about these topics, or all, soon or after a pause; many calls become one request."""
         if topics is None:
             self._is_all_due = True
@@ -88,27 +88,27 @@ class Cluster:
         self._schedule(after)
 
     def _schedule(self, after: float) -> None:
-        if self._asking:
+        if self._in_flight:
             return  # what is due is asked after the answer
         now = time.monotonic()
-        delay = max(after, self._asked_at + self._pause - now, 0.0)
+        delay = max(after, self._requested_at + self._pause - now, 0.0)
         if self._timer is not None:
             if self._timer.due <= now + delay:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_later(delay, self._ask)
+        self._timer = self._loop.call_later(delay, self._request_metadata)
 
-    def _ask(self) -> None:
+    def _request_metadata(self) -> None:
         self._timer = None
-        self._asking = True
-        self._asked_at = time.monotonic()
+        self._in_flight = True
+        self._requested_at = time.monotonic()
         names = sorted(self._topics if self._is_all_due else self._due | self._missing)
         self._due.clear()
         self._missing.clear()
         self._is_all_due = False
 
         def failed(error: UnreachableError) -> None:
-            self._failed(names, error)
+            self._on_failure(names, error)
 
         try:
             connection = self._any_connection()
@@ -118,16 +118,19 @@ class Cluster:
         connection.when_ready(lambda: self._send_request(connection, names, failed), failed)
 
     def _send_request(
-        self, connection: Connection, names: list[str], failed: Callable[[UnreachableError], None]
+        self,
+        connection: BrokerConnection,
+        names: list[str],
+        failed: Callable[[UnreachableError], None],
     ) -> None:
         message = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(topic_id=None, name=n) for n in names],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        connection.call(message, self._answered, failed, newest=_METADATA_VERSION)
+        connection.request(message, self._on_metadata, failed, newest=_METADATA_VERSION)
 
-    def _any_connection(self) -> Connection:
+    def _any_connection(self) -> BrokerConnection:
         """To another broker than the last time, if there is one to another."""
         ready = sorted(
             node
@@ -135,36 +138,36 @@ class Cluster:
             if not lane and not one.closed and one.api_versions
         )
         if ready:
-            if len(ready) <= self._in_vain and len(ready) < _ENOUGH_BROKERS:
+            if len(ready) <= self._unchanged_responses and len(ready) < _ENOUGH_BROKERS:
                 self._open_another()
-            later = (node for node in ready if node > self._asked_node)
-            self._asked_node = next(later, ready[0])
-            return self._connections[self._asked_node, 0]
-        if self._seed is None or self._seed.closed:
+            later = (node for node in ready if node > self._last_node)
+            self._last_node = next(later, ready[0])
+            return self._connections[self._last_node, 0]
+        if self._bootstrap_connection is None or self._bootstrap_connection.closed:
             choices = [*self._bootstrap, *self._addresses.values()]
             address = choices[self._next_bootstrap % len(choices)]
             self._next_bootstrap += 1
-            self._seed = self._open(address)
-        return self._seed
+            self._bootstrap_connection = self._open(address)
+        return self._bootstrap_connection
 
     def _open_another(self) -> None:
         """Open a connection to one more broker; once it is ready it is asked in its turn."""
-        node = self.any_node()
+        node = self.next_node()
         if node is not None:
             with suppress(UnreachableError):  # those that are connected can be asked
                 self.connection(node)
 
-    def _failed(self, names: Collection[str], error: UnreachableError) -> None:
-        self._asking = False
+    def _on_failure(self, names: Collection[str], error: UnreachableError) -> None:
+        self._in_flight = False
         self._due.update(names)
         self._is_all_due |= not names
-        self.trouble = error
+        self.error = error
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
         self._schedule(0.0)
 
-    def _answered(self, answer: Any) -> None:
-        self._asking = False
-        self.trouble = None
+    def _on_metadata(self, answer: Any) -> None:
+        self._in_flight = False
+        self.error = None
         self._pause = _FIRST_PAUSE
         for broker in answer.brokers:
             address = Address(broker.host, broker.port)
@@ -172,12 +175,12 @@ class Cluster:
                 self._addresses[broker.node_id] = address
                 for key in [key for key in self._connections if key[0] == broker.node_id]:
                     self._connections.pop(key).close("the broker moved to another address")
-        is_news = [self._metadata.learn(topic) for topic in answer.topics]
-        self._in_vain = 0 if any(is_news) else self._in_vain + 1
-        if self._seed is not None and self._addresses:
-            seed, self._seed = self._seed, None
+        is_news = [self._metadata.update(topic) for topic in answer.topics]
+        self._unchanged_responses = 0 if any(is_news) else self._unchanged_responses + 1
+        if self._bootstrap_connection is not None and self._addresses:
+            seed, self._bootstrap_connection = self._bootstrap_connection, None
             seed.close("no longer needed")
-        for listener in self.on_metadata:
+        for listener in self.metadata_listeners:
             listener()
         self._missing = {one for one in self._missing if not self._metadata.is_found(one)}
         if self._is_all_due or self._due or self._missing:
@@ -185,7 +188,7 @@ class Cluster:
 
     # --- brokers
 
-    def connection(self, node: int, lane: int = 0) -> Connection:
+    def connection(self, node: int, lane: int = 0) -> BrokerConnection:
         """The connection to a broker, opened if need be; raises UnreachableError at once.
 
         Another lane is another connection: a broker answers one request of each at a time.
@@ -201,49 +204,55 @@ class Cluster:
             self._connections[node, lane] = connection
         return connection
 
-    def _open(self, address: Address) -> Connection:
-        refusal = self._refusals.standing(address, time.monotonic())
+    def _open(self, address: Address) -> BrokerConnection:
+        refusal = self._login_backoff.current_error(address, time.monotonic())
         if refusal is not None:
             raise refusal
 
         def refused(error: UnreachableError) -> None:
-            self._refusals.note(address, error, time.monotonic())
+            self._login_backoff.record_failure(address, error, time.monotonic())
 
-        return Connection(self._loop, self._dialer, address, refused)
+        return BrokerConnection(self._loop, self._dialer, address, refused)
 
-    def any_node(self) -> int | None:
+    def next_node(self) -> int | None:
         """A broker that may be asked anything; another one each time."""
         nodes = sorted(self._addresses)
         self._next_node += 1
         return nodes[self._next_node % len(nodes)] if nodes else None
 
-    def complain(self, error: UnreachableError) -> None:
+    def report_error(self, error: UnreachableError) -> None:
         """A broker does not answer: show it until the cluster answers about its brokers again."""
-        self.trouble = error
-        self.refresh(after=_TROUBLE_PAUSE)
+        self.error = error
+        self.refresh_metadata(after=_ERROR_PAUSE)
 
-    def knows(self, tp: TopicPartition) -> bool:
+    def has_metadata(self, tp: TopicPartition) -> bool:
         """Whether the cluster has answered about the partition's topic, well or badly."""
-        return tp in self.leaders or self._metadata.has_answer(tp.topic)
+        return tp in self.leaders or self._metadata.has_response(tp.topic)
 
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no known leader, as an error code."""
-        return self.topic_errors.get(tp.topic, error_codes.UNKNOWN_LEADER)
+        return self.topic_errors.get(tp.topic, error_codes.NO_LEADER)
 
-    def check_deadlines(self) -> None:
+    def check_timeouts(self) -> None:
         """Close connections whose requests have waited too long, and those that nobody uses.
 
         Called about once a second.
         """
         now = time.monotonic()
-        for connection in [*self._connections.values(), *([self._seed] if self._seed else [])]:
-            connection.check_deadlines(now)
+        for connection in [
+            *self._connections.values(),
+            *([self._bootstrap_connection] if self._bootstrap_connection else []),
+        ]:
+            connection.check_timeout(now)
             connection.check_idle(now)
 
     def close(self) -> None:
         """Close every connection."""
-        self.on_metadata.clear()
-        for connection in [*self._connections.values(), *([self._seed] if self._seed else [])]:
+        self.metadata_listeners.clear()
+        for connection in [
+            *self._connections.values(),
+            *([self._bootstrap_connection] if self._bootstrap_connection else []),
+        ]:
             connection.close("the task ended")
         if self._timer is not None:
             self._timer.cancel()

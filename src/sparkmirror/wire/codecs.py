@@ -19,7 +19,9 @@ from sparkmirror.errors import CorruptRecordBatchError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-MOST_BYTES = 256 << 20  # what one record batch may hold; brokers take 1 MiB unless told otherwise
+MAX_DECOMPRESSED_BYTES = (
+    256 << 20
+)  # what one record batch may hold; brokers take 1 MiB unless told otherwise
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
@@ -32,17 +34,17 @@ _LZ4_HAS_SIZE = 0x08  # the frame's header claims a size
 _NO_ROOM = "failed to write whole buffer"  # how cramjam says that the output was too small
 
 
-def codec_named(name: str | None) -> int | None:
+def codec_id(name: str | None) -> int | None:
     """The codec that compression.type names; None for none in particular."""
     return None if name is None else NAMES.index(name)
 
 
 def decompress(codec: int, body: memoryview) -> bytes:
     """The records as they were before compression."""
-    plain = decompress_within(codec, body, MOST_BYTES)
+    plain = decompress_within(codec, body, MAX_DECOMPRESSED_BYTES)
     if plain is None:
         raise CorruptRecordBatchError(
-            f"codec {codec} makes more than {MOST_BYTES >> 20} MiB of one record batch"
+            f"codec {codec} makes more than {MAX_DECOMPRESSED_BYTES >> 20} MiB of one record batch"
         )
     return plain
 

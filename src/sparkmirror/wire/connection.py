@@ -23,42 +23,44 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from sparkmirror.errors import (
     AuthenticationError,
+    UndecodableResponseError,
     UnreachableError,
-    UnreadableAnswerError,
     WireError,
 )
-from sparkmirror.security.troubles import silence_hint, tls_trouble
-from sparkmirror.wire.answers import decode_answer
+from sparkmirror.security.error_hints import no_response_hint, tls_error_hint
 from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dns_resolver import CACHED_AFTER_SECONDS, Resolution, numeric_addresses
+from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.frames import FrameReader
-from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.resolver import PATIENCE_SECONDS, Answer, numeric_places
-from sparkmirror.wire.sasl_login import Login
+from sparkmirror.wire.responses import decode_response
+from sparkmirror.wire.sasl_authenticator import SaslAuthenticator
 from sparkmirror.wire.tls_socket import TlsSocket
 
 _MAX_GATHERED = 256
-_WORTH_BYTES = 16 * 1024  # in a request's time: an answer that comes more slowly is none
-_FAR_SECONDS = 0.005  # a round trip that makes waiting for an answer before the next request dear
+_PROGRESS_BYTES = 16 * 1024  # in a request's time: an answer that comes more slowly is none
+_HIGH_LATENCY_SECONDS = (
+    0.005  # a round trip that makes waiting for an answer before the next request dear
+)
 _CORRELATION = struct.Struct(">i")
-Reply = Callable[[memoryview], None]
-Failure = Callable[[UnreachableError], None]
+OnResponse = Callable[[memoryview], None]
+OnFailure = Callable[[UnreachableError], None]
 
 
-class _Waiting(NamedTuple):
+class _PendingRequest(NamedTuple):
     correlation_id: int
-    reply: Reply
-    failure: Failure
+    reply: OnResponse
+    failure: OnFailure
     deadline: float
 
 
-class Connection:
+class BrokerConnection:
     """Opens by itself, logs in if need be, then carries whatever was queued meanwhile.
 
     `on_refused` hears of a broker that does not let us in, or is not whom we expect.
     """
 
     def __init__(
-        self, loop: Loop, dialer: Dialer, address: Address, on_refused: Failure | None = None
+        self, loop: EventLoop, dialer: Dialer, address: Address, on_refused: OnFailure | None = None
     ) -> None:
         self._loop = loop
         self._dialer = dialer
@@ -66,21 +68,23 @@ class Connection:
         self._on_refused = on_refused
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.closed = False
-        self.is_far = False
+        self.is_high_latency = False
         self._is_open = False
         self._began_at = self._used_at = time.monotonic()
-        self._asked_at = 0.0
-        self._heard_at = 0.0
-        self._heard_bytes = 0  # of an answer, since then
+        self._sent_at = 0.0
+        self._received_at = 0.0
+        self._received_bytes = 0  # of an answer, since then
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
-        self._waiting: deque[_Waiting] = deque()
-        self._held: deque[tuple[_Waiting, Sequence[Any]]] = deque()  # until we have logged in again
-        self._before_ready: list[tuple[Callable[[], None], Failure]] = []
+        self._pending: deque[_PendingRequest] = deque()
+        self._awaiting_authentication: deque[tuple[_PendingRequest, Sequence[Any]]] = (
+            deque()
+        )  # until we have logged in again
+        self._before_ready: list[tuple[Callable[[], None], OnFailure]] = []
         self._reader = FrameReader()
-        self._login: Login | None = None
+        self._authenticator: SaslAuthenticator | None = None
         self._watched_events = 0
-        self._addresses = numeric_places(*address)
+        self._addresses = numeric_addresses(*address)
         self._is_resolving = not self._addresses
         self._socket: socket.socket | TlsSocket = (
             socket.socket() if self._is_resolving else self._dial()  # one that is never connected
@@ -88,28 +92,30 @@ class Connection:
         self._deadline_timer = loop.call_later(dialer.connect_timeout_seconds, self._check_open)
         if self._is_resolving:
             self._resolve()
-        self._ask_versions()
+        self._request_api_versions()
 
     # --- opening
 
     def _resolve(self) -> None:
         """Look the broker's name up; the loop goes on meanwhile."""
         loop, resolver = self._loop, self._dialer.resolver
-        resolver.look_up(*self.address, lambda answer: loop.call(lambda: self._resolved(answer)))
-        if resolver.known(*self.address):
-            loop.call_later(PATIENCE_SECONDS, self._use_known_addresses)
+        resolver.resolve(
+            *self.address, lambda answer: loop.call_soon_threadsafe(lambda: self._resolved(answer))
+        )
+        if resolver.cached(*self.address):
+            loop.call_later(CACHED_AFTER_SECONDS, self._use_known_addresses)
 
     def _use_known_addresses(self) -> None:
-        self._resolved(Answer(self._dialer.resolver.known(*self.address)))
+        self._resolved(Resolution(self._dialer.resolver.cached(*self.address)))
 
-    def _resolved(self, answer: Answer) -> None:
+    def _resolved(self, answer: Resolution) -> None:
         if self.closed or not self._is_resolving:
             return
-        if not answer.places:
-            self.close(answer.trouble)
+        if not answer.addresses:
+            self.close(answer.error)
             return
         self._is_resolving = False
-        self._addresses = answer.places
+        self._addresses = answer.addresses
         self._deadline_timer.cancel()
         self._deadline_timer = self._loop.call_later(
             self._dialer.connect_timeout_seconds, self._check_open
@@ -136,7 +142,7 @@ class Connection:
         self._loop.watch(sock, self._watched_events, self)
         return sock
 
-    def _open(self) -> None:
+    def _continue_opening(self) -> None:
         """Go on with opening: TCP has connected or failed, or the TLS handshake goes on."""
         if isinstance(self._socket, socket.socket):
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -153,13 +159,13 @@ class Connection:
                     self.close(f"TLS cannot be set up: {error}", is_refusal=True)
                     return
         if isinstance(self._socket, TlsSocket):
-            events = self._socket.shake_hands()
+            events = self._socket.do_handshake()
             if events:
                 self._watched_events = events
                 self._loop.watch(self._socket, events, self)
                 return
         self._is_open = True
-        self._asked_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._write()
 
     def _check_open(self) -> None:
@@ -171,24 +177,26 @@ class Connection:
         elif not self._is_open and self._addresses:
             self._deadline_timer = self._loop.call_later(longest, self._check_open)
             self._next_address("no answer")
-        elif self._login is not None and self._login.is_thinking:  # not the broker's fault
+        elif (
+            self._authenticator is not None and self._authenticator.is_computing
+        ):  # not the broker's fault
             longest = self._dialer.request_timeout_seconds
             if time.monotonic() - self._began_at > longest:
                 self.close(f"there was nothing to log in with within {longest:g} s")
             else:
                 self._deadline_timer = self._loop.call_later(1.0, self._check_open)
         else:
-            self._give_up(f"no answer within {longest:g} s")
+            self._close_with_hint(f"no answer within {longest:g} s")
 
-    def _ask_versions(self) -> None:
+    def _request_api_versions(self) -> None:
         request = ApiVersionsRequest(version=0)  # every broker knows it; no flexible header
 
         def versions(frame: memoryview) -> None:
-            answer = decode_answer(request.header.get_response_class(), frame[4:], 0)
+            answer = decode_response(request.header.get_response_class(), frame[4:], 0)
             if answer.error_code:
                 self.close(f"it refused the API version request with error {answer.error_code}")
                 return
-            is_late = time.monotonic() - self._asked_at > _FAR_SECONDS
+            is_late = time.monotonic() - self._sent_at > _HIGH_LATENCY_SECONDS
             known = {  # there is no version below 0, whatever a peer says
                 key.api_key: (max(key.min_version, 0), key.max_version)
                 for key in answer.api_keys or ()
@@ -196,35 +204,35 @@ class Connection:
             if self._dialer.security.sasl is None:
                 self._become_ready(known, is_late=is_late)
             else:
-                self._log_in(known, is_late=is_late)
+                self._authenticate(known, is_late=is_late)
 
         self._transmit_message(request, versions, lambda _error: None)
 
-    def _log_in(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
+    def _authenticate(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
         def done() -> None:
             if not self.api_versions:
                 self._become_ready(versions, is_late=is_late)
-            while self._held and not self.closed:
-                self._push(*self._held.popleft())
+            while self._awaiting_authentication and not self.closed:
+                self._enqueue(*self._awaiting_authentication.popleft())
 
-        self._login = Login(
+        self._authenticator = SaslAuthenticator(
             self._loop,
             self._dialer.security,
             self.address,
-            self._send_login,
+            self._send_authentication,
             done=done,
-            failed=self._not_let_in,
+            failed=self._on_authentication_failed,
         )
-        self._login.begin(versions)
+        self._authenticator.authenticate(versions)
 
-    def _not_let_in(self, error: AuthenticationError) -> None:
+    def _on_authentication_failed(self, error: AuthenticationError) -> None:
         self.close(str(error), is_refusal=not error.retriable)
 
     def _become_ready(self, versions: dict[int, tuple[int, int]], *, is_late: bool) -> None:
         self.api_versions = versions
-        self._reader.trust()
+        self._reader.allow_large_frames()
         if is_late:
-            self._ask_again()
+            self._measure_round_trip()
         pending, self._before_ready = self._before_ready, []
         for send, failure in pending:
             try:
@@ -232,18 +240,18 @@ class Connection:
             except WireError as error:  # one request that cannot be made fails alone
                 failure(self._unreachable(str(error)))
 
-    def _ask_again(self) -> None:
+    def _measure_round_trip(self) -> None:
         """A first answer may be late because the broker has just begun; a second one tells."""
-        self._asked_at = time.monotonic()
+        self._sent_at = time.monotonic()
 
         def measure(_frame: memoryview) -> None:
-            self.is_far = time.monotonic() - self._asked_at > _FAR_SECONDS
+            self.is_high_latency = time.monotonic() - self._sent_at > _HIGH_LATENCY_SECONDS
 
         self._transmit_message(ApiVersionsRequest(version=0), measure, lambda _error: None)
 
     # --- sending
 
-    def when_ready(self, send: Callable[[], None], failure: Failure) -> None:
+    def when_ready(self, send: Callable[[], None], failure: OnFailure) -> None:
         """Call `send` once API versions are known, or `failure` if the opening fails."""
         if self.closed:
             failure(self._unreachable("the connection is closed"))
@@ -252,7 +260,7 @@ class Connection:
         else:
             self._before_ready.append((send, failure))
 
-    def version(self, api_key: int, newest: int) -> int:
+    def negotiated_version(self, api_key: int, newest: int) -> int:
         """The newest version of an API that both sides know."""
         low, high = self.api_versions.get(api_key, (0, -1))
         if high < low or newest < low:
@@ -262,56 +270,64 @@ class Connection:
             )
         return min(high, newest)
 
-    def call(
-        self, message: Any, reply: Callable[[Any], None], failure: Failure, *, newest: int
+    def request(
+        self, message: Any, reply: Callable[[Any], None], failure: OnFailure, *, newest: int
     ) -> None:
         """Send a kafka-python message and hand over its decoded answer."""
-        self.exchange(message, _decoder(message, reply), failure, newest=newest)
+        self.request_raw(message, _decoding(message, reply), failure, newest=newest)
 
-    def exchange(self, message: Any, reply: Reply, failure: Failure, *, newest: int) -> None:
+    def request_raw(
+        self, message: Any, reply: OnResponse, failure: OnFailure, *, newest: int
+    ) -> None:
         """Send a kafka-python message and hand over the raw frame of the answer."""
-        message.API_VERSION = self.version(message.API_KEY, newest)
+        message.API_VERSION = self.negotiated_version(message.API_KEY, newest)
         self._transmit_message(message, reply, failure)
 
-    def _transmit_message(self, message: Any, reply: Reply, failure: Failure) -> None:
+    def _transmit_message(self, message: Any, reply: OnResponse, failure: OnFailure) -> None:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         message.with_header(correlation_id=self._correlation, client_id=self._dialer.client_id)
         self._transmit([message.encode(framed=True, header=True)], reply, failure)
 
-    def send(
-        self, header: Callable[[int], bytes], body: Sequence[Any], reply: Reply, failure: Failure
+    def send_buffers(
+        self,
+        header: Callable[[int], bytes],
+        body: Sequence[Any],
+        reply: OnResponse,
+        failure: OnFailure,
     ) -> None:
         """Send a request given as buffers; `header` makes frame and request header."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         self._transmit([header(self._correlation), *body], reply, failure)
 
-    def _send_login(self, message: Any, reply: Callable[[Any], None]) -> None:
+    def _send_authentication(self, message: Any, reply: Callable[[Any], None]) -> None:
         """A message of the login itself, which does not wait for its own end."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         message.with_header(correlation_id=self._correlation, client_id=self._dialer.client_id)
         deadline = time.monotonic() + self._dialer.request_timeout_seconds
-        waiting = _Waiting(
-            self._correlation, _decoder(message, reply), lambda _error: None, deadline
+        waiting = _PendingRequest(
+            self._correlation, _decoding(message, reply), lambda _error: None, deadline
         )
-        self._push(waiting, [message.encode(framed=True, header=True)])
+        self._enqueue(waiting, [message.encode(framed=True, header=True)])
 
-    def _transmit(self, buffers: Sequence[Any], reply: Reply, failure: Failure) -> None:
+    def _transmit(self, buffers: Sequence[Any], reply: OnResponse, failure: OnFailure) -> None:
         if self.closed:
             failure(self._unreachable("the connection is closed"))
             return
         self._used_at = time.monotonic()
         deadline = self._used_at + self._dialer.request_timeout_seconds
-        waiting = _Waiting(self._correlation, reply, failure, deadline)
-        login = self._login
-        if login is not None and (login.is_under_way or login.is_due(self._used_at)):
-            self._held.append((waiting, buffers))
-            if not login.is_under_way:
-                login.begin(self.api_versions)
+        waiting = _PendingRequest(self._correlation, reply, failure, deadline)
+        login = self._authenticator
+        if login is not None and (
+            login.in_progress or login.is_reauthentication_due(self._used_at)
+        ):
+            self._awaiting_authentication.append((waiting, buffers))
+            if not login.in_progress:
+                login.authenticate(self.api_versions)
             return
-        self._push(waiting, buffers)
+        self._enqueue(waiting, buffers)
 
-    def _push(self, waiting: _Waiting, buffers: Sequence[Any]) -> None:
-        self._waiting.append(waiting)
+    def _enqueue(self, waiting: _PendingRequest, buffers: Sequence[Any]) -> None:
+        self._pending.append(waiting)
         self._outgoing.extend(buffers)
         if self._is_open:
             self._write()
@@ -319,27 +335,29 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """Requests that have no reply yet."""
-        return len(self._waiting) + len(self._held)
+        return len(self._pending) + len(self._awaiting_authentication)
 
-    def check_deadlines(self, now: float) -> None:
+    def check_timeout(self, now: float) -> None:
         """Close when the oldest request has waited too long; the owner calls this at times.
 
         While its answer is arriving it has not: a large one takes long on a slow line. Who sends it
         byte by byte keeps nobody waiting for ever.
         """
-        if self._is_open and self._is_late(now):
-            self.ready(selectors.EVENT_READ)  # what was not worth waking us up for yet counts, too
-        if not self.closed and self._is_late(now):
+        if self._is_open and self._is_timed_out(now):
+            self.on_ready(
+                selectors.EVENT_READ
+            )  # what was not worth waking us up for yet counts, too
+        if not self.closed and self._is_timed_out(now):
             self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
 
-    def _is_late(self, now: float) -> bool:
-        if self._waiting:
-            oldest = self._waiting[0].deadline
-        elif self._held:
-            oldest = self._held[0][0].deadline
+    def _is_timed_out(self, now: float) -> bool:
+        if self._pending:
+            oldest = self._pending[0].deadline
+        elif self._awaiting_authentication:
+            oldest = self._awaiting_authentication[0][0].deadline
         else:
             return False
-        return now > max(oldest, self._heard_at + self._dialer.request_timeout_seconds)
+        return now > max(oldest, self._received_at + self._dialer.request_timeout_seconds)
 
     def check_idle(self, now: float) -> None:
         """Close when nobody has used it for long; the owner calls this at times.
@@ -348,47 +366,47 @@ class Connection:
         for its whole time-out.
         """
         longest = self._dialer.max_idle_seconds
-        is_busy = self._waiting or self._held or self._before_ready
-        if longest is None or is_busy or now - max(self._used_at, self._heard_at) < longest:
+        is_busy = self._pending or self._awaiting_authentication or self._before_ready
+        if longest is None or is_busy or now - max(self._used_at, self._received_at) < longest:
             return
         self.close(f"nobody has used it for {longest:g} s")
 
     # --- the socket
 
-    def ready(self, events: int) -> None:
+    def on_ready(self, events: int) -> None:
         """React to the socket; any failure closes the connection and fails what was waiting."""
         if self.closed:
             return  # by another callback of the same turn
         try:
             if not self._is_open:
-                self._open()
+                self._continue_opening()
                 return
             if events & selectors.EVENT_WRITE:
                 self._write()
             if events & selectors.EVENT_READ and not self.closed:
                 self._read()
         except OSError as error:
-            self._break(error)
+            self._on_socket_error(error)
         except WireError as error:
-            self._give_up(str(error))
+            self._close_with_hint(str(error))
 
-    def _break(self, error: OSError) -> None:
+    def _on_socket_error(self, error: OSError) -> None:
         """The socket or TLS is no good any more."""
         security, address = self._dialer.security, str(self.address)
-        words = tls_trouble(error, address, security)
+        words = tls_error_hint(error, address, security)
         if not words and isinstance(self._socket, TlsSocket):
-            words = tls_trouble(self._socket.parting_words() or error, address, security)
+            words = tls_error_hint(self._socket.peer_error() or error, address, security)
         if words:
             self.close(words, is_refusal=True)
         else:
-            self._give_up(str(error))
+            self._close_with_hint(str(error))
 
-    def _give_up(self, reason: str) -> None:
+    def _close_with_hint(self, reason: str) -> None:
         """Close; a peer that has said next to nothing may expect another security."""
         is_connected = self._is_open or isinstance(self._socket, TlsSocket)
         answered = self._correlation - self.in_flight
         if is_connected and answered <= 1:  # the API versions, which anybody may ask for
-            reason = f"{reason}. {silence_hint(self._dialer.security)}"
+            reason = f"{reason}. {no_response_hint(self._dialer.security)}"
         self.close(reason)
 
     def _watch(self) -> None:
@@ -413,49 +431,49 @@ class Connection:
         except BlockingIOError:
             pass  # the selector says when there is room again
         except OSError as error:
-            self._break(error)
+            self._on_socket_error(error)
             return
         self._watch()
 
     def _read(self) -> None:
         while not self.closed:
-            space = self._reader.space()
+            space = self._reader.writable_buffer()
             room = len(space)
             try:
                 size = self._socket.recv_into(space)
             except BlockingIOError:
                 return
             if not size:
-                self._give_up("the broker closed the connection")
+                self._close_with_hint("the broker closed the connection")
                 return
-            frames = self._reader.received(size)
-            self._note_arrival(size, is_whole=bool(frames))
+            frames = self._reader.feed(size)
+            self._extend_timeout(size, is_whole=bool(frames))
             for frame in frames:
                 self._dispatch(frame)
             if size < room:
                 return  # the kernel had no more
 
-    def _note_arrival(self, size: int, *, is_whole: bool) -> None:
+    def _extend_timeout(self, size: int, *, is_whole: bool) -> None:
         """An answer that begins, comes well or is whole buys time for what waits; drops do not."""
-        is_begun = bool(self._heard_bytes)
-        self._heard_bytes += size
-        is_worth = is_whole or self._heard_bytes >= _WORTH_BYTES
+        is_begun = bool(self._received_bytes)
+        self._received_bytes += size
+        is_worth = is_whole or self._received_bytes >= _PROGRESS_BYTES
         if is_worth or not is_begun:
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
         if is_worth:
-            self._heard_bytes = 0
+            self._received_bytes = 0
 
     def _dispatch(self, frame: memoryview) -> None:
         if len(frame) < _CORRELATION.size:
             raise WireError(f"an answer of {len(frame)} bytes arrived")
         (correlation_id,) = _CORRELATION.unpack_from(frame)
-        if not self._waiting or self._waiting[0].correlation_id != correlation_id:
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
             raise WireError(f"an unexpected reply (correlation id {correlation_id}) arrived")
-        waiting = self._waiting.popleft()
+        waiting = self._pending.popleft()
         try:
             waiting.reply(frame)
-        except UnreadableAnswerError:
-            self._waiting.appendleft(waiting)  # it fails with the connection
+        except UndecodableResponseError:
+            self._pending.appendleft(waiting)  # it fails with the connection
             raise
 
     def close(self, reason: str, *, is_refusal: bool = False) -> None:
@@ -464,14 +482,14 @@ class Connection:
             return
         self.closed = True
         self._deadline_timer.cancel()
-        if self._login is not None:
-            self._login.end()
+        if self._authenticator is not None:
+            self._authenticator.cancel()
         self._loop.unwatch(self._socket)
         self._socket.close()
         self._outgoing.clear()
         error = self._unreachable(reason)
-        waiting, self._waiting = self._waiting, deque()
-        held, self._held = self._held, deque()
+        waiting, self._pending = self._pending, deque()
+        held, self._awaiting_authentication = self._awaiting_authentication, deque()
         pending, self._before_ready = self._before_ready, []
         if is_refusal and self._on_refused is not None:
             self._on_refused(error)
@@ -489,13 +507,13 @@ class Connection:
         )
 
 
-def _decoder(message: Any, reply: Callable[[Any], None]) -> Reply:
+def _decoding(message: Any, reply: Callable[[Any], None]) -> OnResponse:
     """Makes of an answer's frame the message that it holds."""
 
     def decoded(frame: memoryview) -> None:
         version = message.API_VERSION
         response_class = message.header.get_response_class()
         flexible = response_class.flexible_version_q(version)
-        reply(decode_answer(response_class, frame[5 if flexible else 4 :], version))
+        reply(decode_response(response_class, frame[5 if flexible else 4 :], version))
 
     return decoded

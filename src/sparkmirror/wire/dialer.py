@@ -7,8 +7,8 @@ import errno
 import socket
 from typing import Any, NamedTuple
 
-from sparkmirror.security.settings import PLAINTEXT, Security
-from sparkmirror.wire.resolver import RESOLVER, Resolver
+from sparkmirror.security.settings import PLAINTEXT, SecuritySettings
+from sparkmirror.wire.dns_resolver import RESOLVER, DnsResolver
 
 
 class Address(NamedTuple):
@@ -31,8 +31,8 @@ class Dialer(NamedTuple):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     max_idle_seconds: float | None = None  # None: an unused connection stays
-    security: Security = PLAINTEXT
-    resolver: Resolver = RESOLVER
+    security: SecuritySettings = PLAINTEXT
+    resolver: DnsResolver = RESOLVER
 
     def dial(self, places: list[Any]) -> socket.socket:
         """Begin to connect to the first place where that is possible; takes it off the list.

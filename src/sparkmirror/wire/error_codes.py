@@ -26,13 +26,13 @@ MESSAGE_TOO_LARGE = 10
 UNSUPPORTED_SASL_MECHANISM = 33
 ILLEGAL_SASL_STATE = 34
 UNSUPPORTED_VERSION = 35
-NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
+OPERATION_NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
 DUPLICATE_SEQUENCE_NUMBER = 46
 SASL_AUTHENTICATION_FAILED = 58
-CORRUPT_SOURCE = -1001  # ours: the source's record batch does not match its CRC
-LOST_CONNECTION = -1002  # ours: the socket closed or never answered
+CORRUPT_SOURCE_BATCH = -1001  # ours: the source's record batch does not match its CRC
+CONNECTION_LOST = -1002  # ours: the socket closed or never answered
 SOURCE_TRUNCATED = -1003  # ours: our position is beyond the end of the source's log
-UNKNOWN_LEADER = -1004  # ours: no broker leads the partition at the moment
+NO_LEADER = -1004  # ours: no broker leads the partition at the moment
 GAP = -1006  # ours: retention deleted records before they were copied, and the policy is to stop
 TARGET_TRUNCATED = -1007  # ours: the target has lost records that it had acknowledged
 TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
@@ -69,11 +69,11 @@ _REMEDIES = {
     89: Remedy.RETRY,  # THROTTLING_QUOTA_EXCEEDED
     100: Remedy.REFRESH,  # UNKNOWN_TOPIC_ID
     103: Remedy.REFRESH,  # INCONSISTENT_TOPIC_ID
-    CORRUPT_SOURCE: Remedy.RETRY,
+    CORRUPT_SOURCE_BATCH: Remedy.RETRY,
     OPEN_TRANSACTION: Remedy.RETRY,
     COMPARING: Remedy.RETRY,
-    LOST_CONNECTION: Remedy.REFRESH,
-    UNKNOWN_LEADER: Remedy.REFRESH,
+    CONNECTION_LOST: Remedy.REFRESH,
+    NO_LEADER: Remedy.REFRESH,
 }
 
 # A leader finds these out before it appends anything.
@@ -83,18 +83,18 @@ SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id er
 
 # What a transaction coordinator answers. Whatever is in none of these sets is final.
 COORDINATOR_BUSY = frozenset({14, 51})  # it loads, or finishes the transaction before
-COORDINATOR_ELSEWHERE = frozenset({7, 13, 15, 16, LOST_CONNECTION})  # ask who it is now
-REFUSES_PARTITION = frozenset({3, 29})  # a partition that is not there, or not for us
+COORDINATOR_MOVED = frozenset({7, 13, 15, 16, CONNECTION_LOST})  # ask who it is now
+PARTITION_REFUSED = frozenset({3, 29})  # a partition that is not there, or not for us
 FENCED = frozenset({47, 90})  # somebody else holds the transactional id, or it timed out
-ENDS_TRANSACTIONS = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
+TRANSACTION_FATAL = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
 
 _OUR_NAMES = {
     6: "NOT_LEADER_OR_FOLLOWER",  # kafka-python calls these as Kafka did long ago
     10: "MESSAGE_TOO_LARGE",
-    CORRUPT_SOURCE: "CORRUPT_SOURCE_BATCH",
-    LOST_CONNECTION: "CONNECTION_LOST",
+    CORRUPT_SOURCE_BATCH: "CORRUPT_SOURCE_BATCH",
+    CONNECTION_LOST: "CONNECTION_LOST",
     SOURCE_TRUNCATED: "SOURCE_TRUNCATED",
-    UNKNOWN_LEADER: "NO_LEADER",
+    NO_LEADER: "NO_LEADER",
     TOPIC_RECREATED: "TOPIC_RECREATED",
     GAP: "GAP",
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
@@ -142,8 +142,9 @@ _ADVICE = {
     87: "the broker found the record batch invalid",
     90: "another task has taken over the transactional id, or the transaction timed out",
     120: "the broker could not add to the transaction, which must be aborted",
-    CORRUPT_SOURCE: "a record batch on the source does not match its checksum; it is not copied",
-    LOST_CONNECTION: "the broker does not answer",
+    CORRUPT_SOURCE_BATCH: "a record batch on the source does not match its checksum; it is not "
+    "copied",
+    CONNECTION_LOST: "the broker does not answer",
     SOURCE_TRUNCATED: (
         "the source lost records that were copied already, and source.truncated.policy is stop; "
         "set it to continue, or change the stored offset"
@@ -157,7 +158,7 @@ _ADVICE = {
         "stop; set it to recopy"
     ),
     COMPARING: "both sides are being compared after a crash",
-    UNKNOWN_LEADER: "no broker leads the partition",
+    NO_LEADER: "no broker leads the partition",
     OPEN_TRANSACTION: "a transaction on the source is open and holds back everything behind it",
     TOPIC_RECREATED: (
         "the topic was deleted and created again, so that the position means nothing any more; "

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
-from sparkmirror.errors import UnreadableAnswerError
+from sparkmirror.errors import UndecodableResponseError
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire.answers import STUMBLES
 from sparkmirror.wire.outgoing import AbortedTransaction
+from sparkmirror.wire.responses import DECODE_ERRORS
 
 FETCH_KEY = 1
 NAMES_VERSION = 12
@@ -140,9 +140,9 @@ def fetch_request(
 def parse_response(frame: memoryview, version: int) -> FetchResponse:
     """Read a fetch response without copying payload; UnreadableAnswerError if it is none."""
     try:
-        return (_response if version >= NAMES_VERSION else _fixed_response)(frame, version)
-    except STUMBLES as error:
-        raise UnreadableAnswerError(
+        return (_response if version >= NAMES_VERSION else _legacy_response)(frame, version)
+    except DECODE_ERRORS as error:
+        raise UndecodableResponseError(
             f"an answer of {len(frame)} bytes is no fetch response of version {version}"
         ) from error
 
@@ -206,7 +206,7 @@ def _diverging(frame: memoryview, position: int) -> tuple[tuple[int, int] | None
     return diverging, position
 
 
-def _fixed_response(frame: memoryview, version: int) -> FetchResponse:
+def _legacy_response(frame: memoryview, version: int) -> FetchResponse:
     error = session_id = 0
     position = 4
     if version >= _FIRST_WITH_SESSIONS:
@@ -221,12 +221,12 @@ def _fixed_response(frame: memoryview, version: int) -> FetchResponse:
         topic = bytes(frame[position : position + size]).decode()
         partitions, position = _length(frame, position + size, _COUNT)
         for _ in range(partitions):
-            one, position = _fixed_partition(frame, position, topic, version)
+            one, position = _legacy_partition(frame, position, topic, version)
             found.append(one)
     return FetchResponse(error, session_id, found)
 
 
-def _fixed_partition(
+def _legacy_partition(
     frame: memoryview, position: int, topic: str, version: int
 ) -> tuple[PartitionData, int]:
     log_start = -1

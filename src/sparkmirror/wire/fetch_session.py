@@ -12,30 +12,30 @@ import uuid
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
-from sparkmirror.wire.topic_metadata import Leader
+from sparkmirror.wire.metadata_cache import PartitionLeader
 
-UNKNOWN_EPOCH = -1
+UNKNOWN_LEADER_EPOCH = -1
 
 
-class SourcePartition:
+class FetchPartition:
     """Where reading one partition stands."""
 
     __slots__ = (
         "backoff",
         "end_offset",
+        "error",
         "high_watermark",
         "is_at_end",
-        "is_checked",
-        "last_epoch",
+        "is_position_validated",
+        "last_leader_epoch",
         "leader",
-        "log_start",
+        "log_start_offset",
         "position",
         "queued_bytes",
         "session",
         "stop_at",
         "topic_id",
         "tp",
-        "trouble",
     )
 
     def __init__(
@@ -45,7 +45,7 @@ class SourcePartition:
         *,
         stop_at: int | None = None,
         topic_id: uuid.UUID | None = None,
-        last_epoch: int = UNKNOWN_EPOCH,
+        last_epoch: int = UNKNOWN_LEADER_EPOCH,
     ) -> None:
         self.tp = tp
         self.position = position
@@ -53,20 +53,22 @@ class SourcePartition:
         self.topic_id = topic_id  # as planned: another id means a recreated topic
         # The newest leader epoch that was read, at the position or after it: the broker compares it
         # with its own history, so that a log that was truncated and grew again is noticed.
-        self.last_epoch = last_epoch
+        self.last_leader_epoch = last_epoch
         self.end_offset = -1  # of the log as this flow may read it
         self.high_watermark = -1  # of the log as everybody may read it
-        self.log_start = -1
+        self.log_start_offset = -1
         self.is_at_end = False  # everything had been read when the last answer came
-        self.is_checked = False  # the leader's log holds what was read, if Fetch does not say so
+        self.is_position_validated = (
+            False  # the leader's log holds what was read, if Fetch does not say so
+        )
         self.queued_bytes = 0  # read and not yet acknowledged by the target
-        self.leader: Leader | None = None
+        self.leader: PartitionLeader | None = None
         self.session: FetchSession | None = None
-        self.trouble = error_codes.NONE
+        self.error = error_codes.NONE
         self.backoff = Backoff()
 
     @property
-    def is_held_back(self) -> bool:
+    def is_behind_open_transaction(self) -> bool:
         """Everything stable has been read, and more is there behind an open transaction."""
         return self.is_at_end and self.end_offset < self.high_watermark
 
@@ -80,18 +82,18 @@ class FetchSession:
     """A fetch session with one broker; further lanes are further sessions with the same one."""
 
     __slots__ = (
+        "backpressured",
         "busy",
         "changed",
-        "empty_answers",
+        "empty_responses",
         "forgotten",
-        "has_answered",
-        "has_late_comers",
-        "held_back",
+        "has_late_adds",
+        "has_responded",
         "id",
         "in_flight",
         "lane",
-        "members",
         "node",
+        "partitions",
         "session_epoch",
     )
 
@@ -100,76 +102,76 @@ class FetchSession:
         self.lane = lane
         self.id = 0
         self.session_epoch = 0
-        self.members: dict[TopicPartition, SourcePartition] = {}
-        self.changed: dict[TopicPartition, SourcePartition] = {}
-        self.forgotten: dict[TopicPartition, SourcePartition] = {}
-        self.held_back: set[TopicPartition] = set()
+        self.partitions: dict[TopicPartition, FetchPartition] = {}
+        self.changed: dict[TopicPartition, FetchPartition] = {}
+        self.forgotten: dict[TopicPartition, FetchPartition] = {}
+        self.backpressured: set[TopicPartition] = set()
         self.in_flight = False
-        self.has_answered = False
-        self.has_late_comers = False  # partitions joined while a request was waiting for data
-        self.empty_answers = 0
+        self.has_responded = False
+        self.has_late_adds = False  # partitions joined while a request was waiting for data
+        self.empty_responses = 0
         self.busy = 1  # members that have more to read, when last counted
 
-    def start_over(self) -> None:
+    def reset(self) -> None:
         """Name every partition again in the next request."""
         self.id = 0
         self.session_epoch = 0
-        self.changed = dict(self.members)
-        self.busy = len(self.members)
+        self.changed = dict(self.partitions)
+        self.busy = len(self.partitions)
         self.forgotten.clear()
 
     @property
     def size(self) -> int:
         """How many partitions it is answerable for."""
-        return len(self.members) + len(self.held_back)
+        return len(self.partitions) + len(self.backpressured)
 
     def count_busy(self) -> None:
         """Look at all of them: which have more to read; those held back certainly have."""
-        reading = sum(1 for part in self.members.values() if not part.is_at_end)
-        self.busy = reading + len(self.held_back)
+        reading = sum(1 for part in self.partitions.values() if not part.is_at_end)
+        self.busy = reading + len(self.backpressured)
 
-    def unchecked(self) -> list[SourcePartition]:
+    def unvalidated(self) -> list[FetchPartition]:
         """Those whose last epoch is to be compared with the leader's log before reading on.
 
         One without an epoch has nothing to compare: what it reads is this leader's log.
         """
         found = []
         for part in self.changed.values():
-            if part.last_epoch == UNKNOWN_EPOCH:
-                part.is_checked = True
-            elif not part.is_checked:
+            if part.last_leader_epoch == UNKNOWN_LEADER_EPOCH:
+                part.is_position_validated = True
+            elif not part.is_position_validated:
                 found.append(part)
         return found
 
-    def move_back(self, part: SourcePartition) -> None:
+    def move_to_end(self, part: FetchPartition) -> None:
         """Name a partition last: without a session, a broker fills its answer in this order."""
-        if self.members.pop(part.tp, None) is not None:
-            self.members[part.tp] = part
+        if self.partitions.pop(part.tp, None) is not None:
+            self.partitions[part.tp] = part
 
-    def hand_over(self, others: list[FetchSession]) -> None:
+    def share_with(self, others: list[FetchSession]) -> None:
         """Keep an equal share of the partitions, and give the rest to others."""
         everybody = [self, *others]
-        for number, part in enumerate([*self.members.values()]):
+        for number, part in enumerate([*self.partitions.values()]):
             heir = everybody[number % len(everybody)]
             if heir is not self:
-                self.leave(part)
+                self.remove(part)
                 part.session = heir
-                heir.join(part)
+                heir.add(part)
         self.count_busy()
 
-    def join(self, part: SourcePartition) -> None:
+    def add(self, part: FetchPartition) -> None:
         """Name a partition in the next request."""
-        self.members[part.tp] = part
+        self.partitions[part.tp] = part
         self.changed[part.tp] = part
         self.forgotten.pop(part.tp, None)
 
-    def expect_more(self) -> None:
+    def note_late_add(self) -> None:
         """A partition joined too late for the request that waits; others may follow."""
-        self.has_late_comers = True
-        self.empty_answers = 0
+        self.has_late_adds = True
+        self.empty_responses = 0
 
-    def leave(self, part: SourcePartition) -> None:
+    def remove(self, part: FetchPartition) -> None:
         """Let the broker forget a partition with the next request."""
-        if self.members.pop(part.tp, None) is not None:
+        if self.partitions.pop(part.tp, None) is not None:
             self.changed.pop(part.tp, None)
             self.forgotten[part.tp] = part

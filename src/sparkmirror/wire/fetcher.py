@@ -21,10 +21,10 @@ from typing import Protocol
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.budget import Budget, Buffer
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.error_codes import Remedy
+from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import (
     FETCH_KEY,
     FINAL_SESSION_EPOCH,
@@ -36,49 +36,51 @@ from sparkmirror.wire.fetch_protocol import (
     fetch_request,
     parse_response,
 )
-from sparkmirror.wire.fetch_session import UNKNOWN_EPOCH, FetchSession, SourcePartition
-from sparkmirror.wire.leader_epochs import EpochEnd, ask_epoch_ends
-from sparkmirror.wire.loop import Loop
+from sparkmirror.wire.fetch_session import UNKNOWN_LEADER_EPOCH, FetchPartition, FetchSession
+from sparkmirror.wire.log_queries import LeaderEpochEnd, request_epoch_ends
+from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction
 
-_HELD_BACK_WAIT_MS = 10  # do not long-poll for idle partitions while busy ones wait for their turn
+_BACKPRESSURE_WAIT_MS = (
+    10  # do not long-poll for idle partitions while busy ones wait for their turn
+)
 _SMALLEST_FETCH = 1 << 20
-_LARGEST_SLICE = 4 << 20  # of one partition: an epoch that ends waits until it is written
+_MAX_PARTITION_BYTES = 4 << 20  # of one partition: an epoch that ends waits until it is written
 _LANES = 8  # sessions with a broker that is far away
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
-class FetchSink(Protocol):
+class FetchListener(Protocol):
     """Who takes what was read."""
 
-    def received(
+    def on_records(
         self,
-        part: SourcePartition,
+        part: FetchPartition,
         records: memoryview,
         aborted: Sequence[AbortedTransaction],
-        buffer: Buffer,
+        buffer: SharedBuffer,
     ) -> int:
         """Record batches of one partition, in order; returns the position after them.
 
         Whoever keeps one pins the buffer. Raises CorruptRecordBatchError if the first is damaged.
         """
 
-    def fetched(self) -> None:
+    def on_fetch_response(self) -> None:
         """One response has been handed over completely."""
 
-    def fetch_trouble(self, part: SourcePartition, code: int, text: str) -> None:
+    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
         """A partition cannot be read now; it is tried again with growing pauses."""
 
-    def fetch_recovered(self, part: SourcePartition) -> None:
+    def on_fetch_recovered(self, part: FetchPartition) -> None:
         """A partition in trouble can be read again."""
 
-    def out_of_range(self, part: SourcePartition) -> None:
+    def on_out_of_range(self, part: FetchPartition) -> None:
         """The position is outside the log; call `resume` with a new one, or never."""
 
-    def diverged(self, part: SourcePartition, end_offset: int) -> None:
+    def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
         """The log was truncated and has grown anew from there; call `resume`, or never."""
 
-    def ended_early(self, part: SourcePartition) -> None:
+    def on_ended_early(self, part: FetchPartition) -> None:
         """Everything has been read, and the partition is to be read further than that."""
 
 
@@ -86,292 +88,305 @@ class Fetcher:
     """All reading of one task."""
 
     def __init__(
-        self, loop: Loop, cluster: Cluster, limits: FetchLimits, budget: Budget, sink: FetchSink
+        self,
+        loop: EventLoop,
+        cluster: Cluster,
+        limits: FetchLimits,
+        budget: MemoryBudget,
+        sink: FetchListener,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
         self._limits = limits
         self._budget = budget
         self._sink = sink
-        self._parts: dict[TopicPartition, SourcePartition] = {}
-        self._homeless: dict[TopicPartition, SourcePartition] = {}
+        self._parts: dict[TopicPartition, FetchPartition] = {}
+        self._without_leader: dict[TopicPartition, FetchPartition] = {}
         self._sessions: dict[tuple[int, int], FetchSession] = {}  # by broker and lane
-        self._crowded: set[int] = set()  # brokers that refused further connections
-        self._without_room: list[FetchSession] = []  # those that wait for memory, first come
+        self._single_only: set[int] = set()  # brokers that refused further connections
+        self._waiting_for_memory: list[FetchSession] = []  # those that wait for memory, first come
         self._closing = False
-        cluster.on_metadata.append(self._settle)
+        cluster.metadata_listeners.append(self._on_metadata)
 
     # --- which partitions
 
-    def start(self, parts: Iterable[SourcePartition]) -> None:
+    def add(self, parts: Iterable[FetchPartition]) -> None:
         """Begin to read these partitions."""
         for part in parts:
             self._parts[part.tp] = part
             if not part.is_finished:
-                self._place(part)
-        self._cluster.want({tp.topic for tp in self._homeless})
-        self.pump()
+                self._assign_or_wait(part)
+        self._cluster.track_topics({tp.topic for tp in self._without_leader})
+        self.send_fetches()
 
-    def read_from(self, part: SourcePartition, position: int) -> None:
+    def seek(self, part: FetchPartition, position: int) -> None:
         """Begin, or go on, at this position; `pump` sends."""
-        self._turn(part, position)
+        self._set_position(part, position)
         self._parts[part.tp] = part
         if part.is_finished:
-            self._evict(part)
+            self._remove_from_session(part)
             return
-        self._place(part)
-        if part.tp in self._homeless:
-            self._cluster.want({part.tp.topic})
+        self._assign_or_wait(part)
+        if part.tp in self._without_leader:
+            self._cluster.track_topics({part.tp.topic})
 
-    def _place(self, part: SourcePartition) -> None:
+    def _assign_or_wait(self, part: FetchPartition) -> None:
         """Find its leader, or let it wait for the first answer about its topic."""
-        if not self._cluster.knows(part.tp):
-            self._homeless[part.tp] = part
+        if not self._cluster.has_metadata(part.tp):
+            self._without_leader[part.tp] = part
             return
-        self._find_home(part)
+        self._assign_to_leader(part)
         if part.session is not None and part.session.in_flight:
-            part.session.expect_more()
+            part.session.note_late_add()
 
-    def resume(self, part: SourcePartition, position: int) -> None:
+    def resume_at(self, part: FetchPartition, position: int) -> None:
         """Go on with a partition from a position that its leader named."""
         self._parts[part.tp] = part
-        self._turn(part, position)
-        self._find_home(part)
-        self.pump()
+        self._set_position(part, position)
+        self._assign_to_leader(part)
+        self.send_fetches()
 
-    def pause(self, part: SourcePartition, position: int | None = None) -> None:
+    def pause(self, part: FetchPartition, position: int | None = None) -> None:
         """Read nothing of this partition until `read_from`; what is after the position is due."""
-        self._evict(part)
+        self._remove_from_session(part)
         self._parts.pop(part.tp, None)  # also whoever would bring it back by a timer
-        self._homeless.pop(part.tp, None)
+        self._without_leader.pop(part.tp, None)
         if position is not None:
-            self._turn(part, position)
+            self._set_position(part, position)
 
-    def rewind(self, part: SourcePartition, position: int, pause: float) -> None:
+    def seek_later(self, part: FetchPartition, position: int, pause: float) -> None:
         """Read on from an earlier position, or the same, after a pause."""
-        self._evict(part)
+        self._remove_from_session(part)
         self._parts[part.tp] = part
-        self._turn(part, position)
-        self._loop.call_later(pause, lambda: self._return(part))
+        self._set_position(part, position)
+        self._loop.call_later(pause, lambda: self._retry(part))
 
-    def forget(self, part: SourcePartition) -> None:
+    def remove(self, part: FetchPartition) -> None:
         """Read this partition no more."""
-        self._evict(part)
+        self._remove_from_session(part)
         self._parts.pop(part.tp, None)
-        self._homeless.pop(part.tp, None)
+        self._without_leader.pop(part.tp, None)
 
     @staticmethod
-    def _turn(part: SourcePartition, position: int) -> None:
+    def _set_position(part: FetchPartition, position: int) -> None:
         if position > part.position:  # an older epoch would seem to end before it
-            part.last_epoch = UNKNOWN_EPOCH
+            part.last_leader_epoch = UNKNOWN_LEADER_EPOCH
         part.position = position
         part.is_at_end = False
 
-    def drained(self, part: SourcePartition) -> None:
+    def on_drained(self, part: FetchPartition) -> None:
         """The target acknowledged some of what was queued."""
         session = part.session
-        if session is None or part.tp not in session.held_back:
+        if session is None or part.tp not in session.backpressured:
             return
-        if part.queued_bytes < self._slice(session):
-            session.held_back.discard(part.tp)
-            session.join(part)
+        if part.queued_bytes < self._max_partition_bytes(session):
+            session.backpressured.discard(part.tp)
+            session.add(part)
 
-    def _find_home(self, part: SourcePartition) -> None:
+    def _assign_to_leader(self, part: FetchPartition) -> None:
         leader = self._cluster.leaders.get(part.tp)
         if leader is None:
-            self._complain(part, self._cluster.leader_error(part.tp))
+            self._fail_partition(part, self._cluster.leader_error(part.tp))
             return
         if self._is_recreated(part):
-            self._complain(part, error_codes.TOPIC_RECREATED)
+            self._fail_partition(part, error_codes.TOPIC_RECREATED)
             return
-        self._evict(part)
+        self._remove_from_session(part)
         part.leader = leader
-        part.is_checked = False
+        part.is_position_validated = False
         lanes = [one for one in self._sessions.values() if one.node == leader.node]
-        session = min(lanes, key=lambda one: one.size) if lanes else self._open(leader.node, 0)
+        session = min(lanes, key=lambda one: one.size) if lanes else self._open_lane(leader.node, 0)
         part.session = session
-        session.join(part)
+        session.add(part)
 
-    def _open(self, node: int, lane: int) -> FetchSession:
+    def _open_lane(self, node: int, lane: int) -> FetchSession:
         session = self._sessions[node, lane] = FetchSession(node, lane)
         return session
 
-    def _spread(self, session: FetchSession) -> None:
+    def _split_session(self, session: FetchSession) -> None:
         """To a broker that is far away: several sessions share its partitions."""
         node = session.node
         others = sum(1 for one in self._sessions.values() if one.size and one.node != node)
         room = self._budget.limit // (4 * _SMALLEST_FETCH) - others
-        lanes = min(_LANES, len(session.members), room)
-        if lanes > 1 and node not in self._crowded:
+        lanes = min(_LANES, len(session.partitions), room)
+        if lanes > 1 and node not in self._single_only:
             free = [lane for lane in range(lanes + 1) if (node, lane) not in self._sessions]
-            session.hand_over([self._open(node, lane) for lane in free[: lanes - 1]])
-            self.pump()
+            session.share_with([self._open_lane(node, lane) for lane in free[: lanes - 1]])
+            self.send_fetches()
 
-    def _is_alone(self, session: FetchSession) -> bool:
+    def _is_single_lane(self, session: FetchSession) -> bool:
         return sum(1 for one in self._sessions.values() if one.node == session.node) == 1
 
-    def _is_recreated(self, part: SourcePartition) -> bool:
+    def _is_recreated(self, part: FetchPartition) -> bool:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
         return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
-    def _settle(self) -> None:
+    def _on_metadata(self) -> None:
         """Metadata arrived: partitions without a leader look again."""
-        homeless, self._homeless = self._homeless, {}
+        homeless, self._without_leader = self._without_leader, {}
         for part in homeless.values():
-            self._find_home(part)
-        self.pump()
+            self._assign_to_leader(part)
+        self.send_fetches()
 
-    def _evict(self, part: SourcePartition) -> None:
+    def _remove_from_session(self, part: FetchPartition) -> None:
         session, part.session = part.session, None
         if session is not None:
-            session.held_back.discard(part.tp)
-            session.leave(part)
+            session.backpressured.discard(part.tp)
+            session.remove(part)
 
     # --- requests
 
-    def pump(self) -> None:
+    def send_fetches(self) -> None:
         """Ask every broker that has nothing to answer, as far as the memory bound allows."""
-        for session in [*self._without_room, *self._sessions.values()]:
+        for session in [*self._waiting_for_memory, *self._sessions.values()]:
             if not session.in_flight:
-                self._pump(session)
+                self._send_if_possible(session)
 
-    def _share(self) -> int:
+    def _max_response_bytes(self) -> int:
         """The most that one answer may hold."""
         sessions = sum(1 for one in self._sessions.values() if one.size)
         share = self._budget.limit // (4 * max(1, sessions))
         return min(self._limits.max_bytes, max(_SMALLEST_FETCH, share))
 
-    def _slice(self, session: FetchSession) -> int:
+    def _max_partition_bytes(self, session: FetchSession) -> int:
         """The most that one answer should hold of one partition; two of them waiting are enough."""
         fixed = self._limits.max_partition_bytes
         if fixed >= 0:
             return max(1, fixed)
-        part = max(_SMALLEST_FETCH, self._share() // max(1, session.busy))
-        return min(part, _LARGEST_SLICE)
+        part = max(_SMALLEST_FETCH, self._max_response_bytes() // max(1, session.busy))
+        return min(part, _MAX_PARTITION_BYTES)
 
-    def _pump(self, session: FetchSession) -> None:
-        if self._closing or session.in_flight or not session.members:
+    def _send_if_possible(self, session: FetchSession) -> None:
+        if self._closing or session.in_flight or not session.partitions:
             return
-        wanted = min(self._share(), max(self._budget.available, _SMALLEST_FETCH))
+        wanted = min(self._max_response_bytes(), max(self._budget.available, _SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
-            if session not in self._without_room:
-                self._without_room.append(session)
+            if session not in self._waiting_for_memory:
+                self._waiting_for_memory.append(session)
             return
-        enough = self._slice(session)
-        if len(session.changed) == len(session.members) and all(
+        enough = self._max_partition_bytes(session)
+        if len(session.changed) == len(session.partitions) and all(
             part.queued_bytes >= enough for part in session.changed.values()
         ):
             return  # everything has enough to do
         try:
             connection = self._cluster.connection(session.node, session.lane)
         except UnreachableError as error:
-            self._lost(session, error)
+            self._on_connection_lost(session, error)
             return
         session.in_flight = True
-        if session in self._without_room:
-            self._without_room.remove(session)
-        self._budget.take(wanted)
+        if session in self._waiting_for_memory:
+            self._waiting_for_memory.remove(session)
+        self._budget.reserve(wanted)
         connection.when_ready(
             lambda: self._send(connection, session, wanted),
-            lambda error: self._lost(session, error, wanted),
+            lambda error: self._on_connection_lost(session, error, wanted),
         )
 
-    def _pump_next(self, session: FetchSession) -> None:
+    def _send_next(self, session: FetchSession) -> None:
         """After an answer; those that wait for memory first, or idle brokers would have it all."""
-        for waiting in [*self._without_room]:
-            self._pump(waiting)
-        self._pump(session)
+        for waiting in [*self._waiting_for_memory]:
+            self._send_if_possible(waiting)
+        self._send_if_possible(session)
 
-    def _send(self, connection: Connection, session: FetchSession, wanted: int) -> None:
-        if connection.is_far and self._is_alone(session):
-            self._spread(session)
+    def _send(self, connection: BrokerConnection, session: FetchSession, wanted: int) -> None:
+        if connection.is_high_latency and self._is_single_lane(session):
+            self._split_session(session)
         version = self._version(connection, session)
         if version < OLDEST_VERSION:
-            self._give_up(session, wanted)
+            self._fail_unsupported(session, wanted)
             return
-        if version < NAMES_VERSION and self._check_epochs(connection, session, wanted):
+        if version < NAMES_VERSION and self._validate_positions(connection, session, wanted):
             return
         full = session.id == 0
         if full:
-            session.start_over()
+            session.reset()
         for part in [*session.changed.values()]:
             if self._is_recreated(part):  # a new topic must not be read at the old one's position
-                self._complain(part, error_codes.TOPIC_RECREATED)
+                self._fail_partition(part, error_codes.TOPIC_RECREATED)
         changed, session.changed = session.changed, {}
         forgotten, session.forgotten = session.forgotten, {}
         request = fetch_request(
             version,
             self._limits,
-            max_wait_ms=self._patience(session),
+            max_wait_ms=self._max_wait_ms(session),
             max_bytes=wanted,
-            max_partition_bytes=self._slice(session),
+            max_partition_bytes=self._max_partition_bytes(session),
             session=(session.id, session.session_epoch),
             wanted={
-                tp: (part.position, _leader_epoch(part), part.last_epoch)
+                tp: (part.position, _leader_epoch(part), part.last_leader_epoch)
                 for tp, part in changed.items()
             },
             forgotten=() if full else forgotten,
             topic_ids=self._cluster.topic_ids,
         )
-        connection.exchange(
+        connection.request_raw(
             request,
-            lambda frame: self._answered(session, frame, version, wanted),
-            lambda error: self._lost(session, error, wanted),
+            lambda frame: self._on_response(session, frame, version, wanted),
+            lambda error: self._on_connection_lost(session, error, wanted),
             newest=version,
         )
 
-    def _version(self, connection: Connection, session: FetchSession) -> int:
+    def _version(self, connection: BrokerConnection, session: FetchSession) -> int:
         newest = IDS_VERSION if self._all_have_ids(session) else NAMES_VERSION
         try:
-            return connection.version(FETCH_KEY, newest)
+            return connection.negotiated_version(FETCH_KEY, newest)
         except WireError:
             return 0
 
-    def _check_epochs(self, connection: Connection, session: FetchSession, wanted: int) -> bool:
+    def _validate_positions(
+        self, connection: BrokerConnection, session: FetchSession, wanted: int
+    ) -> bool:
         """Ask whether the log still holds what was read, and send after the answer.
 
         False: there is nothing to ask, or nobody who could tell.
         """
-        parts = [(part, part.position, part.last_epoch) for part in session.unchecked()]
+        parts = [(part, part.position, part.last_leader_epoch) for part in session.unvalidated()]
         if not parts:
             return False
 
-        def answered(ends: dict[TopicPartition, EpochEnd]) -> None:
+        def answered(ends: dict[TopicPartition, LeaderEpochEnd]) -> None:
             for part, *asked in [] if self._closing else parts:
-                if part.session is session and [part.position, part.last_epoch] == asked:
-                    self._checked(part, ends.get(part.tp))
-            if session.members and not self._closing:
+                if part.session is session and [part.position, part.last_leader_epoch] == asked:
+                    self._on_epoch_end(part, ends.get(part.tp))
+            if session.partitions and not self._closing:
                 self._send(connection, session, wanted)
             else:
                 session.in_flight = False
-                self._budget.give_back(wanted)
+                self._budget.release(wanted)
 
         epochs = {part.tp: (_leader_epoch(part), last) for part, _position, last in parts}
         try:
-            ask_epoch_ends(
-                connection, epochs, answered, lambda error: self._lost(session, error, wanted)
+            request_epoch_ends(
+                connection,
+                epochs,
+                answered,
+                lambda error: self._on_connection_lost(session, error, wanted),
             )
         except WireError:
             for part, *_asked in parts:
-                part.is_checked = True
+                part.is_position_validated = True
             return False
         return True
 
-    def _checked(self, part: SourcePartition, end: EpochEnd | None) -> None:
+    def _on_epoch_end(self, part: FetchPartition, end: LeaderEpochEnd | None) -> None:
         """Treat the answer as a broker treats the last epoch of a fetch request of version 12."""
         if end is None or end.error in error_codes.NOT_AUTHORIZED:
-            part.is_checked = True  # it cannot be known here
+            part.is_position_validated = True  # it cannot be known here
         elif end.error:
-            self._complain(part, end.error)
+            self._fail_partition(part, end.error)
         elif end.end_offset < 0:
-            self._complain(part, error_codes.OFFSET_OUT_OF_RANGE)
+            self._fail_partition(part, error_codes.OFFSET_OUT_OF_RANGE)
         # Brokers before 2.0 do not name the epoch that the offset ends.
-        elif UNKNOWN_EPOCH < end.leader_epoch < part.last_epoch or end.end_offset < part.position:
+        elif (
+            UNKNOWN_LEADER_EPOCH < end.leader_epoch < part.last_leader_epoch
+            or end.end_offset < part.position
+        ):
             self._diverged(part, end.leader_epoch, end.end_offset)
         else:
-            part.is_checked = True
+            part.is_position_validated = True
 
-    def _patience(self, session: FetchSession) -> int:
+    def _max_wait_ms(self, session: FetchSession) -> int:
         """How long the broker may wait for data.
 
         A partition that is held back may get its turn any moment, and must not wait for idle
@@ -379,68 +394,68 @@ class Fetcher:
         comes at all there is no hurry.
         """
         longest = self._limits.max_wait_ms
-        wait = _HELD_BACK_WAIT_MS << min(session.empty_answers, 10)
+        wait = _BACKPRESSURE_WAIT_MS << min(session.empty_responses, 10)
         if wait >= longest:
-            session.has_late_comers = False
-        is_urgent = session.held_back or session.has_late_comers
+            session.has_late_adds = False
+        is_urgent = session.backpressured or session.has_late_adds
         return min(wait, longest) if is_urgent else longest
 
     def _all_have_ids(self, session: FetchSession) -> bool:
-        return all(tp.topic in self._cluster.topic_ids for tp in session.members)
+        return all(tp.topic in self._cluster.topic_ids for tp in session.partitions)
 
     # --- answers
 
-    def _answered(
+    def _on_response(
         self, session: FetchSession, frame: memoryview, version: int, wanted: int
     ) -> None:
         response = parse_response(frame, version)  # if it cannot be read, the request is lost
         session.in_flight = False
-        self._budget.give_back(wanted)
+        self._budget.release(wanted)
         if self._closing:
             return
         if response.error:
-            session.start_over()
+            session.reset()
             if response.error not in error_codes.SESSION_ERRORS:
-                for part in [*session.members.values()]:
-                    self._complain(part, response.error)
-            self._pump(session)
+                for part in [*session.partitions.values()]:
+                    self._fail_partition(part, response.error)
+            self._send_if_possible(session)
             return
-        session.has_answered = True
+        session.has_responded = True
         session.id = response.session_id
         session.session_epoch = (session.session_epoch + 1) & _SESSION_EPOCH_MASK or 1
-        buffer = Buffer(self._budget, len(frame))
+        buffer = SharedBuffer(self._budget, len(frame))
         is_empty = not any(data.records for data in response.partitions)
-        session.empty_answers = session.empty_answers + 1 if is_empty else 0
-        enough = 2 * self._slice(session)
+        session.empty_responses = session.empty_responses + 1 if is_empty else 0
+        enough = 2 * self._max_partition_bytes(session)
         for data in response.partitions:
             topic = data.topic
             if isinstance(topic, uuid.UUID):
                 topic = self._cluster.topic_names.get(topic, "")
                 if not topic:  # a topic that was recreated is still in the broker's session
-                    session.start_over()
-                    self._cluster.refresh()
+                    session.reset()
+                    self._cluster.refresh_metadata()
                     continue
-            member = session.members.get(TopicPartition(topic, data.partition))
+            member = session.partitions.get(TopicPartition(topic, data.partition))
             # One that has changed since the request was sent gets its answer to the next one:
             # data from an older position would look like a gap.
             if member is not None and member.tp not in session.changed:
-                self._take(session, member, data, buffer, enough)
-        buffer.settle()
+                self._handle_partition(session, member, data, buffer, enough)
+        buffer.release_owner()
         if len(frame) > _SMALLEST_FETCH // 2:
             session.count_busy()
-        self._sink.fetched()
-        self._pump_next(session)
+        self._sink.on_fetch_response()
+        self._send_next(session)
 
-    def _take(
+    def _handle_partition(
         self,
         session: FetchSession,
-        part: SourcePartition,
+        part: FetchPartition,
         data: PartitionData,
-        buffer: Buffer,
+        buffer: SharedBuffer,
         enough: int,
     ) -> None:
         if data.error:
-            self._complain(part, data.error)
+            self._fail_partition(part, data.error)
             return
         if data.diverging is not None:
             self._diverged(part, *data.diverging)
@@ -448,92 +463,94 @@ class Fetcher:
         committed = self._limits.read_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
         part.high_watermark = data.high_watermark
-        part.log_start = data.log_start_offset
+        part.log_start_offset = data.log_start_offset
         if data.records:
             aborted = data.aborted if self._limits.read_committed else ()
             try:
-                part.position = self._sink.received(part, data.records, aborted, buffer)
+                part.position = self._sink.on_records(part, data.records, aborted, buffer)
             except CorruptRecordBatchError as error:
-                self._complain(part, error_codes.CORRUPT_SOURCE, str(error))
+                self._fail_partition(part, error_codes.CORRUPT_SOURCE_BATCH, str(error))
                 return
             if part.session is not session:
                 return  # whoever took it has turned to another position
             session.changed[part.tp] = part
             if session.id == 0:
-                session.move_back(part)
+                session.move_to_end(part)
             if part.queued_bytes >= enough:
-                session.held_back.add(part.tp)
-                session.leave(part)
-        self._taken(part)
+                session.backpressured.add(part.tp)
+                session.remove(part)
+        self._partition_read(part)
 
-    def _taken(self, part: SourcePartition) -> None:
+    def _partition_read(self, part: FetchPartition) -> None:
         part.is_at_end = part.position >= part.end_offset
-        if part.trouble:
-            part.trouble = error_codes.NONE
+        if part.error:
+            part.error = error_codes.NONE
             part.backoff.reset()
-            self._sink.fetch_recovered(part)
+            self._sink.on_fetch_recovered(part)
         if part.is_finished:
-            self._evict(part)
+            self._remove_from_session(part)
         elif part.is_at_end and part.stop_at is not None:
-            self._sink.ended_early(part)
+            self._sink.on_ended_early(part)
 
-    def _diverged(self, part: SourcePartition, leader_epoch: int, end_offset: int) -> None:
+    def _diverged(self, part: FetchPartition, leader_epoch: int, end_offset: int) -> None:
         """The log has this epoch in common with what was read, and goes on differently."""
-        self._evict(part)
-        part.trouble = error_codes.SOURCE_TRUNCATED
-        part.last_epoch = leader_epoch
-        self._sink.diverged(part, end_offset)
+        self._remove_from_session(part)
+        part.error = error_codes.SOURCE_TRUNCATED
+        part.last_leader_epoch = leader_epoch
+        self._sink.on_diverged(part, end_offset)
 
-    def _complain(self, part: SourcePartition, code: int, text: str = "") -> None:
+    def _fail_partition(self, part: FetchPartition, code: int, text: str = "") -> None:
         """Take a partition out, report it, and see to it that it comes back."""
-        self._evict(part)
+        self._remove_from_session(part)
         remedy = error_codes.remedy(code)
-        part.trouble = code
+        part.error = code
         if remedy is Remedy.OUT_OF_RANGE:
-            self._sink.out_of_range(part)
+            self._sink.on_out_of_range(part)
             return
-        self._sink.fetch_trouble(part, code, text)
+        self._sink.on_fetch_error(part, code, text)
         if self._parts.get(part.tp) is not part:
             return  # it is wanted no more
         if remedy is Remedy.REFRESH:
-            self._homeless[part.tp] = part
-            self._cluster.refresh(after=part.backoff.next_pause())
+            self._without_leader[part.tp] = part
+            self._cluster.refresh_metadata(after=part.backoff.next_pause())
             return
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
-        self._loop.call_later(pause, lambda: self._return(part))
+        self._loop.call_later(pause, lambda: self._retry(part))
 
-    def _return(self, part: SourcePartition) -> None:
+    def _retry(self, part: FetchPartition) -> None:
         if not self._closing and part.session is None and self._parts.get(part.tp) is part:
-            self._homeless[part.tp] = part
-            self._cluster.refresh()
+            self._without_leader[part.tp] = part
+            self._cluster.refresh_metadata()
 
-    def _lost(self, session: FetchSession, error: UnreachableError, wanted: int = 0) -> None:
+    def _on_connection_lost(
+        self, session: FetchSession, error: UnreachableError, wanted: int = 0
+    ) -> None:
         session.in_flight = False
-        self._budget.give_back(wanted)
-        self._cluster.complain(error)
-        session.start_over()
-        if not self._is_alone(session):
-            self._shut(session)
+        self._budget.release(wanted)
+        self._cluster.report_error(error)
+        session.reset()
+        if not self._is_single_lane(session):
+            self._remove_session(session)
         if not self._closing:
-            for part in [*session.members.values()]:
-                self._complain(part, error_codes.LOST_CONNECTION)
+            for part in [*session.partitions.values()]:
+                self._fail_partition(part, error_codes.CONNECTION_LOST)
 
-    def _shut(self, session: FetchSession) -> None:
+    def _remove_session(self, session: FetchSession) -> None:
         """One of several lanes is lost: its partitions go to those that are left."""
         self._sessions.pop((session.node, session.lane), None)
-        if session in self._without_room:
-            self._without_room.remove(session)
-        if not session.has_answered:
-            self._crowded.add(session.node)  # it may not take so many connections
+        if session in self._waiting_for_memory:
+            self._waiting_for_memory.remove(session)
+        if not session.has_responded:
+            self._single_only.add(session.node)  # it may not take so many connections
         for part in self._parts.values():
-            if part.session is session and part.tp not in session.members:  # held back
-                session.join(part)
+            if part.session is session and part.tp not in session.partitions:  # held back
+                session.add(part)
 
-    def _give_up(self, session: FetchSession, wanted: int) -> None:
+    def _fail_unsupported(self, session: FetchSession, wanted: int) -> None:
         session.in_flight = False
-        self._budget.give_back(wanted)
-        for part in [*session.members.values()]:
-            self._complain(part, error_codes.UNSUPPORTED_VERSION)
+        self._budget.release(wanted)
+        for part in [*session.partitions.values()]:
+            self._fail_partition(part, error_codes.UNSUPPORTED_VERSION)
 
     def close(self) -> None:
         """Stop reading and tell the brokers that the sessions are over."""
@@ -554,8 +571,10 @@ class Fetcher:
                     max_partition_bytes=0,
                     session=(session.id, FINAL_SESSION_EPOCH),
                 )
-                connection.exchange(goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION)
+                connection.request_raw(
+                    goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION
+                )
 
 
-def _leader_epoch(part: SourcePartition) -> int:
-    return part.leader.leader_epoch if part.leader else UNKNOWN_EPOCH
+def _leader_epoch(part: FetchPartition) -> int:
+    return part.leader.leader_epoch if part.leader else UNKNOWN_LEADER_EPOCH

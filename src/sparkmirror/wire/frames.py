@@ -17,8 +17,8 @@ from sparkmirror.errors import WireError
 
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
-FIRST_FRAME_BYTES = 64 * 1024  # until `trust`: API versions and the steps of a login
-BELIEVED_BYTES = 64 << 20  # more than a fetch asks for by default: such a frame never moves
+MAX_UNTRUSTED_FRAME_BYTES = 64 * 1024  # until `trust`: API versions and the steps of a login
+MAX_PREALLOCATED_BYTES = 64 << 20  # more than a fetch asks for by default: such a frame never moves
 _LENGTH = struct.Struct(">i")
 _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 
@@ -45,26 +45,26 @@ class FrameReader:
         self._frame_bytes = 0  # of the whole frame; there may be room for a part of it only
         self._frame_filled = 0
         self._is_first = True
-        self._most = FIRST_FRAME_BYTES
+        self._most = MAX_UNTRUSTED_FRAME_BYTES
 
-    def trust(self) -> None:
+    def allow_large_frames(self) -> None:
         """It is a broker: let its frames be as large as fetch responses are."""
         self._most = MAX_FRAME_BYTES
 
-    def space(self) -> memoryview:
+    def writable_buffer(self) -> memoryview:
         """Where the next bytes from the socket belong."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
         return self._view[self._filled :]
 
-    def received(self, size: int) -> list[memoryview]:
+    def feed(self, size: int) -> list[memoryview]:
         """Take note of `size` new bytes; the frames that are complete now."""
         if self._frame is not None:
             self._frame_filled += size
             if self._frame_filled < len(self._frame):
                 return []
             if self._frame_filled < self._frame_bytes:
-                self._frame = self._room(self._frame)
+                self._frame = self._grow(self._frame)
                 return []
             whole, self._frame = self._frame, None
             return [whole]
@@ -87,7 +87,7 @@ class FrameReader:
                 start = body + length
             elif length > SCRATCH_BYTES // 2:
                 self._frame_bytes, self._frame_filled = length, filled - body
-                self._frame = self._room(self._view[body:filled])
+                self._frame = self._grow(self._view[body:filled])
                 start = filled
             else:
                 break
@@ -97,8 +97,10 @@ class FrameReader:
             self._filled = left
         return frames
 
-    def _room(self, begun: memoryview) -> memoryview:
+    def _grow(self, begun: memoryview) -> memoryview:
         """Room for the frame that has begun so; twice as much as came where that is not enough."""
-        room = memoryview(bytearray(min(self._frame_bytes, max(BELIEVED_BYTES, 2 * len(begun)))))
+        room = memoryview(
+            bytearray(min(self._frame_bytes, max(MAX_PREALLOCATED_BYTES, 2 * len(begun))))
+        )
         room[: len(begun)] = begun
         return room

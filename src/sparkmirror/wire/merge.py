@@ -13,29 +13,29 @@ from collections.abc import Iterable
 
 from sparkmirror.wire import codecs
 from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, RecordBatch
-from sparkmirror.wire.records import places
-from sparkmirror.wire.reframe import MOST_GROWTH, Recut, Run
+from sparkmirror.wire.records import locate_records
+from sparkmirror.wire.reframe import MOST_GROWTH, BatchRewriter, OffsetRun
 
-TINY_BYTES = 8 << 10  # as it travels
-TINY_RECORDS = 64
-MERGED_BYTES = 512 << 10  # what a merged record batch holds at most, before compression
+MAX_TINY_BYTES = 8 << 10  # as it travels
+MAX_TINY_RECORDS = 64
+MAX_MERGED_BYTES = 512 << 10  # what a merged record batch holds at most, before compression
 
 
-class Joint:
+class BatchMerger:
     """Record batches that follow each other, becoming one.
 
     All get the codec of the first, which ends the row at one of another, or the codec given.
     """
 
-    __slots__ = ("_codec", "_end", "_first", "_limit", "_recut", "_runs", "_size", "members")
+    __slots__ = ("_codec", "_end", "_first", "_limit", "_recut", "_runs", "_size", "batches")
 
     def __init__(self, limit: int, codec: int | None = None) -> None:
-        self.members = 0
+        self.batches = 0
         self._limit = limit
         self._codec = codec
-        self._recut = Recut(codecs.NONE)
+        self._recut = BatchRewriter(codecs.NONE)
         self._size = HEADER_SIZE
-        self._runs: list[Run] = []  # all but the last
+        self._runs: list[OffsetRun] = []  # all but the last
         self._first = self._end = -1  # the last one
 
     @property
@@ -49,11 +49,13 @@ class Joint:
         return self._recut.max_timestamp
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[OffsetRun, ...]:
         """The source offsets, neighbouring runs being one."""
-        return (*self._runs, Run(self._first, self._end - self._first))
+        return (*self._runs, OffsetRun(self._first, self._end - self._first))
 
-    def take(self, batch: RecordBatch, start: int, runs: Iterable[Run] | None = None) -> bool:
+    def append(
+        self, batch: RecordBatch, start: int, runs: Iterable[OffsetRun] | None = None
+    ) -> bool:
         """Append the records at or after offset `start`; False if the batch does not fit in.
 
         `runs` are the source's offsets where those of the batch are no longer these.
@@ -61,7 +63,7 @@ class Joint:
         codec = batch.attributes & CODEC_MASK
         wanted = codec if self._codec is None else self._codec
         recut = self._recut
-        if not self.members:
+        if not self.batches:
             recut.codec = wanted
         elif wanted != recut.codec:
             return False
@@ -74,26 +76,26 @@ class Joint:
             return False
         if recut.add_single(batch, data, start):
             if runs is None:
-                self._cover(batch.base_offset, 1)
+                self._add_offsets(batch.base_offset, 1)
         else:
-            taken = recut.add(batch, data, places(data, batch), start)
+            taken = recut.add(batch, data, locate_records(data, batch), start)
             if not taken:
                 return True
             runs = taken if runs is None else runs
         for first, length in runs or ():
-            self._cover(first, length)
+            self._add_offsets(first, length)
         self._size = size
-        self.members += 1
+        self.batches += 1
         return True
 
     def seal(self) -> memoryview:
         """The one record batch."""
-        return self._recut.seal()
+        return self._recut.encode()
 
-    def _cover(self, first: int, length: int) -> None:
+    def _add_offsets(self, first: int, length: int) -> None:
         if first == self._end:
             self._end += length
             return
         if self._end >= 0:
-            self._runs.append(Run(self._first, self._end - self._first))
+            self._runs.append(OffsetRun(self._first, self._end - self._first))
         self._first, self._end = first, first + length

@@ -9,32 +9,32 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sparkmirror.errors import CorruptRecordBatchError
-from sparkmirror.wire.budget import Budget, Buffer
-from sparkmirror.wire.merge import MERGED_BYTES, TINY_BYTES, TINY_RECORDS, Joint
-from sparkmirror.wire.record_batch import CONTROL, TRANSACTIONAL, RecordBatch, split
-from sparkmirror.wire.reframe import Run, cut, needs_reframe, reframe
+from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
+from sparkmirror.wire.merge import MAX_MERGED_BYTES, MAX_TINY_BYTES, MAX_TINY_RECORDS, BatchMerger
+from sparkmirror.wire.record_batch import CONTROL, TRANSACTIONAL, RecordBatch, split_batches
+from sparkmirror.wire.reframe import OffsetRun, needs_reframe, reframe, split_batch_view
 
 _PAIR = 2  # fewer cannot be joined
 
 
-class Outgoing:
+class OutgoingBatch:
     """One record batch between fetch and acknowledgement; keeps its cut and its sequence."""
 
     __slots__ = (
         "base_offset",
         "buffer",
         "count",
-        "has_own_bytes",
         "is_acked",
-        "is_doubtful",
-        "is_fresh",
+        "is_in_doubt",
+        "is_live",
         "leader_epoch",
         "max_timestamp",
         "next_position",
+        "owns_bytes",
         "runs",
         "sequence",
         "size",
-        "skipped",
+        "skipped_offsets",
         "source_size",
         "view",
     )
@@ -45,7 +45,7 @@ class Outgoing:
         count: int,
         next_position: int,
         max_timestamp: int,
-        runs: tuple[Run, ...],
+        runs: tuple[OffsetRun, ...],
         *,
         source_size: int | None = None,
         has_own_bytes: bool = True,
@@ -58,40 +58,40 @@ class Outgoing:
         self.next_position = next_position  # the source offset after this record batch
         self.max_timestamp = max_timestamp
         self.runs = runs
-        self.has_own_bytes = has_own_bytes  # false: a view into the buffer of a fetch response
-        self.buffer: Buffer | None = None
+        self.owns_bytes = has_own_bytes  # false: a view into the buffer of a fetch response
+        self.buffer: SharedBuffer | None = None
         self.sequence = -1  # given when it is first sent
         self.base_offset = -1
         self.is_acked = False
-        self.is_doubtful = False  # sent, and nobody knows whether it is on the target
-        self.is_fresh = False  # arrived while everything before it had been read
+        self.is_in_doubt = False  # sent, and nobody knows whether it is on the target
+        self.is_live = False  # arrived while everything before it had been read
         self.leader_epoch = leader_epoch  # on the source
-        self.skipped = 0  # source offsets right before it that hold nothing for the target
+        self.skipped_offsets = 0  # source offsets right before it that hold nothing for the target
 
-    def lie_in(self, buffer: Buffer | None, budget: Budget) -> None:
+    def pin(self, buffer: SharedBuffer | None, budget: MemoryBudget) -> None:
         """Pin the buffer that holds the bytes: the response's, or one of its own size."""
-        if self.has_own_bytes or buffer is None:
-            self.buffer = Buffer(budget, self.size)
+        if self.owns_bytes or buffer is None:
+            self.buffer = SharedBuffer(budget, self.size)
             return
         self.buffer = buffer
         buffer.retain(self.size)
 
-    def step_aside(self, budget: Budget) -> None:
+    def detach_if_sparse(self, budget: MemoryBudget) -> None:
         """Move out of a buffer that nearly nobody else needs: one that is stuck must not pin it."""
         if self.buffer is not None and self.buffer.is_sparse:
             self.detach(budget)
 
-    def detach(self, budget: Budget) -> None:
+    def detach(self, budget: MemoryBudget) -> None:
         """Move into bytes of its own."""
-        if self.has_own_bytes:
+        if self.owns_bytes:
             return
         self.view = memoryview(bytearray(self.view))
-        self.has_own_bytes = True
-        own = Buffer(budget, self.size)
-        self.let_go()
+        self.owns_bytes = True
+        own = SharedBuffer(budget, self.size)
+        self.release()
         self.buffer = own
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the buffer."""
         if self.buffer is not None:
             self.buffer.release(self.size)
@@ -105,54 +105,54 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-class Admitted(NamedTuple):
+class PreparedBatches(NamedTuple):
     """What of a fetch response goes on, and how far the source has been read."""
 
-    outgoing: list[Outgoing]
+    batches: list[OutgoingBatch]
     position: int
     aborted_records: int
     leader_epoch: int = -1  # of the last record batch that was looked at
     skipped: int = 0  # offsets behind the last one that goes on: markers, aborted records
 
 
-class _Passage:
+class _BatchPreparer:
     """What a fetch response lets through, in order; tiny neighbours become one."""
 
     __slots__ = (
-        "_alone",
         "_codec",
         "_joint",
         "_limit",
         "_next_position",
+        "_single",
         "_source_size",
-        "passed",
+        "batches",
         "skipped",
     )
 
     def __init__(self, codec: int | None, limit: int) -> None:
         self._codec = codec
         self._limit = limit
-        self._joint = Joint(limit, codec)
-        self._alone: RecordBatch | None = None  # the only one in the joint, if it may pass raw
+        self._joint = BatchMerger(limit, codec)
+        self._single: RecordBatch | None = None  # the only one in the joint, if it may pass raw
         self._source_size = 0
         self._next_position = 0
-        self.passed: list[Outgoing] = []
+        self.batches: list[OutgoingBatch] = []
         self.skipped = 0  # offsets since the last one that hold nothing for the target
 
-    def take(self, batch: RecordBatch, position: int) -> None:
+    def add(self, batch: RecordBatch, position: int) -> None:
         """Let the records from the position on through."""
-        if self._limit and len(batch.view) <= TINY_BYTES and batch.count <= TINY_RECORDS:
-            if self._join(batch, position):
+        if self._limit and len(batch.view) <= MAX_TINY_BYTES and batch.count <= MAX_TINY_RECORDS:
+            if self._merge(batch, position):
                 return
-            self.settle()
-            if self._join(batch, position):
+            self.flush_merged()
+            if self._merge(batch, position):
                 return
-        self.settle()
+        self.flush_merged()
         if needs_reframe(batch, position, codec=self._codec):
             new = reframe(batch, position, codec=self._codec)
             if new is None:
                 return
-            out = Outgoing(
+            out = OutgoingBatch(
                 new.view,
                 new.records,
                 batch.next_offset,
@@ -163,19 +163,19 @@ class _Passage:
             )
         else:
             out = _unchanged(batch)
-        out.skipped, self.skipped = self.skipped, 0
-        self.passed.append(out)
+        out.skipped_offsets, self.skipped = self.skipped, 0
+        self.batches.append(out)
 
-    def settle(self) -> None:
+    def flush_merged(self) -> None:
         """What has been joined goes on."""
         joint = self._joint
-        if not joint.members:
+        if not joint.batches:
             return
-        if joint.members == 1 and self._alone is not None:
-            self.passed.append(_unchanged(self._alone))
+        if joint.batches == 1 and self._single is not None:
+            self.batches.append(_unchanged(self._single))
         else:
-            self.passed.append(
-                Outgoing(
+            self.batches.append(
+                OutgoingBatch(
                     joint.seal(),
                     joint.count,
                     self._next_position,
@@ -184,31 +184,31 @@ class _Passage:
                     source_size=self._source_size,
                 )
             )
-        self._joint = Joint(self._limit, self._codec)
+        self._joint = BatchMerger(self._limit, self._codec)
         self._source_size = 0
 
-    def _join(self, batch: RecordBatch, position: int) -> bool:
+    def _merge(self, batch: RecordBatch, position: int) -> bool:
         joint = self._joint
-        members = joint.members
+        members = joint.batches
         if not members:
             is_whole = not needs_reframe(batch, position, codec=self._codec)
-            self._alone = batch if is_whole else None
-        if not joint.take(batch, position):
+            self._single = batch if is_whole else None
+        if not joint.append(batch, position):
             return False
-        if joint.members > members:  # else none of its records is wanted
+        if joint.batches > members:  # else none of its records is wanted
             self._source_size += len(batch.view)
             self._next_position = batch.next_offset
         return True
 
 
-def admit(
+def prepare_batches(
     records: memoryview,
     position: int,
     aborted: Sequence[AbortedTransaction] = (),
     *,
     codec: int | None = None,
-    merged_bytes: int = MERGED_BYTES,
-) -> Admitted:
+    merged_bytes: int = MAX_MERGED_BYTES,
+) -> PreparedBatches:
     """Decide about each record batch: skip, send as it is, join with its neighbours, or reframe.
 
     Control batches, empty batches (compaction leaves them) and aborted transactions only advance
@@ -219,19 +219,19 @@ def admit(
     go on, and the next fetch begins with it.
     """
     began = position
-    passage = _Passage(codec, merged_bytes)
+    passage = _BatchPreparer(codec, merged_bytes)
     aborting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     aborted_producers: set[int] = set()
     aborted_records = 0
     lowest, leader_epoch = 0, -1
     try:
-        for batch in split(records):
+        for batch in split_batches(records):
             batch.verify(lowest)  # first: every decision below believes the header
             following = batch.next_offset
             if following <= position:
                 continue
             if _is_wanted(batch, aborting, aborted_producers):
-                passage.take(batch, position)
+                passage.add(batch, position)
             elif batch.has_records or batch.is_control:  # a marker, or aborted
                 passage.skipped += following - max(position, batch.base_offset)
                 if not batch.is_control:
@@ -241,17 +241,19 @@ def admit(
     except CorruptRecordBatchError:
         if position == began:
             raise
-    passage.settle()
-    return Admitted(passage.passed, position, aborted_records, leader_epoch, passage.skipped)
+    passage.flush_merged()
+    return PreparedBatches(
+        passage.batches, position, aborted_records, leader_epoch, passage.skipped
+    )
 
 
-def join(
-    pending: deque[Outgoing],
+def merge_pending(
+    pending: deque[OutgoingBatch],
     limit: int,
-    budget: Budget,
+    budget: MemoryBudget,
     *,
-    tiny_bytes: int = TINY_BYTES,
-    tiny_records: int = TINY_RECORDS,
+    tiny_bytes: int = MAX_TINY_BYTES,
+    tiny_records: int = MAX_TINY_RECORDS,
 ) -> None:
     """Make one of the tiny record batches at the head of a queue, if none was ever sent.
 
@@ -259,21 +261,21 @@ def join(
     """
     if len(pending) < _PAIR or pending[1].size > tiny_bytes:
         return
-    joint = Joint(limit)
-    joined: list[Outgoing] = []
+    joint = BatchMerger(limit)
+    joined: list[OutgoingBatch] = []
     for out in pending:
         if out.sequence >= 0 or out.size > tiny_bytes or out.count > tiny_records:
             break
         batch = RecordBatch(out.view)
         try:
-            if not joint.take(batch, batch.base_offset, out.runs):
+            if not joint.append(batch, batch.base_offset, out.runs):
                 break
         except CorruptRecordBatchError:
             break  # the target decides about it
         joined.append(out)
     if len(joined) < _PAIR:
         return
-    new = Outgoing(
+    new = OutgoingBatch(
         joint.seal(),
         joint.count,
         joined[-1].next_position,
@@ -281,29 +283,31 @@ def join(
         joint.runs,
         source_size=sum(out.source_size for out in joined),
     )
-    new.is_fresh = all(out.is_fresh for out in joined)
+    new.is_live = all(out.is_live for out in joined)
     for out in joined:
         pending.popleft()
-        out.let_go()
-    new.lie_in(None, budget)
+        out.release()
+    new.pin(None, budget)
     pending.appendleft(new)
 
 
-def split_outgoing(
-    out: Outgoing, budget: Budget, cuts: Sequence[int] | None = None
-) -> list[Outgoing]:
+def split_batch(
+    out: OutgoingBatch, budget: MemoryBudget, cuts: Sequence[int] | None = None
+) -> list[OutgoingBatch]:
     """A record batch in pieces, cut before the records of these numbers (default: in halves).
 
     The pieces replace it: it lets go of its buffer, they lie in their own, none has been sent.
     """
     middle = cuts if cuts is not None else (out.count // 2,) if out.count > 1 else ()
     bounds = (0, *middle, out.count)
-    pieces: list[Outgoing] = []
-    for view, (first, last) in zip(cut(out.view, middle), pairwise(bounds), strict=True):
-        runs = _part(out.runs, first, last)
+    pieces: list[OutgoingBatch] = []
+    for view, (first, last) in zip(
+        split_batch_view(out.view, middle), pairwise(bounds), strict=True
+    ):
+        runs = _slice_runs(out.runs, first, last)
         is_last = last == out.count
         share = out.source_size * last // out.count - out.source_size * first // out.count
-        piece = Outgoing(
+        piece = OutgoingBatch(
             view,
             last - first,
             out.next_position if is_last else runs[-1].first + runs[-1].length,
@@ -311,15 +315,15 @@ def split_outgoing(
             runs,
             source_size=share,
         )
-        piece.is_fresh = out.is_fresh
+        piece.is_live = out.is_live
         pieces.append(piece)
-    out.let_go()
+    out.release()
     for piece in pieces:
-        piece.lie_in(None, budget)
+        piece.pin(None, budget)
     return pieces
 
 
-def halve_own(out: Outgoing, budget: Budget) -> list[Outgoing] | None:
+def halve_batch(out: OutgoingBatch, budget: MemoryBudget) -> list[OutgoingBatch] | None:
     """The halves of a record batch of our own making, such as positions; None: it has one record.
 
     They replace it: it lets go of its buffer, they lie in their own.
@@ -327,36 +331,36 @@ def halve_own(out: Outgoing, budget: Budget) -> list[Outgoing] | None:
     if out.count <= 1:
         return None
     middle = out.count // 2
-    views = cut(out.view, (middle,))
-    out.let_go()
+    views = split_batch_view(out.view, (middle,))
+    out.release()
     halves = [
-        Outgoing(view, count, 0, 0, ())
+        OutgoingBatch(view, count, 0, 0, ())
         for view, count in zip(views, (middle, out.count - middle), strict=True)
     ]
     for half in halves:
-        half.lie_in(None, budget)
+        half.pin(None, budget)
     return halves
 
 
-def _part(runs: tuple[Run, ...], first: int, last: int) -> tuple[Run, ...]:
+def _slice_runs(runs: tuple[OffsetRun, ...], first: int, last: int) -> tuple[OffsetRun, ...]:
     """The runs of the records of these numbers."""
-    found: list[Run] = []
+    found: list[OffsetRun] = []
     number = 0
     for run in runs:
         low, high = max(first, number), min(last, number + run.length)
         if low < high:
-            found.append(Run(run.first + low - number, high - low))
+            found.append(OffsetRun(run.first + low - number, high - low))
         number += run.length
     return tuple(found)
 
 
-def _unchanged(batch: RecordBatch) -> Outgoing:
-    return Outgoing(
+def _unchanged(batch: RecordBatch) -> OutgoingBatch:
+    return OutgoingBatch(
         batch.view,
         batch.count,
         batch.next_offset,
         batch.max_timestamp,
-        (Run(batch.base_offset, batch.count),),
+        (OffsetRun(batch.base_offset, batch.count),),
         has_own_bytes=False,
         leader_epoch=batch.leader_epoch,
     )

@@ -167,7 +167,7 @@ class RecordBatch:
         return bool(marker == _ABORT_MARKER)
 
 
-def split(records: memoryview) -> Iterator[RecordBatch]:
+def split_batches(records: memoryview) -> Iterator[RecordBatch]:
     """The whole record batches in a fetch response; a cut-off last one is left for later."""
     position, end = 0, len(records)
     while position + HEADER_SIZE <= end:
@@ -229,7 +229,7 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def seal(
+def encode_batch(
     body: bytes, *, attributes: int, count: int, base_timestamp: int, max_timestamp: int
 ) -> bytearray:
     """A record batch around already encoded records; `stamp` later adds producer and CRC."""
@@ -255,7 +255,7 @@ def seal(
     return out
 
 
-def build(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:
+def build_key_value_batch(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:
     """A small uncompressed record batch of our own (positions), stamped with the clock's time."""
     now = int(time.time() * 1000)
     body = bytearray()
@@ -269,4 +269,6 @@ def build(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:
         frame += b"\x00"  # no headers
         body += encode_varint(len(frame)) + frame
         count += 1
-    return seal(bytes(body), attributes=0, count=count, base_timestamp=now, max_timestamp=now)
+    return encode_batch(
+        bytes(body), attributes=0, count=count, base_timestamp=now, max_timestamp=now
+    )

@@ -23,7 +23,7 @@ from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TI
 
 # Where a frame lies: its attributes byte, its offset delta, the slice behind it, its end; then
 # the two deltas. A plain tuple, because one is made for every record.
-Place = tuple[int, int, int, int, int, int]
+RecordSpan = tuple[int, int, int, int, int, int]
 
 _MORE = 0x80  # the bit of a varint's byte that says that another one follows
 _MOST_SHIFT = 63
@@ -31,7 +31,7 @@ _MASK = (1 << 64) - 1
 _HALF = 1 << 63
 
 
-class Frame(NamedTuple):
+class RawRecord(NamedTuple):
     """One record as far as moving it needs to know."""
 
     offset: int
@@ -49,41 +49,41 @@ class Record(NamedTuple):
     attributes: int
 
 
-def plain_records(batch: RecordBatch) -> bytes:
+def decompressed_records(batch: RecordBatch) -> bytes:
     """The records of a batch without their compression."""
     return codecs.decompress(batch.attributes & CODEC_MASK, batch.view[HEADER_SIZE:])
 
 
-def frames(view: memoryview, base_offset: int = 0) -> Iterator[Frame]:
+def raw_records(view: memoryview, base_offset: int = 0) -> Iterator[RawRecord]:
     """Every record of a record batch, its first offset being `base_offset`."""
     batch = RecordBatch(view)
-    data = plain_records(batch)
+    data = decompressed_records(batch)
     base_timestamp, append_time = batch.base_timestamp, _append_time(batch)
-    for _at, _offset_at, rest, end, timestamp_delta, offset_delta in places(data, batch):
+    for _at, _offset_at, rest, end, timestamp_delta, offset_delta in locate_records(data, batch):
         timestamp = append_time
         if timestamp is None:
-            timestamp = as_long(base_timestamp + timestamp_delta)
-        yield Frame(base_offset + offset_delta, timestamp, data[rest:end])
+            timestamp = wrap_int64(base_timestamp + timestamp_delta)
+        yield RawRecord(base_offset + offset_delta, timestamp, data[rest:end])
 
 
-def decode(view: memoryview) -> list[Record]:
+def decode_records(view: memoryview) -> list[Record]:
     """Every record of a record batch, taken apart."""
     batch = RecordBatch(view)
-    data = plain_records(batch)
+    data = decompressed_records(batch)
     base_timestamp, append_time = batch.base_timestamp, _append_time(batch)
     found: list[Record] = []
-    for at, _offset_at, rest, end, timestamp_delta, _offset_delta in places(data, batch):
+    for at, _offset_at, rest, end, timestamp_delta, _offset_delta in locate_records(data, batch):
         timestamp = append_time
         if timestamp is None:
-            timestamp = as_long(base_timestamp + timestamp_delta)
-        key, value, headers = take_apart(data[rest:end])
+            timestamp = wrap_int64(base_timestamp + timestamp_delta)
+        key, value, headers = decode_body(data[rest:end])
         found.append(Record(key, value, headers, timestamp, data[at]))
     return found
 
 
-def places(  # noqa: C901, PLR0912 - one loop, three times the same five lines
+def locate_records(  # noqa: C901, PLR0912 - one loop, three times the same five lines
     data: bytes, batch: RecordBatch
-) -> Iterator[Place]:
+) -> Iterator[RecordSpan]:
     """Where each record lies in the decompressed records of a batch.
 
     The three varints are read in place as far as they have one or two bytes: calls would take
@@ -131,7 +131,7 @@ def places(  # noqa: C901, PLR0912 - one loop, three times the same five lines
         raise _corrupt(batch, "are more than its header says")
 
 
-def as_long(value: int) -> int:
+def wrap_int64(value: int) -> int:
     """Java's arithmetic: what does not fit into 64 bits begins anew at the other end."""
     if -_HALF <= value < _HALF:
         return value
@@ -155,7 +155,7 @@ def _long_varint(data: bytes, at: int) -> tuple[int, int]:
     raise CorruptRecordBatchError("a number in a record has more than ten bytes")
 
 
-def take_apart(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]:
+def decode_body(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]:
     """Key, value and headers of a frame's body."""
     headers: list[tuple[bytes, bytes | None]] = []
     try:

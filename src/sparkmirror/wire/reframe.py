@@ -21,42 +21,42 @@ from sparkmirror.wire.record_batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
     RecordBatch,
+    encode_batch,
     encode_varint,
-    seal,
 )
-from sparkmirror.wire.records import Place, as_long, places, plain_records
+from sparkmirror.wire.records import RecordSpan, decompressed_records, locate_records, wrap_int64
 
 # A record's three numbers grow by no more than this: length 1, timestamp 9, offset 4 bytes.
 MOST_GROWTH = 14
 _OLDEST = -1 << 63
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Consecutive source offsets that became consecutive target offsets."""
 
     first: int
     length: int
 
 
-class Reframed(NamedTuple):
+class ReframedBatch(NamedTuple):
     """The new record batch, and which source offsets it holds."""
 
     view: memoryview
     records: int
-    runs: tuple[Run, ...]
+    runs: tuple[OffsetRun, ...]
 
 
 class _Varints(dict[int, bytes]):
     """Encoded numbers: the usual ones are looked up."""
 
     def __missing__(self, value: int) -> bytes:
-        return encode_varint(as_long(value))
+        return encode_varint(wrap_int64(value))
 
 
 _VARINTS = _Varints((value, encode_varint(value)) for value in range(-1 << 10, 1 << 13))
 
 
-class Recut:
+class BatchRewriter:
     """A record batch in the making: records of others, one after the other."""
 
     __slots__ = ("base_timestamp", "codec", "count", "max_timestamp", "parts")
@@ -68,7 +68,9 @@ class Recut:
         self.max_timestamp = 0
         self.parts: list[bytes] = []
 
-    def add(self, batch: RecordBatch, data: bytes, found: Iterable[Place], start: int) -> list[Run]:
+    def add(
+        self, batch: RecordBatch, data: bytes, found: Iterable[RecordSpan], start: int
+    ) -> list[OffsetRun]:
         """Take over the records at or after offset `start`; says which offsets these were.
 
         `data` are the batch's decompressed records and `found` the places of those to take. If
@@ -111,13 +113,13 @@ class Recut:
                 newest = timestamp_delta
         if not firsts:
             return []
-        latest = as_long(base_timestamp + newest) if append_time is None else append_time
+        latest = wrap_int64(base_timestamp + newest) if append_time is None else append_time
         self.max_timestamp = max(self.max_timestamp, latest) if self.count else latest
         self.count = number
         self.parts += parts
         ends.append(expected)
         return [
-            Run(base_offset + first, after - first)
+            OffsetRun(base_offset + first, after - first)
             for first, after in zip(firsts, ends[1:], strict=True)
         ]
 
@@ -153,10 +155,10 @@ class Recut:
         )
         return True
 
-    def seal(self) -> memoryview:
+    def encode(self) -> memoryview:
         """The record batch; `stamp` adds producer and CRC."""
         return memoryview(
-            seal(
+            encode_batch(
                 codecs.compress(self.codec, b"".join(self.parts)),
                 attributes=self.codec,
                 count=self.count,
@@ -173,16 +175,16 @@ def needs_reframe(batch: RecordBatch, start: int, *, codec: int | None = None) -
     )
 
 
-def reframe(batch: RecordBatch, start: int, *, codec: int | None = None) -> Reframed | None:
+def reframe(batch: RecordBatch, start: int, *, codec: int | None = None) -> ReframedBatch | None:
     """The records at or after `start` as a batch without holes; None if there are none.
 
     Compressed with `codec`, or as they were.
     """
-    data = plain_records(batch)
+    data = decompressed_records(batch)
     new_codec = batch.attributes & CODEC_MASK if codec is None else codec
     if not _needs_recut(batch, start):  # only the codec changes: nobody looks at the records
         view = memoryview(
-            seal(
+            encode_batch(
                 codecs.compress(new_codec, data),
                 attributes=new_codec,
                 count=batch.count,
@@ -190,33 +192,33 @@ def reframe(batch: RecordBatch, start: int, *, codec: int | None = None) -> Refr
                 max_timestamp=batch.max_timestamp,
             )
         )
-        return Reframed(view, batch.count, (Run(batch.base_offset, batch.count),))
-    recut = Recut(new_codec)
-    runs = recut.add(batch, data, places(data, batch), start)
-    return Reframed(recut.seal(), recut.count, tuple(runs)) if runs else None
+        return ReframedBatch(view, batch.count, (OffsetRun(batch.base_offset, batch.count),))
+    recut = BatchRewriter(new_codec)
+    runs = recut.add(batch, data, locate_records(data, batch), start)
+    return ReframedBatch(recut.encode(), recut.count, tuple(runs)) if runs else None
 
 
-def cut(view: memoryview, cuts: Sequence[int]) -> list[memoryview]:
+def split_batch_view(view: memoryview, cuts: Sequence[int]) -> list[memoryview]:
     """A record batch without holes in several, cut before the records of these numbers."""
     batch = RecordBatch(view)
-    data = plain_records(batch)
-    found = list(places(data, batch))
+    data = decompressed_records(batch)
+    found = list(locate_records(data, batch))
     pieces = []
     for first, last in pairwise((0, *cuts, batch.count)):
-        recut = Recut(batch.attributes & CODEC_MASK)
+        recut = BatchRewriter(batch.attributes & CODEC_MASK)
         recut.add(batch, data, found[first:last], batch.base_offset)
-        pieces.append(recut.seal())
+        pieces.append(recut.encode())
     return pieces
 
 
 def slice_records(view: memoryview, first: int, count: int) -> memoryview:
     """`count` records of a record batch without holes, from record number `first` on."""
     batch = RecordBatch(view)
-    data = plain_records(batch)
-    recut = Recut(batch.attributes & CODEC_MASK)
-    found = list(places(data, batch))[first : first + count]
+    data = decompressed_records(batch)
+    recut = BatchRewriter(batch.attributes & CODEC_MASK)
+    found = list(locate_records(data, batch))[first : first + count]
     recut.add(batch, data, found, batch.base_offset)
-    return recut.seal()
+    return recut.encode()
 
 
 def _needs_recut(batch: RecordBatch, start: int) -> bool:

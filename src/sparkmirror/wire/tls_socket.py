@@ -38,14 +38,14 @@ class TlsSocket:
     ValueError if TLS cannot be set up.
     """
 
-    __slots__ = ("_enough", "_socket", "_stuck")
+    __slots__ = ("_enough", "_socket", "_unsent")
 
     def __init__(self, sock: socket.socket, settings: TlsSettings, host: str) -> None:
         self._socket = _context(settings).wrap_socket(
             sock, do_handshake_on_connect=False, server_hostname=host.rstrip(".")
         )
         self._enough = 1
-        self._stuck: tuple[Any, int] | None = None  # to be sent again, and of how many buffers
+        self._unsent: tuple[Any, int] | None = None  # to be sent again, and of how many buffers
 
     def fileno(self) -> int:
         """The descriptor, for a selector."""
@@ -55,7 +55,7 @@ class TlsSocket:
         """Close it; nothing is lost by not saying good-bye, as every frame says its length."""
         self._socket.close()
 
-    def shake_hands(self) -> int:
+    def do_handshake(self) -> int:
         """Go on with the handshake; the events to wait for, 0 at its end."""
         try:
             self._socket.do_handshake()
@@ -69,15 +69,15 @@ class TlsSocket:
         """Send what there is room for; BlockingIOError if there is none."""
         total = at = 0
         while at < len(buffers):
-            piece, count = self._stuck or _piece(buffers, at)
+            piece, count = self._unsent or _piece(buffers, at)
             try:
                 sent = self._socket.send(piece)
             except _LATER:
-                self._stuck = (piece, count)
+                self._unsent = (piece, count)
                 if total:
                     return total
                 raise BlockingIOError from None
-            self._stuck = None
+            self._unsent = None
             total += sent
             if sent < len(piece):
                 return total
@@ -97,12 +97,12 @@ class TlsSocket:
                     break
                 filled += size
         except _LATER:
-            self._expect(room - filled if room > SCRATCH_BYTES else 0)
+            self._set_low_water_mark(room - filled if room > SCRATCH_BYTES else 0)
             if not filled:
                 raise BlockingIOError from None
         return filled
 
-    def _expect(self, missing: int) -> None:
+    def _set_low_water_mark(self, missing: int) -> None:
         """Be woken when there is something worth it; more is to come than that, whatever happens.
 
         OpenSSL may have taken a record already of which the end is missing.
@@ -112,7 +112,7 @@ class TlsSocket:
             self._enough = enough
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
 
-    def parting_words(self) -> OSError | None:
+    def peer_error(self) -> OSError | None:
         """What the peer said before it hung up; a write finds only that it has."""
         try:
             self._socket.recv(1)

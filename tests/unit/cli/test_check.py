@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sparkmirror.cli.check import check, examine, examine_worker
+from sparkmirror.cli.check import check, check_mirror_config, check_worker_config
 from sparkmirror.cli.check_report import (
     CheckReport,
     ClusterReport,
@@ -22,11 +22,11 @@ from sparkmirror.cli.check_report import (
     plain_lines,
     print_tables,
 )
+from sparkmirror.config.files.properties import parse_properties
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.properties import parse_properties
-from sparkmirror.config.worker_file import WorkerFile, is_worker_file
-from sparkmirror.kafka.capabilities import Role
-from sparkmirror.kafka.probe import BrokerProbe, ClusterProbe, probe_cluster
+from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
+from sparkmirror.kafka.broker_capabilities import Role
+from sparkmirror.kafka.cluster_probe import BrokerProbe, ClusterProbe, probe_cluster
 
 app = typer.Typer()
 app.command()(check)
@@ -190,7 +190,7 @@ def test_a_workers_file_is_told_in_json_and_tables(worker_file: Path) -> None:
     (group,) = [v for v in found["worker"]["values"] if v["key"] == "group.id"]
     assert group["from"] == {"line": 2, "key": "group.id"}
     screen = io.StringIO()
-    report = examine_worker(WorkerFile.load(worker_file), connect=False)
+    report = check_worker_config(WorkerConfig.load(worker_file), connect=False)
     print_tables(report, Console(file=screen, width=200, force_terminal=False))
     assert "Connect worker" in screen.getvalue()
     assert "line 2 'group.id'" in screen.getvalue()
@@ -256,7 +256,7 @@ def test_clusters_narrow_what_is_shown(file: Path) -> None:
 
 def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
     """Square brackets in values are no markup."""
-    report = examine(MirrorConfig.load(file), [], connect=False)
+    report = check_mirror_config(MirrorConfig.load(file), [], connect=False)
     screen = io.StringIO()
     print_tables(report, Console(file=screen, width=200, force_terminal=False))
     text = screen.getvalue()
@@ -269,7 +269,7 @@ def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
 def test_connecting_waits_for_a_file_without_errors(file: Path) -> None:
     """No broker is asked while the file itself is wrong."""
     file.write_text(FILE + "tasks.max=0\n")
-    assert examine(MirrorConfig.load(file), [], connect=True).clusters == ()
+    assert check_mirror_config(MirrorConfig.load(file), [], connect=True).clusters == ()
 
 
 def test_what_was_reached_is_printed() -> None:
@@ -341,7 +341,7 @@ def test_a_cluster_that_is_not_there_is_named(file: Path) -> None:
 def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
     """It accepts connections and stays silent, as a TLS listener would."""
     config = MirrorConfig.load(file)
-    connection = config.flow_settings(config.pairs()[0]).source_admin
+    connection = config.flow_settings(config.flows()[0]).source_admin
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         silent = replace(connection, bootstrap_servers=("127.0.0.1:1", address))

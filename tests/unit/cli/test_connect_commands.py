@@ -15,12 +15,12 @@ from typer.testing import CliRunner, Result
 
 from sparkmirror.cli import connect_commands
 from sparkmirror.cli.main import app as whole
-from sparkmirror.rest_client import deployer, settling
-from support.canned_worker import CannedWorker, Reply, recorded
+from sparkmirror.rest_client import deployer, deployment
+from support.peers.stub_worker import StubResponse, StubWorker, recorded_response
 
 CLASS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
 LISTED = ("GET /connectors", "GET /connectors?expand=status&expand=info")
-NOT_THERE = Reply(404, {"error_code": 404, "message": "Connector m not found"})
+NOT_THERE = StubResponse(404, {"error_code": 404, "message": "Connector m not found"})
 CONFIG = {"name": "m", "connector.class": CLASS, "topics": "t"}
 RUNNING = {
     "name": "m",
@@ -38,13 +38,15 @@ TYPED = (
 )  # fmt: skip
 
 app = typer.Typer()
-connect_commands.add_to(app)  # alone: all others would be built for every line that is run
+connect_commands.add_connect_commands(
+    app
+)  # alone: all others would be built for every line that is run
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedWorker]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubWorker]:
     """A worker at the address that the commands take."""
-    with CannedWorker() as started:
+    with StubWorker() as started:
         monkeypatch.setenv("SPARKMIRROR_URL", started.url)
         for name in ("SPARKMIRROR_USER", "SPARKMIRROR_PASSWORD", "FORCE_COLOR"):
             monkeypatch.delenv(name, raising=False)
@@ -64,19 +66,21 @@ def run(line: str, *more: str, **options: Any) -> Result:
     return CliRunner().invoke(app, [*line.split(), *more], **options)
 
 
-def info(config: dict[str, Any] | None = None) -> Reply:
+def info(config: dict[str, Any] | None = None) -> StubResponse:
     """What `GET /connectors/m` answers."""
-    return Reply(200, {"name": "m", "config": config or CONFIG, "tasks": [], "type": "source"})
+    return StubResponse(
+        200, {"name": "m", "config": config or CONFIG, "tasks": [], "type": "source"}
+    )
 
 
-def prepared(server: CannedWorker, *, stored: dict[str, Any] | None = None) -> CannedWorker:
+def prepared(server: StubWorker, *, stored: dict[str, Any] | None = None) -> StubWorker:
     """A worker that takes connector `m` and runs it at once."""
     is_there = stored is not None
-    server.on("GET", "/connectors/m/config", Reply(200, stored) if is_there else NOT_THERE)
-    server.on("PUT", "/connectors/m/config", Reply(200 if is_there else 201, {"name": "m"}))
-    server.on("GET", "/connectors/m/status", Reply(200, RUNNING))
+    server.on("GET", "/connectors/m/config", StubResponse(200, stored) if is_there else NOT_THERE)
+    server.on("PUT", "/connectors/m/config", StubResponse(200 if is_there else 201, {"name": "m"}))
+    server.on("GET", "/connectors/m/status", StubResponse(200, RUNNING))
     validate = f"/connector-plugins/{CLASS}/config/validate"
-    server.on("PUT", validate, Reply(200, {"configs": []}))
+    server.on("PUT", validate, StubResponse(200, {"configs": []}))
     return server
 
 
@@ -91,7 +95,7 @@ def test_the_program_has_the_command(line: str) -> None:
 # What there is
 
 
-def test_connectors_are_lines_with_tabs(server: CannedWorker) -> None:
+def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
     """For other programs: name, type, state, tasks, worker, class."""
     server.replay(*LISTED)
     done = run("get connectors")
@@ -103,7 +107,7 @@ def test_connectors_are_lines_with_tabs(server: CannedWorker) -> None:
     ]
 
 
-def test_a_terminal_gets_a_table(server: CannedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """With headings."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
@@ -115,26 +119,26 @@ def test_a_terminal_gets_a_table(server: CannedWorker, monkeypatch: pytest.Monke
 
 
 def test_a_terminal_is_told_that_there_is_nothing(
-    server: CannedWorker, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty screen says less."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    server.on("GET", "/connectors", Reply(200, []))
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(200, {}))
+    server.on("GET", "/connectors", StubResponse(200, []))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {}))
     assert "No connector on http://127.0.0.1" in run("get connectors").stdout
 
 
-def test_only_those_in_a_state(server: CannedWorker) -> None:
+def test_only_those_in_a_state(server: StubWorker) -> None:
     """In any case, several if need be; a task's state counts for its connector."""
     server.replay(*LISTED)
     assert run("get connectors --state failed").stdout.startswith("broken\t")
     names = run("get connectors --state FAILED --state paused").stdout.splitlines()
     assert [line.split("\t")[0] for line in names] == ["broken", "resting"]
     assert run("get tasks --state FAILED").stdout == ""
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(200, {"m": {
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {"m": {
         "status": FAILED, "info": info().body,
     }}))  # fmt: skip
-    server.on("GET", "/connectors", Reply(200, ["m"]))
+    server.on("GET", "/connectors", StubResponse(200, ["m"]))
     assert run("get connectors --state FAILED").stdout.split("\t")[2:4] == [
         "RUNNING",
         "0/1, 1 FAILED",
@@ -142,15 +146,15 @@ def test_only_those_in_a_state(server: CannedWorker) -> None:
     assert run("get tasks --state FAILED").stdout == "m\t0\tFAILED\tw:1\tBoom\n"
 
 
-def test_connectors_as_json_hide_passwords(server: CannedWorker) -> None:
+def test_connectors_as_json_hide_passwords(server: StubWorker) -> None:
     """Those that the plugin declares, and those that Kafka's clients have."""
     config = {**CONFIG, "pin": "1234", "source.cluster.sasl.jaas.config": "user and word"}
-    server.on("GET", "/connectors", Reply(200, ["m"]))
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(200, {"m": {
+    server.on("GET", "/connectors", StubResponse(200, ["m"]))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {"m": {
         "status": FAILED, "info": info(config).body,
     }}))  # fmt: skip
     keys = f"/connector-plugins/{CLASS}/config"
-    server.on("GET", keys, Reply(200, [{"name": "pin", "type": "PASSWORD"}]))
+    server.on("GET", keys, StubResponse(200, [{"name": "pin", "type": "PASSWORD"}]))
     found = json.loads(run("get connectors --json").stdout)
     assert found == [
         {
@@ -159,11 +163,11 @@ def test_connectors_as_json_hide_passwords(server: CannedWorker) -> None:
             "config": {**config, "pin": "[hidden]", "source.cluster.sasl.jaas.config": "[hidden]"},
         }
     ]  # fmt: skip
-    server.on("GET", keys, Reply(404, {"message": "an older worker"}))
+    server.on("GET", keys, StubResponse(404, {"message": "an older worker"}))
     assert json.loads(run("get connectors --json").stdout)[0]["config"]["pin"] == "1234"
 
 
-def test_one_connector_or_its_tasks_by_name(server: CannedWorker) -> None:
+def test_one_connector_or_its_tasks_by_name(server: StubWorker) -> None:
     """Only that one is asked for."""
     server.replay("GET /connectors/beat", "GET /connectors/beat/status")
     assert run("get connectors beat").stdout.startswith("beat\tsource\tRUNNING\t1/1\t")
@@ -174,7 +178,7 @@ def test_one_connector_or_its_tasks_by_name(server: CannedWorker) -> None:
     ]  # fmt: skip
 
 
-def test_plugins_and_the_keys_of_one(server: CannedWorker) -> None:
+def test_plugins_and_the_keys_of_one(server: StubWorker) -> None:
     """`get plugins CLASS` is a reference."""
     server.replay("GET /connector-plugins", f"GET /connector-plugins/{CLASS}/config")
     server.replay("GET /connector-plugins/Nothing/config")
@@ -190,12 +194,12 @@ def test_plugins_and_the_keys_of_one(server: CannedWorker) -> None:
     assert (unknown.exit_code, "plugin 'Nothing' is not known" in unknown.stderr) == (1, True)
 
 
-def test_offsets_of_one_connector_or_all(server: CannedWorker) -> None:
+def test_offsets_of_one_connector_or_all(server: StubWorker) -> None:
     """One that cannot tell does not keep the others from it."""
     offsets = [{"partition": {"topic": "t", "partition": 0}, "offset": {"offset": 5}}]
-    server.on("GET", "/connectors", Reply(200, ["m", "n"]))
-    server.on("GET", "/connectors/m/offsets", Reply(500, {"message": "no such luck"}))
-    server.on("GET", "/connectors/n/offsets", Reply(200, {"offsets": offsets}))
+    server.on("GET", "/connectors", StubResponse(200, ["m", "n"]))
+    server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "no such luck"}))
+    server.on("GET", "/connectors/n/offsets", StubResponse(200, {"offsets": offsets}))
     done = run("get offsets")
     assert (done.exit_code, done.stdout) == (1, 'n\t{"topic":"t","partition":0}\t{"offset":5}\n')
     assert "connector 'm' on http" in done.stderr
@@ -203,19 +207,21 @@ def test_offsets_of_one_connector_or_all(server: CannedWorker) -> None:
     assert json.loads(run("get offsets n --json").stdout) == [{"connector": "n", **offsets[0]}]
 
 
-def test_loggers(server: CannedWorker) -> None:
+def test_loggers(server: StubWorker) -> None:
     """All, or one."""
     server.replay("GET /admin/loggers", "GET /admin/loggers/root")
     assert "root" in [line.split("\t")[0] for line in run("get loggers").stdout.splitlines()]
     assert run("get loggers root").stdout.split("\t")[0] == "root"
     assert json.loads(run("get loggers root --json").stdout)[0]["name"] == "root"
-    server.on("GET", "/admin/loggers/x", Reply(200, {"level": "INFO", "last_modified": 10**18}))
+    server.on(
+        "GET", "/admin/loggers/x", StubResponse(200, {"level": "INFO", "last_modified": 10**18})
+    )
     assert run("get loggers x").stdout == f"x\tINFO\t{10**18}\n"
-    server.on("GET", "/admin/loggers/x", Reply(200, {"level": "INFO", "last_modified": 0}))
+    server.on("GET", "/admin/loggers/x", StubResponse(200, {"level": "INFO", "last_modified": 0}))
     assert run("get loggers x").stdout == "x\tINFO\t1970-01-01T00:00:00+00:00\n"
 
 
-def test_a_connector_is_described(server: CannedWorker) -> None:
+def test_a_connector_is_described(server: StubWorker) -> None:
     """State, tasks, offsets, topics, configuration."""
     path = "GET /connectors/beat"
     server.replay(path, f"{path}/status", f"{path}/offsets", f"{path}/topics")
@@ -232,7 +238,7 @@ def test_a_connector_is_described(server: CannedWorker) -> None:
     assert (found["name"], found["state"], found["topics"]) == ("beat", "RUNNING", ["heartbeats"])
 
 
-def test_a_trace_is_short_unless_it_is_asked_for(server: CannedWorker) -> None:
+def test_a_trace_is_short_unless_it_is_asked_for(server: StubWorker) -> None:
     """The first line and the last cause say most."""
     path = "GET /connectors/broken"
     server.replay(path, f"{path}/status", f"{path}/offsets", f"{path}/topics")
@@ -244,7 +250,7 @@ def test_a_trace_is_short_unless_it_is_asked_for(server: CannedWorker) -> None:
     assert len([line for line in whole.splitlines() if line.startswith("trace\t")]) > 10
 
 
-def test_a_terminal_gets_a_portrait(server: CannedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_portrait(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the way to the whole trace."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     path = "GET /connectors/broken"
@@ -254,13 +260,17 @@ def test_a_terminal_gets_a_portrait(server: CannedWorker, monkeypatch: pytest.Mo
     assert "Whole traces" not in run("describe broken --trace").stdout
 
 
-def test_what_is_not_known_is_named(server: CannedWorker) -> None:
+def test_what_is_not_known_is_named(server: StubWorker) -> None:
     """And the rest is shown."""
     server.on("GET", "/connectors/m", info())
     server.on("GET", "/connectors/m/status", NOT_THERE)
-    server.on("GET", "/connectors/m/offsets", Reply(500, {"message": "the source is away"}))
-    server.on("GET", "/connectors/m/topics", Reply(403, {"message": "Topic tracking is disabled"}))
-    server.on("GET", f"/connector-plugins/{CLASS}/config", Reply(404, {"message": "no such path"}))
+    server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "the source is away"}))
+    server.on(
+        "GET", "/connectors/m/topics", StubResponse(403, {"message": "Topic tracking is disabled"})
+    )
+    server.on(
+        "GET", f"/connector-plugins/{CLASS}/config", StubResponse(404, {"message": "no such path"})
+    )
     done = run("describe m")
     lines = dict(line.split("\t") for line in done.stdout.splitlines())
     assert done.exit_code == 0
@@ -271,19 +281,19 @@ def test_what_is_not_known_is_named(server: CannedWorker) -> None:
 
 
 def test_what_a_server_says_cannot_steer_a_terminal(
-    server: CannedWorker, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Escapes are shown, not obeyed; tabs and lines do not break a row; half a letter is told."""
     name = "a\x1b]0;owned\x07\tb\nc\ud800"
-    server.on("GET", "/connectors", Reply(200, [name]))
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(200, {name: {
+    server.on("GET", "/connectors", StubResponse(200, [name]))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {name: {
         "info": {"name": name, "config": {}, "tasks": [], "type": "source"},
     }}))  # fmt: skip
     assert run("get connectors").stdout == "a\\x1b]0;owned\\x07 b c\\ud800\tsource\t-\t-\t-\t\n"
     assert json.loads(run("get connectors --json").stdout)[0]["name"] == name
-    server.on("GET", "/connectors", Reply(500, {"message": "\x1b]0;owned\x07"}))
+    server.on("GET", "/connectors", StubResponse(500, {"message": "\x1b]0;owned\x07"}))
     assert "\x1b" not in run("get connectors").stderr
-    server.on("GET", "/connectors", Reply(200, [name]))
+    server.on("GET", "/connectors", StubResponse(200, [name]))
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b]0" not in run("get connectors").stdout
 
@@ -311,11 +321,11 @@ def test_what_a_server_says_cannot_steer_a_terminal(
     ],
 )
 def test_a_connector_is_told_what_to_do(
-    server: CannedWorker, line: str, request_: str, words: str
+    server: StubWorker, line: str, request_: str, words: str
 ) -> None:
     """One request, one line; the same as JSON."""
     method, path = request_.split(" ")
-    server.on(method, path, Reply(202))
+    server.on(method, path, StubResponse(202))
     done = run(line)
     assert (done.exit_code, done.stdout) == (0, f"m\t{words}\n")
     assert server.requests() == [request_]
@@ -323,24 +333,24 @@ def test_a_connector_is_told_what_to_do(
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart --include-tasks"])
-def test_all_connectors_are_told(server: CannedWorker, verb: str) -> None:
+def test_all_connectors_are_told(server: StubWorker, verb: str) -> None:
     """Each by its own request."""
-    server.on("GET", "/connectors", Reply(200, ["b", "a"]))
+    server.on("GET", "/connectors", StubResponse(200, ["b", "a"]))
     action = verb.split(maxsplit=1)[0]
     method, query = ("PUT", "")
     if action == "restart":
         method, query = "POST", "?includeTasks=true&onlyFailed=false"
     for name in "ab":
-        server.on(method, f"/connectors/{name}/{action}{query}", Reply(202))
+        server.on(method, f"/connectors/{name}/{action}{query}", StubResponse(202))
     done = run(f"{verb} --all")
     assert (done.exit_code, done.stdout) == (0, f"a\tasked to {action}\nb\tasked to {action}\n")
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart", "delete --yes"])
-def test_one_that_is_refused_does_not_keep_the_others(server: CannedWorker, verb: str) -> None:
+def test_one_that_is_refused_does_not_keep_the_others(server: StubWorker, verb: str) -> None:
     """The exit code tells, and a sentence names it."""
     action = verb.split(maxsplit=1)[0]
-    for name, reply in (("m", NOT_THERE), ("n", Reply(202))):
+    for name, reply in (("m", NOT_THERE), ("n", StubResponse(202))):
         path = f"/connectors/{name}"
         server.on("PUT", f"{path}/{action}", reply)
         server.on("POST", f"{path}/restart?includeTasks=false&onlyFailed=false", reply)
@@ -352,7 +362,7 @@ def test_one_that_is_refused_does_not_keep_the_others(server: CannedWorker, verb
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart"])
-def test_either_names_or_all(server: CannedWorker, verb: str) -> None:
+def test_either_names_or_all(server: StubWorker, verb: str) -> None:
     """Nothing is done before that is clear."""
     for line in (verb, f"{verb} m --all"):
         done = run(line)
@@ -360,7 +370,7 @@ def test_either_names_or_all(server: CannedWorker, verb: str) -> None:
     assert server.asked == []
 
 
-def test_nothing_is_deleted_unasked(server: CannedWorker) -> None:
+def test_nothing_is_deleted_unasked(server: StubWorker) -> None:
     """Where nobody can be asked, --yes is needed; and a name, always."""
     assert run("delete m").exit_code == run("delete --yes").exit_code == 2
     assert "say --yes" in run("delete m").stderr
@@ -369,11 +379,11 @@ def test_nothing_is_deleted_unasked(server: CannedWorker) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
 def test_somebody_at_a_terminal_is_asked(
-    server: CannedWorker, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+    server: StubWorker, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     """With the names and the address in the question."""
     monkeypatch.setattr("sparkmirror.cli.connect_actions._can_ask", lambda: True)
-    server.on("DELETE", "/connectors/m", Reply(204))
+    server.on("DELETE", "/connectors/m", StubResponse(204))
     done = run("delete m", input=f"{answer}\n")
     assert f"Delete m on {server.url}?" in done.stdout
     assert (done.exit_code, len(server.asked)) == (code, 1 - code)
@@ -382,7 +392,7 @@ def test_somebody_at_a_terminal_is_asked(
 # Files
 
 
-def test_a_new_connector_is_created(server: CannedWorker, file: Path) -> None:
+def test_a_new_connector_is_created(server: StubWorker, file: Path) -> None:
     """With its configuration as it is."""
     prepared(server)
     done = run("deploy -f", str(file))
@@ -390,25 +400,25 @@ def test_a_new_connector_is_created(server: CannedWorker, file: Path) -> None:
     assert [one.body for one in server.asked if one.method == "PUT"] == [CONFIG]
 
 
-def test_a_differing_connector_is_updated(server: CannedWorker, file: Path) -> None:
+def test_a_differing_connector_is_updated(server: StubWorker, file: Path) -> None:
     """The whole configuration is put."""
     prepared(server, stored={**CONFIG, "topics": "u"})
     assert run("deploy -f", str(file)).stdout == f"m\tupdated\t-\t-\t{file}\n"
     assert server.requests(changing=True) == ["PUT /connectors/m/config"]
 
 
-def test_an_equal_connector_is_left_alone(server: CannedWorker, file: Path) -> None:
+def test_an_equal_connector_is_left_alone(server: StubWorker, file: Path) -> None:
     """It would be restarted otherwise."""
     prepared(server, stored=CONFIG)
     assert run("deploy -f", str(file)).stdout == f"m\tunchanged\t-\t-\t{file}\n"
     assert server.requests(changing=True) == []
 
 
-def test_an_initial_state_is_respected(server: CannedWorker, file: Path) -> None:
+def test_an_initial_state_is_respected(server: StubWorker, file: Path) -> None:
     """Only POST knows it."""
     document = {"name": "m", "config": {"connector.class": CLASS}, "initial_state": "paused"}
     file.write_text(json.dumps(document))
-    prepared(server).on("POST", "/connectors", Reply(201, {}))
+    prepared(server).on("POST", "/connectors", StubResponse(201, {}))
     assert run("deploy -f", str(file)).stdout.startswith("m\tcreated")
     [asked] = [one for one in server.asked if one.method == "POST"]
     assert asked.body == {
@@ -419,13 +429,13 @@ def test_an_initial_state_is_respected(server: CannedWorker, file: Path) -> None
 
 
 def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
-    server: CannedWorker, file: Path
+    server: StubWorker, file: Path
 ) -> None:
     """What was refused is told with Connect's words."""
     (file.parent / "n.json").write_text(json.dumps({**CONFIG, "name": "n"}))
     prepared(server).on("PUT", "/connectors/m/config", recorded_refusal())
     server.on("GET", "/connectors/n/config", NOT_THERE)
-    server.on("PUT", "/connectors/n/config", Reply(201, {}))
+    server.on("PUT", "/connectors/n/config", StubResponse(201, {}))
     done = run("deploy --json -f", str(file.parent))
     assert done.exit_code == 1
     found = {one["name"]: one for one in json.loads(done.stdout)}
@@ -434,32 +444,32 @@ def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
     assert "tasks.max" in done.stderr
 
 
-def recorded_refusal() -> Reply:
+def recorded_refusal() -> StubResponse:
     """Of a configuration with a wrong value."""
-    return recorded("PUT", "/connectors/new/config", status=400)
+    return recorded_response("PUT", "/connectors/new/config", status=400)
 
 
-def test_deploy_waits_until_it_runs(server: CannedWorker, file: Path) -> None:
+def test_deploy_waits_until_it_runs(server: StubWorker, file: Path) -> None:
     """Through the time in which nothing is known of it."""
     prepared(server)
     waiting = {**RUNNING, "tasks": [{"id": 0, "state": "UNASSIGNED", "worker_id": "w:1"}]}
     status = "/connectors/m/status"
-    server.on("GET", status, NOT_THERE, Reply(200, waiting), Reply(200, RUNNING))
+    server.on("GET", status, NOT_THERE, StubResponse(200, waiting), StubResponse(200, RUNNING))
     done = run("deploy --wait 30s -f", str(file))
     assert (done.exit_code, done.stdout) == (0, f"m\tcreated\tRUNNING\t-\t{file}\n")
     assert server.requests().count(f"GET {status}") == 3
 
 
-def test_deploy_waits_until_it_has_failed(server: CannedWorker, file: Path) -> None:
+def test_deploy_waits_until_it_has_failed(server: StubWorker, file: Path) -> None:
     """The first words of the trace, and what to do."""
-    prepared(server).on("GET", "/connectors/m/status", Reply(200, FAILED))
+    prepared(server).on("GET", "/connectors/m/status", StubResponse(200, FAILED))
     done = run("deploy --wait 30s -f", str(file))
     assert (done.exit_code, done.stdout.split("\t")[2]) == (1, "FAILED")
     assert "connector 'm' task 0 has FAILED: Boom (" in done.stderr
     assert "sparkmirror restart m --include-tasks" in done.stderr
 
 
-def test_deploy_does_not_wait_for_ever(server: CannedWorker, file: Path) -> None:
+def test_deploy_does_not_wait_for_ever(server: StubWorker, file: Path) -> None:
     """What is missing is told."""
     prepared(server).on("GET", "/connectors/m/status", NOT_THERE)
     done = run("deploy --wait 300ms -f", str(file))
@@ -468,34 +478,34 @@ def test_deploy_does_not_wait_for_ever(server: CannedWorker, file: Path) -> None
 
 
 def test_an_old_state_is_not_taken_for_the_new_one(
-    server: CannedWorker, file: Path, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RUNNING after a change may be what was before it."""
-    monkeypatch.setattr(settling, "STALE_SECONDS", 0.5)
+    monkeypatch.setattr(deployment, "STALE_SECONDS", 0.5)
     prepared(server, stored={**CONFIG, "topics": "u"})
-    server.on("GET", "/connectors/m/status", Reply(200, RUNNING), Reply(200, FAILED))
+    server.on("GET", "/connectors/m/status", StubResponse(200, RUNNING), StubResponse(200, FAILED))
     done = run("deploy --wait 30s -f", str(file))
     assert (done.exit_code, done.stdout.split("\t")[1:3]) == (1, ["updated", "FAILED"])
 
 
 def test_one_without_tasks_is_told(
-    server: CannedWorker, file: Path, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs, and copies nothing."""
-    monkeypatch.setattr(settling, "NO_TASKS_SECONDS", 0.3)
-    prepared(server).on("GET", "/connectors/m/status", Reply(200, {**RUNNING, "tasks": []}))
+    monkeypatch.setattr(deployment, "NO_TASKS_SECONDS", 0.3)
+    prepared(server).on("GET", "/connectors/m/status", StubResponse(200, {**RUNNING, "tasks": []}))
     done = run("deploy --wait 30s -f", str(file))
     assert done.stdout == f"m\tcreated\tRUNNING\tit has no task\t{file}\n"
 
 
-def test_a_worker_that_is_away_for_a_moment_is_waited_for(server: CannedWorker, file: Path) -> None:
+def test_a_worker_that_is_away_for_a_moment_is_waited_for(server: StubWorker, file: Path) -> None:
     """It may be restarting; if it stays away, that is the end of it."""
     prepared(server)
 
     def hang_up(handler: Any) -> None:
         handler.close_connection = True
 
-    server.on("GET", "/connectors/m/status", hang_up, hang_up, Reply(200, RUNNING))
+    server.on("GET", "/connectors/m/status", hang_up, hang_up, StubResponse(200, RUNNING))
     assert run("deploy --wait 30s -f", str(file)).exit_code == 0
     server.on("GET", "/connectors/m/status", hang_up)
     done = run("deploy --wait 300ms -f", str(file))
@@ -504,25 +514,31 @@ def test_a_worker_that_is_away_for_a_moment_is_waited_for(server: CannedWorker, 
     assert "cannot be reached" in done.stderr
 
 
-def test_a_dry_run_changes_nothing(server: CannedWorker, file: Path) -> None:
+def test_a_dry_run_changes_nothing(server: StubWorker, file: Path) -> None:
     """It says what would be done, and what the worker has against it."""
     prepared(server)
     assert run("deploy --dry-run -f", str(file)).stdout == f"m\twould be created\t-\t-\t{file}\n"
     path = f"/connector-plugins/{CLASS}/config/validate"
     wrong = {"configs": [{"value": {"name": "tasks.max", "errors": ["Not a number"]}}]}
-    server.on("PUT", path, Reply(200, wrong))
+    server.on("PUT", path, StubResponse(200, wrong))
     done = run("deploy --dry-run -f", str(file))
     assert (done.exit_code, done.stdout.split("\t")[1]) == (1, "refused")
     assert "connector 'm': tasks.max: Not a number" in done.stderr
-    server.on("PUT", path, Reply(500, {"message": "no such class"}))
+    server.on("PUT", path, StubResponse(500, {"message": "no such class"}))
     assert "no such class" in run("deploy --dry-run -f", str(file)).stderr
     assert server.requests(changing=True) == []
 
 
-def test_undeploy_ends_when_nothing_is_known_any_more(server: CannedWorker, file: Path) -> None:
+def test_undeploy_ends_when_nothing_is_known_any_more(server: StubWorker, file: Path) -> None:
     """A status outlives its connector for a moment."""
-    server.on("DELETE", "/connectors/m", Reply(204))
-    server.on("GET", "/connectors/m/status", Reply(200, RUNNING), Reply(200, RUNNING), NOT_THERE)
+    server.on("DELETE", "/connectors/m", StubResponse(204))
+    server.on(
+        "GET",
+        "/connectors/m/status",
+        StubResponse(200, RUNNING),
+        StubResponse(200, RUNNING),
+        NOT_THERE,
+    )
     done = run("undeploy -f", str(file))
     assert (done.exit_code, done.stdout) == (0, f"m\tdeleted\t-\t-\t{file}\n")
     assert server.requests()[-3:] == ["GET /connectors/m/status"] * 3
@@ -532,11 +548,11 @@ def test_undeploy_ends_when_nothing_is_known_any_more(server: CannedWorker, file
 
 
 def test_a_status_that_stays_is_told(
-    server: CannedWorker, file: Path, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker that should have ended it may be dead; nothing is created over it."""
-    monkeypatch.setattr(deployer, "GONE_SECONDS", 0.3)
-    prepared(server).on("DELETE", "/connectors/m", Reply(204))
+    monkeypatch.setattr(deployer, "DELETE_TIMEOUT_SECONDS", 0.3)
+    prepared(server).on("DELETE", "/connectors/m", StubResponse(204))
     for line in ("undeploy -f", "redeploy -f"):
         done = run(line, str(file))
         assert done.exit_code == 1
@@ -544,11 +560,11 @@ def test_a_status_that_stays_is_told(
     assert "PUT /connectors/m/config" not in server.requests(changing=True)
 
 
-def test_redeploy_never_meets_the_old_state(server: CannedWorker, file: Path) -> None:
+def test_redeploy_never_meets_the_old_state(server: StubWorker, file: Path) -> None:
     """Deleted, gone, created, RUNNING: in this order."""
-    prepared(server).on("DELETE", "/connectors/m", Reply(204))
-    old, new = Reply(200, RUNNING), Reply(200, RUNNING)
-    server.on("GET", "/connectors/m/config", Reply(200, CONFIG), NOT_THERE)
+    prepared(server).on("DELETE", "/connectors/m", StubResponse(204))
+    old, new = StubResponse(200, RUNNING), StubResponse(200, RUNNING)
+    server.on("GET", "/connectors/m/config", StubResponse(200, CONFIG), NOT_THERE)
     server.on("GET", "/connectors/m/status", old, NOT_THERE, NOT_THERE, new)
     done = run("redeploy --wait 30s -f", str(file))
     assert (done.exit_code, done.stdout) == (0, f"m\tcreated\tRUNNING\t-\t{file}\n")
@@ -560,13 +576,11 @@ def test_redeploy_never_meets_the_old_state(server: CannedWorker, file: Path) ->
     ]  # fmt: skip
 
 
-def test_redeploy_deletes_nothing_that_it_could_not_create(
-    server: CannedWorker, file: Path
-) -> None:
+def test_redeploy_deletes_nothing_that_it_could_not_create(server: StubWorker, file: Path) -> None:
     """The worker is asked before."""
     wrong = {"configs": [{"value": {"name": "tasks.max", "errors": ["Not a number"]}}]}
     path = f"/connector-plugins/{CLASS}/config/validate"
-    prepared(server, stored=CONFIG).on("PUT", path, Reply(200, wrong))
+    prepared(server, stored=CONFIG).on("PUT", path, StubResponse(200, wrong))
     done = run("redeploy -f", str(file))
     assert (done.exit_code, server.requests(changing=True)) == (1, [])
     assert "Nothing was deleted." in done.stderr
@@ -577,7 +591,7 @@ def test_redeploy_deletes_nothing_that_it_could_not_create(
 
 @pytest.mark.parametrize("line", ["deploy -f", "undeploy -f", "redeploy -f", "deploy --dry-run -f"])
 def test_wrong_files_are_told_before_anything_is_done(
-    server: CannedWorker, tmp_path: Path, line: str
+    server: StubWorker, tmp_path: Path, line: str
 ) -> None:
     """All of them, with exit code 2."""
     (tmp_path / "bad.json").write_text("{")
@@ -598,7 +612,7 @@ def test_wrong_files_are_told_before_anything_is_done(
         "get connectors --user me:word", "get connectors --user me", "get connectors --timeout 0",
     ],
 )  # fmt: skip
-def test_wrong_use_has_its_own_exit_code(server: CannedWorker, file: Path, line: str) -> None:
+def test_wrong_use_has_its_own_exit_code(server: StubWorker, file: Path, line: str) -> None:
     """Nobody is asked anything, and no password is repeated."""
     done = run(line.format(f=file))
     assert (done.exit_code, server.asked) == (2, [])
@@ -620,15 +634,17 @@ def test_a_worker_that_is_not_there_has_its_own_exit_code(file: Path, line: str)
 
 @pytest.mark.parametrize("line", TYPED)
 def test_the_password_comes_from_the_environment(
-    server: CannedWorker, file: Path, line: str, monkeypatch: pytest.MonkeyPatch
+    server: StubWorker, file: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every command sends it; 401 is told."""
     monkeypatch.setenv("SPARKMIRROR_PASSWORD", "word")
     for method in ("GET", "PUT", "POST", "DELETE"):
         for path in ("", "/m", "/m/config", "/m/pause", "/m/resume", "/m/stop"):
-            server.on(method, f"/connectors{path}", Reply(401))
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(401))
-    server.on("POST", "/connectors/m/restart?includeTasks=false&onlyFailed=false", Reply(401))
+            server.on(method, f"/connectors{path}", StubResponse(401))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(401))
+    server.on(
+        "POST", "/connectors/m/restart?includeTasks=false&onlyFailed=false", StubResponse(401)
+    )
     done = run(line.format(f=file), "--user", "me")
     assert (done.exit_code, {one.user for one in server.asked}) == (1, {"me:word"})
     assert "say --user NAME" in done.stderr

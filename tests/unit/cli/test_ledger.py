@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sparkmirror.cli.ledger import ledger, show
+from sparkmirror.cli.ledger import ledger, print_entries
 from sparkmirror.state.ledger import LedgerEntry
 
 FILE = """\
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_pipe_gets_a_line_per_entry(capsys: pytest.CaptureFixture[str]) -> None:
     """Oldest first, separated by tabs, whatever a cause contains."""
-    show([GAP, LETTER], Console(file=io.StringIO()), as_json=False)
+    print_entries([GAP, LETTER], Console(file=io.StringIO()), as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         "2026-01-01T00:00:00.000Z\ta->b\tdead-letter\tbig-1\t7\t?\tdead-letter\ttoo large",
         "2026-01-02T03:04:05.678Z\ta->b\tgap\torders-0\t10-19\t10\tcontinue\tretention",
@@ -54,7 +54,7 @@ def test_a_pipe_gets_a_line_per_entry(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_program_gets_json(capsys: pytest.CaptureFixture[str]) -> None:
     """Every field by its name."""
-    show([GAP], Console(file=io.StringIO()), as_json=True)
+    print_entries([GAP], Console(file=io.StringIO()), as_json=True)
     assert json.loads(capsys.readouterr().out) == [asdict(GAP)]
 
 
@@ -62,9 +62,9 @@ def test_a_terminal_gets_a_table_or_good_news() -> None:
     """An empty ledger says what that means."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=160, color_system=None)
-    show([GAP], console, as_json=False)
+    print_entries([GAP], console, as_json=False)
     assert "orders-0" in screen.getvalue()
-    show([], console, as_json=False)
+    print_entries([], console, as_json=False)
     assert "every record is as it was" in screen.getvalue()
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from sparkmirror.cli.main import _as_typed
+from sparkmirror.cli.main import _expand_clusters_option
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from sparkmirror.cli.main import _as_typed
 )
 def test_clusters_may_be_listed_as_mm2_lists_them(typed: str, understood: str) -> None:
     """`--clusters b c` after the file; before it, the next word alone is a cluster."""
-    assert _as_typed(typed.split()) == understood.split()
+    assert _expand_clusters_option(typed.split()) == understood.split()
 
 
 def test_connects_own_scripts_are_installed_under_their_names() -> None:

@@ -6,12 +6,12 @@ import io
 import pytest
 from rich.console import Console
 
-from sparkmirror.cli.plan_report import closing_line, misfit_line, plain_lines, print_tables
+from sparkmirror.cli.plan_report import mismatch_line, plain_lines, print_tables, summary_line
 from sparkmirror.model import Flow
-from sparkmirror.topology.deletions import DeleteTopic
-from sparkmirror.topology.flow_plan import Action, FlowPlan, Misfit
+from sparkmirror.topology.flow_plan import Action, ChangedAction, FlowPlan
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.plan_file import PlanDocument
+from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
 FLOW = Flow("a", "b")
@@ -47,7 +47,7 @@ def plan(*actions: Action, forecast: Forecast | None = None) -> FlowPlan:
 )
 def test_the_closing_line_sums_up(plans: list[FlowPlan], line: str) -> None:
     """All flows in a sentence."""
-    assert closing_line(plans, 50e6) == line
+    assert summary_line(plans, 50e6) == line
 
 
 def test_lines_have_tabs_and_deletions_come_last() -> None:
@@ -75,9 +75,9 @@ def test_on_a_terminal_what_is_taken_away_stands_apart_in_red() -> None:
 def test_a_misfit_tells_what_was_planned_and_what_would_be_now() -> None:
     """So that somebody can see who was there in between."""
     grow = GrowTopic("o", "a.o", 1, 4)
-    assert misfit_line(FLOW, Misfit(grow, None)) == (
+    assert mismatch_line(FLOW, ChangedAction(grow, None)) == (
         "a->b: grow topic a.o on b: from 1 to 4 partitions; this is not to be done any more"
     )
-    assert misfit_line(FLOW, Misfit(grow, GrowTopic("o", "a.o", 2, 4))) == (
+    assert mismatch_line(FLOW, ChangedAction(grow, GrowTopic("o", "a.o", 2, 4))) == (
         "a->b: grow topic a.o on b: from 1 to 4 partitions; now it would be: from 2 to 4 partitions"
     )

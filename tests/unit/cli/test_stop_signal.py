@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, threading, time
-from sparkmirror.cli.stop_signal import StopSignal
+from sparkmirror.cli.process_signals import StopSignal
 
 stop = StopSignal()
 
@@ -41,7 +41,7 @@ def test_thousands_of_signals_in_the_middle_of_waiting_are_one_stop() -> None:
 
 RELOADS = """
 import os, signal
-from sparkmirror.cli.stop_signal import StopSignal
+from sparkmirror.cli.process_signals import StopSignal
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 stop = StopSignal(reloads=True)
@@ -71,7 +71,7 @@ def test_several_hangups_of_a_service_are_one_reload() -> None:
 
 WAITING = """
 import fcntl, os, signal, sys, termios
-from sparkmirror.cli.stop_signal import StopSignal
+from sparkmirror.cli.process_signals import StopSignal
 
 terminal, nohup, file = sys.argv[1:]
 if terminal == "terminal":

@@ -10,8 +10,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sparkmirror.cli.view import LineView, LiveView, choose_view, figures, flow_table, size
-from sparkmirror.pipeline.status import FlowSnapshot, FlowState
+from sparkmirror.cli.run_view import (
+    LineView,
+    LiveView,
+    choose_view,
+    flow_line,
+    flow_table,
+    format_bytes,
+)
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 
 FLOW = FlowSnapshot(
     flow="a->b",
@@ -26,13 +33,13 @@ FLOW = FlowSnapshot(
     bytes_per_second=2_500_000,
     lag=42,
     remaining=None,
-    wanted=None,
+    bounded_total=None,
     latency_p50_ms=2.14,
     latency_p99_ms=64.0,
     held_bytes=0,
     task_cpu_seconds={},
-    notices=0,
-    troubles=(),
+    notice_count=0,
+    problems=(),
     retriable_only=True,
 )
 
@@ -58,7 +65,7 @@ def test_the_table_has_every_figure_of_a_flow() -> None:
 
 def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
     """The same figures in a log."""
-    assert figures(FLOW) == (
+    assert flow_line(FLOW) == (
         "a->b: epoch 1, 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
         "latency p50 2.1 ms p99 64 ms"
     )
@@ -67,7 +74,7 @@ def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
 def test_what_is_not_known_is_not_made_up() -> None:
     """No lag and no latency before the first answer."""
     unknown = replace(FLOW, lag=None, latency_p50_ms=None, latency_p99_ms=None)
-    assert figures(unknown).endswith("lag unknown, latency p50 - p99 -")
+    assert flow_line(unknown).endswith("lag unknown, latency p50 - p99 -")
 
 
 @pytest.mark.parametrize(
@@ -75,14 +82,14 @@ def test_what_is_not_known_is_not_made_up() -> None:
 )
 def test_bytes_are_shown_in_the_unit_that_fits(count: float, text: str) -> None:
     """Steps of a thousand."""
-    assert size(count) == text
+    assert format_bytes(count) == text
 
 
 def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:
     """Done by position: wanted less remaining."""
     console = terminal()
     with LiveView(console, once=True) as view:
-        view.show([replace(FLOW, wanted=200, remaining=50)])
+        view.update([replace(FLOW, bounded_total=200, remaining=50)])
     assert "150/200" in drawn(console)
 
 
@@ -91,7 +98,7 @@ def test_troubles_stand_below_the_table() -> None:
     console = terminal()
     many = tuple(f"trouble {number}" for number in range(10))
     with LiveView(console, once=False) as view:
-        view.show([replace(FLOW, troubles=many)])
+        view.update([replace(FLOW, problems=many)])
     assert "a->b: trouble 7" in drawn(console)
     assert "trouble 8" not in drawn(console)
     assert "... and 2 more" in drawn(console)
@@ -105,10 +112,10 @@ def test_incidents_are_shown_by_kind(caplog: pytest.LogCaptureFixture) -> None:
     expected = "a->b: incidents: gap 3, no-read 1; `sparkmirror ledger` prints"
     console = terminal()
     with LiveView(console, once=False) as view:
-        view.show([marked])
+        view.update([marked])
     assert expected in drawn(console)
     with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
-        LineView(Console(file=io.StringIO())).conclude([marked, FLOW])
+        LineView(Console(file=io.StringIO())).print_summary([marked, FLOW])
     assert sum(expected in record.message for record in caplog.records) == 1
 
 
@@ -117,8 +124,8 @@ def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCapture
     view = LineView(Console(file=io.StringIO()))
     waiting = replace(FLOW, state=FlowState.RETRYING, reason="nobody answers")
     with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
-        for snapshot in (waiting, waiting, replace(FLOW, troubles=("x",)), FLOW, FLOW):
-            view.show([snapshot])
+        for snapshot in (waiting, waiting, replace(FLOW, problems=("x",)), FLOW, FLOW):
+            view.update([snapshot])
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", "a->b: RETRYING nobody answers"),
         ("INFO", "a->b: RUNNING"),
@@ -138,7 +145,7 @@ def test_a_refused_file_stays_in_view() -> None:
     console = terminal()
     view = LiveView(console, once=False)
     with view:
-        view.show([FLOW], ["mm2.properties was refused; the old configuration goes on."])
+        view.update([FLOW], ["mm2.properties was refused; the old configuration goes on."])
     assert "the old configuration goes on" in drawn(console)
 
 
@@ -147,5 +154,5 @@ def test_a_flow_that_comes_back_is_told_about_again(caplog: pytest.LogCaptureFix
     view = LineView(terminal())
     with caplog.at_level(logging.INFO, "sparkmirror.run"):
         for flows in ([FLOW], [FLOW], [], [FLOW]):
-            view.show(flows)
+            view.update(flows)
     assert [r.getMessage() for r in caplog.records] == ["a->b: RUNNING"] * 2

@@ -9,10 +9,14 @@ from itertools import count
 
 import pytest
 
-from sparkmirror.client.checkpoints import LatestCheckpoints, OffsetAndMetadata, group_choice
+from sparkmirror.client.checkpoints import (
+    LatestCheckpoints,
+    OffsetAndMetadata,
+    parse_group_argument,
+)
 from sparkmirror.errors import ArgumentError, UnknownVersionError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.formats.mm2_records import Checkpoint
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.model import TopicPartition
 
 T1, T2 = TopicPartition("a.orders", 0), TopicPartition("a.orders", 1)
@@ -35,7 +39,7 @@ def read(wanted: str | re.Pattern[str], records: Iterable[KeyValue]) -> LatestCh
     found = LatestCheckpoints(wanted)
     offsets = count()
     for key, value in records:
-        found.see(LogRecord(0, next(offsets), 0, key, value))
+        found.add(LogRecord(0, next(offsets), 0, key, value))
     return found
 
 
@@ -117,6 +121,6 @@ def test_a_newer_version_is_never_passed_over() -> None:
 def test_groups_must_be_named(wrong: object) -> None:
     """A ValueError of our own tree says what is expected."""
     with pytest.raises(ArgumentError, match="group_or_pattern must be a group's name or a pattern"):
-        group_choice(wrong)
+        parse_group_argument(wrong)
     with pytest.raises(ValueError, match="group_or_pattern"):
-        group_choice(wrong)
+        parse_group_argument(wrong)

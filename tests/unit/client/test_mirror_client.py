@@ -14,7 +14,7 @@ import pytest
 
 import sparkmirror.client
 from sparkmirror.client import MirrorClient
-from sparkmirror.config.mirror_client import read_properties_client
+from sparkmirror.config.mirror_client_config import read_client_properties
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.errors import ArgumentError, ConfigError, UnreachableError
 from sparkmirror.model import Secret
@@ -76,7 +76,7 @@ def test_a_policy_that_cannot_be_loaded_is_refused() -> None:
 
 def test_values_of_pythons_types_are_taken() -> None:
     """Numbers, lists and secrets as a program has them; other types are refused by key."""
-    settings = read_properties_client(
+    settings = read_client_properties(
         {
             "bootstrap.servers": ["one:1", "two:2"],
             "consumer.request.timeout.ms": 1500,
@@ -89,14 +89,14 @@ def test_values_of_pythons_types_are_taken() -> None:
     assert settings.admin.alias == "one:1,two:2"
     assert "hush" not in repr(settings)
     with pytest.raises(ConfigError, match=r"client\.id must be a text"):
-        read_properties_client(PROPERTIES | {"client.id": object()})
+        read_client_properties(PROPERTIES | {"client.id": object()})
     with pytest.raises(ArgumentError, match="key 5"):
-        read_properties_client({5: "x"})  # type: ignore[dict-item]
+        read_client_properties({5: "x"})  # type: ignore[dict-item]
 
 
 def test_keys_of_one_client_win_for_that_client() -> None:
     """`admin.` and `consumer.` keys are of one client each, others of both."""
-    settings = read_properties_client(PROPERTIES | {"admin.bootstrap.servers": "other:1"})
+    settings = read_client_properties(PROPERTIES | {"admin.bootstrap.servers": "other:1"})
     assert settings.admin.bootstrap_servers == ("other:1",)
     assert settings.consumer.bootstrap_servers == (NOBODY,)
 
@@ -105,7 +105,7 @@ def test_references_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Config providers work as in a file; one that leads nowhere is an error."""
     (tmp_path / "secrets").write_text("servers=one:1\n")
     monkeypatch.setenv("SEPARATOR_OF_TEST", "_")
-    settings = read_properties_client(
+    settings = read_client_properties(
         {
             "bootstrap.servers": f"${{file:{tmp_path}/secrets:servers}}",
             "replication.policy.separator": "${env:SEPARATOR_OF_TEST}",
@@ -114,21 +114,21 @@ def test_references_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert settings.admin.bootstrap_servers == ("one:1",)
     assert settings.naming.separator == "_"
     with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE"):
-        read_properties_client({"bootstrap.servers": "${env:NO_SUCH_VARIABLE}"})
+        read_client_properties({"bootstrap.servers": "${env:NO_SUCH_VARIABLE}"})
     with pytest.raises(ConfigError, match="names no known provider"):
-        read_properties_client(PROPERTIES | {"config.providers": "vault"})
+        read_client_properties(PROPERTIES | {"config.providers": "vault"})
 
 
 def test_security_is_read_by_the_same_layer_as_in_files() -> None:
     """A protocol that cannot be spoken is refused, never ignored."""
     with pytest.raises(ConfigError, match=r"security\.protocol"):
-        read_properties_client(PROPERTIES | {"security.protocol": "CARRIER_PIGEON"})
+        read_client_properties(PROPERTIES | {"security.protocol": "CARRIER_PIGEON"})
 
 
 def test_misspelt_keys_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     """What looks like a key of ours but is none; keys for a policy of one's own are left alone."""
     with caplog.at_level(logging.WARNING):
-        read_properties_client(
+        read_client_properties(
             PROPERTIES | {"replication.policy.seperator": "_", "shout.suffix": "!"}
         )
     (record,) = caplog.records

@@ -8,15 +8,15 @@ import pytest
 from sparkmirror.client.topic_names import (
     checkpoint_topics,
     heartbeat_topics,
-    hops,
+    hops_from,
     remote_topics,
     replication_hops,
     upstream_clusters,
 )
 from sparkmirror.policy.replication import (
+    BaseReplicationPolicy,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    Naming,
 )
 
 DEFAULT = DefaultReplicationPolicy()
@@ -74,7 +74,7 @@ def test_checkpoint_topics_are_told_by_their_end() -> None:
 )
 def test_hops_are_counted_along_the_name(topic: str, alias: str, expected: int) -> None:
     """One for the cluster named first, -1 for one that is not in the name or behind a loop."""
-    assert hops(DEFAULT, topic, alias) == expected
+    assert hops_from(DEFAULT, topic, alias) == expected
 
 
 def test_a_policy_that_loses_the_way_ends_the_count() -> None:
@@ -84,8 +84,8 @@ def test_a_policy_that_loses_the_way_ends_the_count() -> None:
         def upstream_topic(self, _topic: str) -> str | None:
             return None
 
-    assert hops(Forgetful(), "b.a.topic", "b") == 1
-    assert hops(Forgetful(), "b.a.topic", "a") == -1
+    assert hops_from(Forgetful(), "b.a.topic", "b") == 1
+    assert hops_from(Forgetful(), "b.a.topic", "a") == -1
 
 
 def test_the_shortest_way_of_all_heartbeats_counts() -> None:
@@ -213,7 +213,7 @@ def test_under_identity_every_topic_may_be_remote() -> None:
 )
 def test_identity_counts_hops_by_its_own_source(topic: str, alias: str, expected: int) -> None:
     """A name that stands still is followed once."""
-    assert hops(identity("primary"), topic, alias) == expected
+    assert hops_from(identity("primary"), topic, alias) == expected
 
 
 def test_the_source_of_a_topic_under_identity() -> None:
@@ -226,7 +226,7 @@ def test_the_source_of_a_topic_under_identity() -> None:
 def test_a_policy_of_the_users_own_is_asked() -> None:
     """Nothing here knows how a name is built."""
 
-    class Behind(Naming):
+    class Behind(BaseReplicationPolicy):
         """`orders@a` came from a."""
 
         def topic_source(self, topic: str) -> str | None:

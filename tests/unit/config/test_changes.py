@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.changes import Changes, Part, compare, read_run, sentence
+from sparkmirror.config.config_changes import (
+    ConfigChanges,
+    FlowPart,
+    compare_runs,
+    describe_changes,
+    parse_run,
+)
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
-from support.certificates import Authority
+from support.data.certificates import Authority
 
 BASE = (
     "clusters=a,b,c",
@@ -41,18 +47,20 @@ class OwnGroupFilter:
         return bool(group)
 
 
-def between(old: tuple[str, ...], new: tuple[str, ...], targets: tuple[str, ...] = ()) -> Changes:
+def between(
+    old: tuple[str, ...], new: tuple[str, ...], targets: tuple[str, ...] = ()
+) -> ConfigChanges:
     """What changes from one file to another."""
-    readings = [read_run(MirrorConfig.parse("\n".join(lines)), targets) for lines in (old, new)]
-    return compare(*readings)
+    readings = [parse_run(MirrorConfig.parse("\n".join(lines)), targets) for lines in (old, new)]
+    return compare_runs(*readings)
 
 
-def added(*lines: str) -> Changes:
+def added(*lines: str) -> ConfigChanges:
     """What changes when lines are added to the base."""
     return between(BASE, (*BASE, *lines))
 
 
-def restarted(changes: Changes) -> dict[Flow, set[Part]]:
+def restarted(changes: ConfigChanges) -> dict[Flow, set[FlowPart]]:
     """What of which pair is restarted."""
     return {one.flow: set(one.parts) for one in changes.changed}
 
@@ -61,7 +69,7 @@ def test_the_same_file_with_other_comments_and_order_changes_nothing() -> None:
     """Lines that mean the same are the same, wherever they stand."""
     shuffled = ("# a comment", *reversed(BASE), "a->b.topics = .*", "tasks.max=1")
     changes = between((*BASE, "tasks.max=1"), shuffled)
-    assert changes.is_nothing
+    assert changes.is_empty
     assert changes.untouched == 2
 
 
@@ -75,7 +83,7 @@ def test_pairs_come_and_go() -> None:
 def test_clusters_of_the_command_line_still_limit() -> None:
     """A flow into another cluster is nobody's business here."""
     changes = between(BASE, (*BASE, "b->c.enabled=true"), targets=("b",))
-    assert changes.is_nothing
+    assert changes.is_empty
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_clusters_of_the_command_line_still_limit() -> None:
 def test_a_key_of_one_flow_restarts_that_flow(line: str, key: str) -> None:
     """And is named as the file spells it."""
     changes = added(line)
-    assert restarted(changes) == {AB: {Part.ALL}}
+    assert restarted(changes) == {AB: {FlowPart.ALL}}
     assert changes.changed[0].keys == (key,)
     assert changes.untouched == 1
 
@@ -106,7 +114,7 @@ def test_a_key_that_is_taken_out_again_is_named_too() -> None:
 def test_another_address_is_named_once_and_restarts_every_flow_of_the_cluster() -> None:
     """Although four clients have it."""
     changes = between(BASE, tuple(line.replace("b:1", "b:2") for line in BASE))
-    assert restarted(changes) == {AB: {Part.ALL}, CB: {Part.ALL}}
+    assert restarted(changes) == {AB: {FlowPart.ALL}, CB: {FlowPart.ALL}}
     assert {one.keys for one in changes.changed} == {("b.bootstrap.servers",)}
 
 
@@ -121,26 +129,26 @@ def test_another_address_is_named_once_and_restarts_every_flow_of_the_cluster() 
 )
 def test_keys_of_groups_leave_the_copying_alone(line: str) -> None:
     """Only checkpoints are restarted."""
-    assert restarted(added(line)) == {AB: {Part.CHECKPOINTS}}
+    assert restarted(added(line)) == {AB: {FlowPart.CHECKPOINTS}}
 
 
 def test_keys_of_groups_matter_to_the_sync_of_their_acls() -> None:
     """It asks the same filter, and begins anew with its flow."""
     syncing = (*BASE, "sync.acls.scope=all")
     changes = between(syncing, (*syncing, "a->b.groups=orders"))
-    assert restarted(changes) == {AB: {Part.ALL}}
+    assert restarted(changes) == {AB: {FlowPart.ALL}}
 
 
 def test_keys_of_heartbeats_leave_the_copying_alone() -> None:
     """Only heartbeats are restarted."""
-    assert restarted(added("a->b.emit.heartbeats.enabled=true")) == {AB: {Part.HEARTBEATS}}
+    assert restarted(added("a->b.emit.heartbeats.enabled=true")) == {AB: {FlowPart.HEARTBEATS}}
 
 
 def test_several_small_changes_are_one_restart_each() -> None:
     """Heartbeats and checkpoints together; with the copying among them, all."""
     small = ("a->b.emit.heartbeats.enabled=true", "a->b.groups=orders")
-    assert restarted(added(*small)) == {AB: {Part.HEARTBEATS, Part.CHECKPOINTS}}
-    assert restarted(added(*small, "a->b.topics=orders")) == {AB: {Part.ALL}}
+    assert restarted(added(*small)) == {AB: {FlowPart.HEARTBEATS, FlowPart.CHECKPOINTS}}
+    assert restarted(added(*small, "a->b.topics=orders")) == {AB: {FlowPart.ALL}}
 
 
 def test_a_pair_that_only_beats_is_not_touched_by_keys_of_copying() -> None:
@@ -150,25 +158,25 @@ def test_a_pair_that_only_beats_is_not_touched_by_keys_of_copying() -> None:
     assert set(restarted(changes)) == {AB, CB}
     assert changes.untouched == 4
     changes = between(beating, (*beating, "b->a.emit.heartbeats.interval.seconds=5"))
-    assert restarted(changes) == {Flow("b", "a"): {Part.ALL}}
+    assert restarted(changes) == {Flow("b", "a"): {FlowPart.ALL}}
 
 
 def test_the_line_that_gave_a_replication_factor_does_not_matter() -> None:
     """Only messages name it."""
     general, special = "replication.factor=1", "a->b.replication.factor=1"
-    assert between((*BASE, general), (*BASE, general, special)).is_nothing
+    assert between((*BASE, general), (*BASE, general, special)).is_empty
 
 
 def test_a_class_of_the_users_is_made_anew_when_any_option_of_its_flow_changes() -> None:
     """It may read whatever it likes; built-in classes read none."""
     own = "a->b.own.filter.option=1"
-    assert added(own).is_nothing
+    assert added(own).is_empty
     with_filter = (*BASE, f"a->b.topic.filter.class={OWN}.OwnTopicFilter")
     changes = between(with_filter, (*with_filter, own))
-    assert restarted(changes) == {AB: {Part.ALL}}
+    assert restarted(changes) == {AB: {FlowPart.ALL}}
     assert changes.changed[0].keys == ("own.filter.option",)
     with_filter = (*BASE, f"a->b.group.filter.class={OWN}.OwnGroupFilter")
-    assert restarted(between(with_filter, (*with_filter, own))) == {AB: {Part.CHECKPOINTS}}
+    assert restarted(between(with_filter, (*with_filter, own))) == {AB: {FlowPart.CHECKPOINTS}}
 
 
 def test_a_value_behind_a_reference_is_compared_and_never_shown(tmp_path: Path) -> None:
@@ -176,12 +184,15 @@ def test_a_value_behind_a_reference_is_compared_and_never_shown(tmp_path: Path) 
     secrets = tmp_path / "secrets"
     config = "\n".join((*BASE, f"a->b.topics=${{file:{secrets}:topics}}"))
     secrets.write_text("topics=first-secret\n")
-    old = read_run(MirrorConfig.parse(config))
+    old = parse_run(MirrorConfig.parse(config))
     secrets.write_text("topics=second-secret\n")
-    new = read_run(MirrorConfig.parse(config))
-    changes = compare(old, new)
-    assert restarted(changes) == {AB: {Part.ALL}}
-    assert sentence("f", changes) == "f was read again: restarted a->b (topics); 1 flow untouched"
+    new = parse_run(MirrorConfig.parse(config))
+    changes = compare_runs(old, new)
+    assert restarted(changes) == {AB: {FlowPart.ALL}}
+    assert (
+        describe_changes("f", changes)
+        == "f was read again: restarted a->b (topics); 1 flow untouched"
+    )
     assert "secret" not in repr(changes)
 
 
@@ -196,8 +207,8 @@ def test_a_store_that_holds_something_else_is_named(tmp_path: Path) -> None:
     readings = []
     for name in ("one", "two"):
         store.write_text(Authority(name).pem)
-        readings.append(read_run(MirrorConfig.parse("\n".join((*BASE, *lines)))))
-    changes = compare(*readings)
+        readings.append(parse_run(MirrorConfig.parse("\n".join((*BASE, *lines)))))
+    changes = compare_runs(*readings)
     assert changes.changed
     assert {one.keys for one in changes.changed} == {("a.ssl.truststore.location",)}
 
@@ -206,14 +217,14 @@ def test_how_a_security_key_is_spelled_does_not_matter() -> None:
     """For all clusters or for each: the same connections."""
     one = ("security.protocol=SSL",)
     other = ("a.security.protocol=SSL", "b.security.protocol=SSL", "c.security.protocol=SSL")
-    assert between((*BASE, *one), (*BASE, *other)).is_nothing
+    assert between((*BASE, *one), (*BASE, *other)).is_empty
 
 
 def test_keys_of_spark_and_metrics_are_told_apart_from_flows() -> None:
     """No flow is restarted for them."""
     changes = added("spark.executor.memory=2g", "metrics.port=9404")
     assert changes.spark_keys == ("spark.executor.memory",)
-    assert changes.metrics_moved
+    assert changes.metrics_changed
     assert (changes.changed, changes.untouched) == ((), 2)
 
 
@@ -230,7 +241,7 @@ def test_the_line_for_the_log_says_everything_in_one_sentence() -> None:
         "spark.executor.memory=2g",
     )
     changes = between(old, new)
-    assert sentence("mm2.properties", changes, changes.spark_keys) == (
+    assert describe_changes("mm2.properties", changes, changes.spark_keys) == (
         "mm2.properties was read again: started a->c; stopped c->b; restarted a->b (topics, "
         "tasks.max); restarted the checkpoints of b->a (groups); spark.executor.memory takes "
         "effect at the next start"
@@ -240,5 +251,6 @@ def test_the_line_for_the_log_says_everything_in_one_sentence() -> None:
 def test_a_file_that_changed_nothing_says_so() -> None:
     """Comments only, or a SIGHUP for nothing."""
     assert (
-        sentence("f", between(BASE, BASE)) == "f was read again: nothing to do; 2 flows untouched"
+        describe_changes("f", between(BASE, BASE))
+        == "f was read again: nothing to do; 2 flows untouched"
     )

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import connector_class
-from sparkmirror.config.connector_definitions import GROUPS, OWN_GROUP, definitions
-from sparkmirror.config.connector_validation import validate
-from sparkmirror.config.keys_classes import OWN_NAMES
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.connector_validation import validate_connector
+from sparkmirror.config.keys.connector_classes import (
+    GROUPS,
+    OWN_GROUP,
+    SPARKMIRROR_KEY_NAMES,
+    ConnectorClass,
+    definitions,
+)
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 
 GOLDEN: dict[str, Any] = json.loads(
@@ -39,7 +43,7 @@ OTHER_DEFAULTS = {
 NEWER = {"sasl.oauthbearer.allow.unverified.audience", "sasl.oauthbearer.allow.unverified.issuer"}
 
 
-def worker(policy: str = "All", support: str = "disabled", allowlist: str = "") -> WorkerFile:
+def worker(policy: str = "All", support: str = "disabled", allowlist: str = "") -> WorkerConfig:
     """A worker such as the captured one, on the target."""
     lines = (
         f"bootstrap.servers={WORKER}",
@@ -51,7 +55,7 @@ def worker(policy: str = "All", support: str = "disabled", allowlist: str = "") 
         f"connector.client.config.override.allowlist={allowlist}",
         f"exactly.once.source.support={support}",
     )
-    return WorkerFile.parse("\n".join(lines))
+    return WorkerConfig.parse("\n".join(lines))
 
 
 def texts(body: dict[str, object]) -> dict[str, str | None]:
@@ -73,7 +77,7 @@ def test_a_class_has_javas_keys_and_ours(kind: ConnectorClass) -> None:
     java = {row[0] for row in GOLDEN["definitions"][kind.value]}
     ours = {one.name for one in definitions(kind)}
     assert java - ours == set()
-    assert ours - java <= OWN_NAMES | NEWER
+    assert ours - java <= SPARKMIRROR_KEY_NAMES | NEWER
 
 
 @pytest.mark.parametrize("kind", list(ConnectorClass), ids=lambda kind: kind.value)
@@ -136,7 +140,7 @@ SAME = [tag for tag in GOLDEN["validations"] if tag not in DIFFERS]
 def test_a_validation_is_javas(tag: str) -> None:
     """Values, errors word by word, and their number."""
     case = GOLDEN["validations"][tag]
-    found = validate(texts(case["body"]), worker(*case["worker"]))
+    found = validate_connector(texts(case["body"]), worker(*case["worker"]))
     errors = {e.value.name: list(e.value.errors) for e in found.configs if e.value.errors}
     assert words(errors) == words(case["errors"])
     assert found.error_count == case["error_count"]
@@ -150,7 +154,7 @@ def test_a_validation_is_javas(tag: str) -> None:
 def test_a_validation_that_differs_still_does(tag: str) -> None:
     """A reason that no longer holds is taken off the list."""
     case = GOLDEN["validations"][tag]
-    found = validate(texts(case["body"]), worker(*case["worker"]))
+    found = validate_connector(texts(case["body"]), worker(*case["worker"]))
     errors = {e.value.name: list(e.value.errors) for e in found.configs if e.value.errors}
     assert words(errors) != words(case["errors"])
 
@@ -167,7 +171,7 @@ def test_a_refused_connector_gets_connects_message(tag: str) -> None:
     """As the answer to POST /connectors has it."""
     case = GOLDEN["posts"][tag]
     config = texts({"name": case["body"]["name"].strip(), **case["body"]["config"]})
-    assert validate(config, worker()).refusal == case["message"]
+    assert validate_connector(config, worker()).error_message == case["message"]
 
 
 @pytest.mark.parametrize("tag", ["file connector", "no class", "null class"])

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass, find_class, is_request_for
-from sparkmirror.config.connector_config import ConnectorReading, connector_class, read_connector
-from sparkmirror.config.connector_rules import differing_names
-from sparkmirror.config.hidden_values import hide, restore
-from sparkmirror.config.notices import Level
+from sparkmirror.config.connector_config import ParsedConnector, connector_class, read_connector
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.connector_classes import (
+    ConnectorClass,
+    plugin_matches_class,
+    resolve_class_name,
+)
+from sparkmirror.config.keys.table import redact_config, restore_secrets
+from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 
@@ -37,24 +41,24 @@ SERVERS = "producer.override.bootstrap.servers"
 KINDS = pytest.mark.parametrize("kind", list(ConnectorClass), ids=lambda kind: kind.value)
 
 
-def on(*lines: str) -> WorkerFile:
+def on(*lines: str) -> WorkerConfig:
     """An ordinary worker on the target, with these further lines."""
-    return WorkerFile.parse("\n".join((*WORKER, *lines)))
+    return WorkerConfig.parse("\n".join((*WORKER, *lines)))
 
 
 def read(
     extra: dict[str, str | None] | None = None,
     kind: ConnectorClass = ConnectorClass.SOURCE,
-    worker: WorkerFile | None = None,
+    worker: WorkerConfig | None = None,
     without: tuple[str, ...] = (),
-) -> ConnectorReading:
+) -> ParsedConnector:
     """An ordinary connector with these further keys."""
     config = {"connector.class": kind.java_name, **BASE, **(extra or {})}
     kept = {key: text for key, text in config.items() if key not in without}
     return read_connector(kept, worker or on())
 
 
-def said(level: Level, reading: ConnectorReading) -> list[str]:
+def said(level: NoticeLevel, reading: ParsedConnector) -> list[str]:
     """The sentences of one level."""
     return [str(one) for one in reading.notices if one.level is level]
 
@@ -64,9 +68,9 @@ def test_a_class_answers_to_three_names(kind: ConnectorClass) -> None:
     """Full, simple, and without Connector; no other."""
     simple = kind.value
     for name in (kind.java_name, simple, simple.removesuffix("Connector"), f" {simple} "):
-        assert find_class(name) is kind
+        assert resolve_class_name(name) is kind
     for name in ("", "Connector", simple.lower(), f"x.{simple}", "FileStreamSource"):
-        assert find_class(name) is None
+        assert resolve_class_name(name) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_a_class_answers_to_three_names(kind: ConnectorClass) -> None:
 )
 def test_a_validation_is_for_the_class_of_its_path(path: str, name: str, expected: bool) -> None:
     """Connect compares the ends."""
-    assert expected == is_request_for(path, name)
+    assert expected == plugin_matches_class(path, name)
 
 
 def test_a_configuration_without_a_class_shows_no_secret() -> None:
@@ -159,7 +163,7 @@ def test_worker_keys_come_from_the_workers_file() -> None:
     found = read({"offset.flush.interval.ms": "1"}, worker=worker)
     assert found.settings.pipeline.offset_flush_seconds == 7
     assert found.settings.transactions.is_enabled
-    (warning,) = said(Level.WARNING, found)
+    (warning,) = said(NoticeLevel.WARNING, found)
     assert "it belongs in the worker's file" in warning
 
 
@@ -168,32 +172,32 @@ def test_records_go_where_the_override_says_and_state_stays_with_the_worker(
     kind: ConnectorClass,
 ) -> None:
     """A worker on the source, with its topics there."""
-    worker = WorkerFile.parse("\n".join(("bootstrap.servers=a1:9092", *WORKER[1:])))
+    worker = WorkerConfig.parse("\n".join(("bootstrap.servers=a1:9092", *WORKER[1:])))
     settings = read({SERVERS: "b1:9092"}, kind, worker).settings
     assert settings.producer.bootstrap_servers == ("b1:9092",)
-    assert settings.worker == worker.settings.connection
-    assert settings.state.bootstrap_servers == ("a1:9092",)
+    assert settings.worker_cluster == worker.settings.connection
+    assert settings.state_cluster.bootstrap_servers == ("a1:9092",)
 
 
 def test_state_is_on_the_target_where_the_worker_is() -> None:
     """Nothing changes for a worker on the target, nor for a dedicated mirror."""
     settings = read().settings
-    assert settings.worker is None
-    assert settings.state == settings.target_admin
+    assert settings.worker_cluster is None
+    assert settings.state_cluster == settings.target_admin
 
 
 def test_exactly_once_keeps_positions_where_the_records_go() -> None:
     """One transaction cannot reach two clusters."""
-    worker = WorkerFile.parse(
+    worker = WorkerConfig.parse(
         "\n".join(("bootstrap.servers=a1:9092", *WORKER[1:], "exactly.once.source.support=enabled"))
     )
-    assert read({SERVERS: "b1:9092"}, worker=worker).settings.worker is None
+    assert read({SERVERS: "b1:9092"}, worker=worker).settings.worker_cluster is None
 
 
 @pytest.mark.parametrize("kind", [ConnectorClass.SOURCE, ConnectorClass.CHECKPOINT])
 def test_a_destination_that_is_the_source_is_refused(kind: ConnectorClass) -> None:
     """The sentence names the key that is missing and its value."""
-    worker = WorkerFile.parse("\n".join(("bootstrap.servers=a1:9092,a2:9092", *WORKER[1:])))
+    worker = WorkerConfig.parse("\n".join(("bootstrap.servers=a1:9092,a2:9092", *WORKER[1:])))
     (error,) = read({}, kind, worker).errors
     assert error.key == SERVERS
     assert f"{SERVERS} is missing or wrong" in error.message
@@ -203,7 +207,7 @@ def test_a_destination_that_is_the_source_is_refused(kind: ConnectorClass) -> No
 
 def test_a_policy_that_forbids_the_remedy_is_named_with_it() -> None:
     """Otherwise the remedy would be the next error."""
-    worker = WorkerFile.parse(
+    worker = WorkerConfig.parse(
         "\n".join(
             (
                 "bootstrap.servers=a1:9092",
@@ -238,7 +242,7 @@ def test_a_destination_with_other_addresses_than_the_target_gets_a_warning() -> 
     """They may be two names of one cluster; nobody can tell from here."""
     found = read({"target.cluster.bootstrap.servers": "c1:9092"})
     assert found.errors == ()
-    (warning,) = said(Level.WARNING, found)
+    (warning,) = said(NoticeLevel.WARNING, found)
     assert "records go to b1:9092, but remote topics are created on c1:9092" in warning
 
 
@@ -308,31 +312,39 @@ def test_exactly_once_that_is_required_and_can_be_had_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("extra", "level", "part"),
     [
-        ({"groups": "x"}, Level.INFO, "it is for MirrorCheckpointConnector"),
-        ({"emit.heartbeats.enabled": "true"}, Level.INFO, "it is for MirrorHeartbeatConnector"),
-        ({"security.protocol": "PLAINTEXT"}, Level.WARNING, "source.cluster.security.protocol"),
-        ({"config.providers": "vault"}, Level.INFO, "config providers are the worker's"),
-        ({"config.providers.x.class": "y"}, Level.INFO, "config providers are the worker's"),
-        ({"producer.linger.ms": "1"}, Level.WARNING, "producer.override.linger.ms"),
-        ({"target.producer.acks": "1"}, Level.WARNING, "producer.override.acks"),
-        ({"target.consumer.x": "1"}, Level.INFO, "nothing consumes from the target"),
-        ({"consumer.override.x": "1"}, Level.INFO, "the worker's own clients"),
-        ({"admin.override.x": "1"}, Level.INFO, "the worker's own clients"),
-        ({"producer.override.linger.ms": "1"}, Level.INFO, "is ignored"),
-        ({"source.consumer.max.poll.records": "1"}, Level.INFO, "is ignored"),
-        ({"topics.blacklist": "x"}, Level.WARNING, "write topics.exclude"),
-        ({"use.incremental.alter.configs": "x"}, Level.INFO, "since Kafka 4.0"),
-        ({"transforms.t.type": "x"}, Level.INFO, "no Java plugin"),
-        ({"topic.creation.default.partitions": "1"}, Level.INFO, "no Java plugin"),
-        ({"topcs": "x"}, Level.WARNING, "did you mean topics?"),
-        ({"source.cluster.bootstrap.server": "x:1"}, Level.WARNING, "bootstrap.servers?"),
-        ({"key.converter": JSON}, Level.WARNING, "records are always copied raw"),
-        ({"errors.tolerance": "all"}, Level.INFO, "has no effect"),
-        ({"topics": "a,a"}, Level.WARNING, "more than once"),
+        ({"groups": "x"}, NoticeLevel.INFO, "it is for MirrorCheckpointConnector"),
+        (
+            {"emit.heartbeats.enabled": "true"},
+            NoticeLevel.INFO,
+            "it is for MirrorHeartbeatConnector",
+        ),
+        (
+            {"security.protocol": "PLAINTEXT"},
+            NoticeLevel.WARNING,
+            "source.cluster.security.protocol",
+        ),
+        ({"config.providers": "vault"}, NoticeLevel.INFO, "config providers are the worker's"),
+        ({"config.providers.x.class": "y"}, NoticeLevel.INFO, "config providers are the worker's"),
+        ({"producer.linger.ms": "1"}, NoticeLevel.WARNING, "producer.override.linger.ms"),
+        ({"target.producer.acks": "1"}, NoticeLevel.WARNING, "producer.override.acks"),
+        ({"target.consumer.x": "1"}, NoticeLevel.INFO, "nothing consumes from the target"),
+        ({"consumer.override.x": "1"}, NoticeLevel.INFO, "the worker's own clients"),
+        ({"admin.override.x": "1"}, NoticeLevel.INFO, "the worker's own clients"),
+        ({"producer.override.linger.ms": "1"}, NoticeLevel.INFO, "is ignored"),
+        ({"source.consumer.max.poll.records": "1"}, NoticeLevel.INFO, "is ignored"),
+        ({"topics.blacklist": "x"}, NoticeLevel.WARNING, "write topics.exclude"),
+        ({"use.incremental.alter.configs": "x"}, NoticeLevel.INFO, "since Kafka 4.0"),
+        ({"transforms.t.type": "x"}, NoticeLevel.INFO, "no Java plugin"),
+        ({"topic.creation.default.partitions": "1"}, NoticeLevel.INFO, "no Java plugin"),
+        ({"topcs": "x"}, NoticeLevel.WARNING, "did you mean topics?"),
+        ({"source.cluster.bootstrap.server": "x:1"}, NoticeLevel.WARNING, "bootstrap.servers?"),
+        ({"key.converter": JSON}, NoticeLevel.WARNING, "records are always copied raw"),
+        ({"errors.tolerance": "all"}, NoticeLevel.INFO, "has no effect"),
+        ({"topics": "a,a"}, NoticeLevel.WARNING, "more than once"),
     ],
 )
 def test_a_key_that_does_nothing_is_remarked_on(
-    extra: dict[str, str | None], level: Level, part: str
+    extra: dict[str, str | None], level: NoticeLevel, part: str
 ) -> None:
     """Once, and the connector runs."""
     found = read(extra)
@@ -354,7 +366,7 @@ def test_keys_that_a_filter_reads_get_no_remark() -> None:
 def test_the_workers_converter_counts_where_the_connector_names_none() -> None:
     """A warning, because Java would change the bytes."""
     worker = on(f"key.converter={JSON}", f"value.converter={BYTES}")
-    (warning,) = said(Level.WARNING, read(worker=worker))
+    (warning,) = said(NoticeLevel.WARNING, read(worker=worker))
     assert warning.startswith(f"key.converter={JSON} of the worker")
     assert read({"key.converter": BYTES}, worker=worker).notices == ()
 
@@ -413,14 +425,14 @@ def test_a_checkpoint_connector_with_another_policy_is_noticed() -> None:
     identity = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
     source = _settings(ConnectorClass.SOURCE, replication_policy_class=identity)
     checkpoint = _settings(ConnectorClass.CHECKPOINT)
-    sentence = differing_names(checkpoint, source)
+    sentence = naming_mismatch(checkpoint, source)
     assert "MirrorCheckpointConnector and MirrorSourceConnector" in sentence
     assert "replication.policy.class" in sentence
-    assert differing_names(checkpoint, _settings(ConnectorClass.SOURCE)) == ""
+    assert naming_mismatch(checkpoint, _settings(ConnectorClass.SOURCE)) == ""
     elsewhere = _settings(
         ConnectorClass.SOURCE, replication_policy_class=identity, source_cluster_alias="z"
     )
-    assert differing_names(checkpoint, elsewhere) == ""
+    assert naming_mismatch(checkpoint, elsewhere) == ""
 
 
 def test_passwords_are_hidden_and_come_back() -> None:
@@ -434,7 +446,7 @@ def test_passwords_are_hidden_and_come_back() -> None:
         "topics": "t",
         "sasl.jaas.config": None,
     }
-    shown = hide(stored)
+    shown = redact_config(stored)
     assert shown == {
         "source.cluster.sasl.jaas.config": "[hidden]",
         "target.cluster.ssl.key.password": "${file:/x:y}",
@@ -444,8 +456,8 @@ def test_passwords_are_hidden_and_come_back() -> None:
         "topics": "t",
         "sasl.jaas.config": None,
     }
-    assert restore(shown, stored) == stored
-    assert restore({"topics": "[hidden]"}, stored) == {"topics": "[hidden]"}
-    assert restore({"producer.override.sasl.jaas.config": "[hidden]"}, stored) == {
+    assert restore_secrets(shown, stored) == stored
+    assert restore_secrets({"topics": "[hidden]"}, stored) == {"topics": "[hidden]"}
+    assert restore_secrets({"producer.override.sasl.jaas.config": "[hidden]"}, stored) == {
         "producer.override.sasl.jaas.config": "[hidden]"
     }

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.config.connector_offsets import OffsetChange, OffsetEntry, offset_changes
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connect.offset_alterations import OffsetEntry, OffsetRecord, offset_records
 from sparkmirror.errors import ArgumentError
 from sparkmirror.formats.fixed_offsets import FIXED_OFFSET, CheckpointPartition, HeartbeatPartition
-from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.model import Flow, TopicPartition
 
 CASES: dict[str, Any] = json.loads(
@@ -33,61 +33,61 @@ def test_a_request_is_answered_as_by_java(tag: str) -> None:
     case = CASES[tag]
     kind = ConnectorClass(case["class"])
     if case["status"] == 200:
-        assert offset_changes(kind, "x", entries(case["offsets"]))
+        assert offset_records(kind, "x", entries(case["offsets"]))
         return
     with pytest.raises(ArgumentError) as caught:
-        offset_changes(kind, "x", entries(case["offsets"]))
+        offset_records(kind, "x", entries(case["offsets"]))
     assert str(caught.value) == case["message"]
 
 
 def test_a_position_of_the_source_is_stored_under_javas_key() -> None:
     """Whatever the order of the request's fields."""
-    (change,) = offset_changes(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, {"offset": 41})])
-    assert change.key == SourcePartition("m", "a", TopicPartition("t", 3)).key()
+    (change,) = offset_records(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, {"offset": 41})])
+    assert change.key == SourceOffsetKey("m", "a", TopicPartition("t", 3)).key()
     assert change.value == StoredPosition(41).value()
 
 
 def test_what_belongs_to_another_offset_is_left_out() -> None:
     """A position of ours, read over REST, changed and sent back."""
     offset = {"offset": 7, "downstream": 9, "producer": 1, "epoch": 0, "sequence": 4}
-    (change,) = offset_changes(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, offset)])
+    (change,) = offset_records(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, offset)])
     assert change.value is not None
     assert StoredPosition.from_value(change.value).is_foreign
 
 
 def test_the_other_connectors_store_their_fixed_offset() -> None:
     """Under their own keys."""
-    (change,) = offset_changes(
+    (change,) = offset_records(
         ConnectorClass.CHECKPOINT,
         "c",
         [OffsetEntry({"group": "g", "topic": "a.t", "partition": 0}, {"offset": 0})],
     )
     key = CheckpointPartition("c", TopicPartition("a.t", 0), "g").key()
-    assert change == OffsetChange(key, FIXED_OFFSET)
-    (change,) = offset_changes(
+    assert change == OffsetRecord(key, FIXED_OFFSET)
+    (change,) = offset_records(
         ConnectorClass.HEARTBEAT,
         "h",
         [OffsetEntry({"targetClusterAlias": "b", "sourceClusterAlias": "a"}, {"offset": 0})],
     )
-    assert change == OffsetChange(HeartbeatPartition("h", Flow("a", "b")).key(), FIXED_OFFSET)
+    assert change == OffsetRecord(HeartbeatPartition("h", Flow("a", "b")).key(), FIXED_OFFSET)
 
 
 def test_a_null_offset_is_a_tombstone() -> None:
     """For a partition that makes no sense as well."""
-    changes = offset_changes(
+    changes = offset_records(
         ConnectorClass.SOURCE,
         "m",
         [OffsetEntry(SOURCE, None), OffsetEntry({"q": 1}, None), OffsetEntry(None, None)],
     )
     assert [change.value for change in changes] == [None, None, None]
-    assert changes[0].key == SourcePartition("m", "a", TopicPartition("t", 3)).key()
+    assert changes[0].key == SourceOffsetKey("m", "a", TopicPartition("t", 3)).key()
     assert changes[2].key == b'["m",null]'
 
 
 def test_of_two_entries_for_a_partition_the_last_counts() -> None:
     """Also if their fields stand in another order."""
     backwards = dict(reversed(SOURCE.items()))
-    changes = offset_changes(
+    changes = offset_records(
         ConnectorClass.SOURCE,
         "m",
         [OffsetEntry(SOURCE, {"offset": 1}), OffsetEntry(backwards, {"offset": 2})],
@@ -99,15 +99,15 @@ def test_one_wrong_entry_changes_nothing() -> None:
     """All or none."""
     wrong = OffsetEntry({}, {"offset": 1})
     with pytest.raises(ArgumentError, match="is missing the 'cluster' key"):
-        offset_changes(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, None), wrong])
+        offset_records(ConnectorClass.SOURCE, "m", [OffsetEntry(SOURCE, None), wrong])
 
 
 def test_no_entries_are_no_changes() -> None:
     """That a request needs some is for whoever takes it."""
-    assert offset_changes(ConnectorClass.SOURCE, "m", []) == ()
+    assert offset_records(ConnectorClass.SOURCE, "m", []) == ()
 
 
 def test_lists_are_no_primitive_values() -> None:
     """In a tombstone's partition neither."""
     with pytest.raises(ArgumentError, match="but field topic contains ARRAY"):
-        offset_changes(ConnectorClass.SOURCE, "m", [OffsetEntry({"topic": []}, None)])
+        offset_records(ConnectorClass.SOURCE, "m", [OffsetEntry({"topic": []}, None)])

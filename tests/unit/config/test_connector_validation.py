@@ -11,21 +11,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.config.connector_classes import ConnectorClass
 from sparkmirror.config.connector_config import read_connector
-from sparkmirror.config.connector_definitions import OWN_GROUP, client_definition, definitions
-from sparkmirror.config.connector_validation import ConfigEntry, Validation, validate
-from sparkmirror.config.keys_classes import CLASS_KEYS, OWN_NAMES
-from sparkmirror.config.keys_security import CLIENT_NAMES
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.connector_validation import (
+    ConfigValidation,
+    ValidatedKey,
+    validate_connector,
+)
+from sparkmirror.config.keys.connector_classes import (
+    CONNECTOR_CLASS_KEYS,
+    OWN_GROUP,
+    SPARKMIRROR_KEY_NAMES,
+    ConnectorClass,
+    client_definition,
+    definitions,
+)
+from sparkmirror.config.keys.security_keys import CLIENT_NAMES
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 
 WORKER_TEXT = (
     "bootstrap.servers=b1:9092\ngroup.id=mirror\nconfig.storage.topic=cc\n"
     "offset.storage.topic=oo\nstatus.storage.topic=ss"
 )
-WORKER = WorkerFile.parse(WORKER_TEXT)
-READING_FILES = WorkerFile.parse(f"{WORKER_TEXT}\nconfig.providers=file")
+WORKER = WorkerConfig.parse(WORKER_TEXT)
+READING_FILES = WorkerConfig.parse(f"{WORKER_TEXT}\nconfig.providers=file")
 BASE: dict[str, str | None] = {
     "name": "x",
     "connector.class": "MirrorSource",
@@ -35,12 +44,12 @@ BASE: dict[str, str | None] = {
 }
 
 
-def check(worker: WorkerFile = WORKER, **extra: str | None) -> Validation:
+def check(worker: WorkerConfig = WORKER, **extra: str | None) -> ConfigValidation:
     """An ordinary source connector; `__` in a name stands for a dot."""
-    return validate(BASE | {k.replace("__", "."): v for k, v in extra.items()}, worker)
+    return validate_connector(BASE | {k.replace("__", "."): v for k, v in extra.items()}, worker)
 
 
-def entry(found: Validation, name: str) -> ConfigEntry:
+def entry(found: ConfigValidation, name: str) -> ValidatedKey:
     """One key of the answer."""
     (one,) = [e for e in found.configs if e.value.name == name]
     return one
@@ -65,14 +74,16 @@ def test_every_definition_is_complete(kind: ConnectorClass) -> None:
 def test_our_own_keys_are_a_group() -> None:
     """In the order of the table, numbered from one."""
     own = [one for one in definitions(ConnectorClass.SOURCE) if one.group == OWN_GROUP]
-    assert {one.name for one in own} == OWN_NAMES & CLASS_KEYS[ConnectorClass.SOURCE].keys()
+    assert {one.name for one in own} == SPARKMIRROR_KEY_NAMES & CONNECTOR_CLASS_KEYS[
+        ConnectorClass.SOURCE
+    ].keys()
     assert [one.order_in_group for one in own] == list(range(1, len(own) + 1))
 
 
 def test_only_the_source_connector_copies() -> None:
     """The others have no key about it, but every class may name a profile."""
     for kind in (ConnectorClass.CHECKPOINT, ConnectorClass.HEARTBEAT):
-        names = CLASS_KEYS[kind].keys() & OWN_NAMES
+        names = CONNECTOR_CLASS_KEYS[kind].keys() & SPARKMIRROR_KEY_NAMES
         assert names == {"profile", "source.profile", "topic.creation.enabled"}
 
 
@@ -99,8 +110,8 @@ def test_a_python_class_must_be_listed_in_the_workers_file(
     assert found.error_count == 1
     with pytest.raises(ConfigError, match=r"connector\.python\.allowlist"):
         _ = read_connector(BASE | {key: name}, WORKER).settings
-    listed = WorkerFile.parse(f"{WORKER_TEXT}\nconnector.python.allowlist=not_to_be_run")
-    (error,) = entry(validate(BASE | {key: name}, listed), key).value.errors
+    listed = WorkerConfig.parse(f"{WORKER_TEXT}\nconnector.python.allowlist=not_to_be_run")
+    (error,) = entry(validate_connector(BASE | {key: name}, listed), key).value.errors
     assert "it was imported" in error
 
 
@@ -194,16 +205,16 @@ def test_an_ordinary_connector_has_no_error() -> None:
 )
 def test_a_wrong_value_is_one_error_on_its_key(key: str, text: str, error: str) -> None:
     """Ours and Kafka's alike; whatever could not be run is refused."""
-    found = validate(BASE | {key: text}, WORKER)
+    found = validate_connector(BASE | {key: text}, WORKER)
     assert found.error_count == 1
     assert error in entry(found, key).value.errors[0]
-    assert error in found.refusal
+    assert error in found.error_message
 
 
 @pytest.mark.parametrize("name", ["topics", "tasks.max", "enabled", "name", "unknown", "profile"])
 def test_a_null_is_an_error_on_its_key(name: str) -> None:
     """Java lets some pass; they would be stored and mean nothing."""
-    found = validate(BASE | {name: None}, WORKER)
+    found = validate_connector(BASE | {name: None}, WORKER)
     assert entry(found, name).value.errors
     assert entry(found, name).value.value is None
 
@@ -246,7 +257,7 @@ def test_config_providers_of_a_connector_are_not_used(tmp_path: Path) -> None:
     """The worker's decide what may be read."""
     secrets = tmp_path / "s.properties"
     secrets.write_text("t=orders\n")
-    limited = WorkerFile.parse(
+    limited = WorkerConfig.parse(
         "bootstrap.servers=b1:9092\ngroup.id=m\nconfig.storage.topic=c\noffset.storage.topic=o\n"
         "status.storage.topic=s\nconfig.providers.file.param.allowed.paths=/usr"
     )
@@ -255,10 +266,10 @@ def test_config_providers_of_a_connector_are_not_used(tmp_path: Path) -> None:
         "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
     }
-    (error,) = validate(config, limited).errors
+    (error,) = validate_connector(config, limited).errors
     assert "outside the provider's allowed.paths" in error
-    assert validate(config, READING_FILES).error_count == 0
-    (error,) = validate(config, WORKER).errors
+    assert validate_connector(config, READING_FILES).error_count == 0
+    (error,) = validate_connector(config, WORKER).errors
     assert "config.providers=file there" in error
 
 
@@ -266,10 +277,12 @@ def test_a_class_that_is_not_ours_is_no_validation() -> None:
     """The caller answers with Connect's status."""
     for name in (None, "no.such.Thing"):
         with pytest.raises(ConfigError):
-            validate(BASE | {"connector.class": name}, WORKER)
+            validate_connector(BASE | {"connector.class": name}, WORKER)
 
 
-_KEYS = sorted({name for keys in CLASS_KEYS.values() for name in keys} - {"connector.class"})
+_KEYS = sorted(
+    {name for keys in CONNECTOR_CLASS_KEYS.values() for name in keys} - {"connector.class"}
+)
 _PREFIXES = ("source.cluster.", "target.cluster.", "source.consumer.", "producer.override.")
 _ANY_KEY = st.one_of(
     st.sampled_from(_KEYS),
@@ -291,7 +304,7 @@ def test_no_configuration_is_too_odd_to_be_validated(
 ) -> None:
     """An answer, never an exception; and what it accepts can be read."""
     config = BASE | extra | {"connector.class": kind.java_name}
-    found = validate(config, WORKER)
+    found = validate_connector(config, WORKER)
     assert found.error_count == len(found.errors)
     if found.error_count == 0:
         assert read_connector(config, WORKER).settings.flow.source

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
 
 BASE = (
     "clusters=primary, backup",
@@ -18,7 +18,7 @@ BASE = (
 
 def remarks(*lines: str) -> list[tuple[str, str]]:
     """Level and sentence of everything said about these lines of an ordinary file."""
-    found = MirrorConfig.parse("\n".join((*BASE, *lines))).problems()
+    found = MirrorConfig.parse("\n".join((*BASE, *lines))).all_notices()
     return [(notice.level.value, str(notice)) for notice in found]
 
 
@@ -153,7 +153,7 @@ def test_aliases_may_look_like_keys() -> None:
         "topics->us.east.enabled=true\n"
         "topics.exclude=a\n"
     )
-    assert [str(n) for n in file.problems()] == []
+    assert [str(n) for n in file.all_notices()] == []
 
 
 def test_errors_come_first_then_the_files_order() -> None:
@@ -161,4 +161,4 @@ def test_errors_come_first_then_the_files_order() -> None:
     found = remarks("topcs=x", "sync.topic.acls.enabled=no", "groops=x")
     assert [level for level, _ in found] == ["error", "warning", "warning"]
     assert [sentence.partition(":")[0] for _, sentence in found] == ["line 6", "line 5", "line 7"]
-    assert Level.ERROR.value == found[0][0]
+    assert NoticeLevel.ERROR.value == found[0][0]

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.bounded_files import read_bounded
-from sparkmirror.config.file_watch import FilesWatch
-from sparkmirror.config.files_read import noting_files
+from sparkmirror.config.files.tracked_files import FileWatcher, read_bounded, record_file_reads
 
 MOST_BYTES = 1 << 20
 NOTHING: tuple[Path, ...] = ()
@@ -24,17 +22,17 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-def watched(*files: Path) -> FilesWatch:
+def watched(*files: Path) -> FileWatcher:
     """Watches files that were just read."""
-    with noting_files() as read:
+    with record_file_reads() as read:
         for one in files:
             read_bounded(one, MOST_BYTES)
-    return FilesWatch(read)
+    return FileWatcher(read)
 
 
-def looks(watch: FilesWatch, count: int = 3) -> list[tuple[Path, ...]]:
+def looks(watch: FileWatcher, count: int = 3) -> list[tuple[Path, ...]]:
     """What so many looks in a row see."""
-    return [watch.look() for _ in range(count)]
+    return [watch.poll() for _ in range(count)]
 
 
 def write(file: Path, text: str, moment: int) -> None:
@@ -48,7 +46,7 @@ def test_a_change_is_seen_once_and_only_when_it_stayed_for_two_looks(file: Path)
     watch = watched(file)
     assert looks(watch) == [NOTHING] * 3
     write(file, "a=2\n", 1)
-    assert watch.look() == NOTHING
+    assert watch.poll() == NOTHING
     write(file, "a=2\nb=3\n", 2)
     assert looks(watch, 4) == [NOTHING, (file,), NOTHING, NOTHING]
 
@@ -91,7 +89,7 @@ def test_a_file_that_never_rests_holds_nobody_up_for_long(file: Path, tmp_path: 
     told = []
     for number in range(30):
         write(other, str(number), number)
-        told += watch.look()
+        told += watch.poll()
     assert file in told
 
 
@@ -101,7 +99,7 @@ def test_files_that_change_together_are_told_together(file: Path, tmp_path: Path
     other.write_text("1")
     watch = watched(file, other)
     write(file, "a=2\n", 1)
-    assert watch.look() == NOTHING
+    assert watch.poll() == NOTHING
     write(other, "2", 1)
     assert looks(watch) == [NOTHING, (file, other), NOTHING]
 
@@ -128,9 +126,9 @@ def test_what_a_broken_reading_did_not_come_to_is_still_watched(file: Path, tmp_
     write(file, "broken", 1)
     write(other, "2", 1)
     assert looks(watch, 2)[-1] == (file, other)
-    with noting_files() as read:
+    with record_file_reads() as read:
         read_bounded(file, MOST_BYTES)
-    watch.follow(read, is_complete=False)
+    watch.watch(read, is_complete=False)
     assert looks(watch, 5) == [NOTHING] * 5
     write(other, "1", 2)
     assert looks(watch) == [NOTHING, (other,), NOTHING]
@@ -147,9 +145,9 @@ def test_what_a_reading_did_not_come_to_is_still_known_by_its_content(
         write(file, "a=1\n", moment)
         write(other, f"new {moment}", moment)
         assert looks(watch, 2)[-1] == (other,)
-        with noting_files() as read:
+        with record_file_reads() as read:
             read_bounded(other, MOST_BYTES)
-        watch.follow(read, is_complete=False)
+        watch.watch(read, is_complete=False)
 
 
 def test_a_complete_reading_leaves_files_alone_that_it_did_not_need(
@@ -159,21 +157,21 @@ def test_a_complete_reading_leaves_files_alone_that_it_did_not_need(
     other = tmp_path / "store"
     other.write_text("1")
     watch = watched(file, other)
-    with noting_files() as read:
+    with record_file_reads() as read:
         read_bounded(file, MOST_BYTES)
-    watch.follow(read, is_complete=True)
+    watch.watch(read, is_complete=True)
     write(other, "2", 1)
     assert looks(watch) == [NOTHING] * 3
 
 
 def test_a_file_that_may_be_read_again_is_news(file: Path) -> None:
     """Its content is the same, but nobody has seen it."""
-    with noting_files() as read, pytest.raises(OSError, match="Is a directory"):
+    with record_file_reads() as read, pytest.raises(OSError, match="Is a directory"):
         read_bounded(file.parent, MOST_BYTES)
     assert read[file.parent].mark is None
-    with noting_files() as read:
+    with record_file_reads() as read:
         assert read_bounded(file, 1) is None  # more than that: not read
-    watch = FilesWatch(read)
+    watch = FileWatcher(read)
     file.chmod(0o600)
     assert looks(watch) == [NOTHING, (file,), NOTHING]
 
@@ -182,8 +180,8 @@ def test_a_pipe_is_not_watched(tmp_path: Path) -> None:
     """Nobody could read it twice; who tried would wait for ever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with noting_files() as read, pytest.raises(OSError, match="not a file"):
+    with record_file_reads() as read, pytest.raises(OSError, match="not a file"):
         read_bounded(pipe, MOST_BYTES, only_files=True)
-    watch = FilesWatch(read)
+    watch = FileWatcher(read)
     os.utime(pipe, ns=(1, 1))
     assert looks(watch) == [NOTHING] * 3

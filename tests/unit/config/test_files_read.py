@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.changes import read_run
-from sparkmirror.config.files_read import noting_files
+from sparkmirror.config.config_changes import parse_run
+from sparkmirror.config.files.tracked_files import record_file_reads
 from sparkmirror.config.mirror_config import MirrorConfig
-from support.certificates import Authority, key_store, trust_store
+from support.data.certificates import Authority, key_store, trust_store
 
 BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
 
@@ -68,8 +68,8 @@ listeners.https.ssl.keystore.location = {served}
 rest.extension.classes = {BASIC}.BasicAuthSecurityRestExtension
 """
     )
-    with noting_files() as files:
-        read_run(MirrorConfig.load(file))
+    with record_file_reads() as files:
+        parse_run(MirrorConfig.load(file))
     expected = {file, trust, identity, endpoint, served, secrets, password, users, logins, port}
     assert files.keys() == expected
     assert all(one.mark is not None and one.digest for one in files.values())
@@ -88,8 +88,8 @@ def test_a_file_that_is_not_there_yet_is_noted(tmp_path: Path) -> None:
         f"a.client.id = ${{file:{missing[1]}:id}}",
         f"b.client.id = ${{directory:{missing[2].parent}:key}}",
     ]
-    with noting_files() as files:
-        problems = MirrorConfig.parse("\n".join(lines)).problems()
+    with record_file_reads() as files:
+        problems = MirrorConfig.parse("\n".join(lines)).all_notices()
     assert files.keys() == set(missing)
     assert all(one.mark is None for one in files.values())
     assert problems
@@ -100,7 +100,7 @@ def test_nobody_notes_unless_somebody_asks(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text("clusters = a, b\n")
     MirrorConfig.load(file)
-    with noting_files() as files:
+    with record_file_reads() as files:
         pass
     MirrorConfig.load(file)
     assert files == {}

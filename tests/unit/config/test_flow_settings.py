@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
 from sparkmirror.config.settings import (
     ExactlyOnce,
     FetchSettings,
     FlowSettings,
-    Policies,
+    IncidentPolicies,
     ProduceSettings,
-    TopicFactor,
+    ReplicationFactor,
 )
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
@@ -38,14 +38,14 @@ def settings(*lines: str, flow: Flow = FLOW) -> FlowSettings:
 
 def errors(*lines: str) -> list[str]:
     """The error sentences about such a file."""
-    found = MirrorConfig.parse("\n".join((*BASE, *lines))).problems()
-    return [str(notice) for notice in found if notice.level is Level.ERROR]
+    found = MirrorConfig.parse("\n".join((*BASE, *lines))).all_notices()
+    return [str(notice) for notice in found if notice.level is NoticeLevel.ERROR]
 
 
 def remarks(*lines: str) -> list[str]:
     """The other sentences about such a file."""
-    found = MirrorConfig.parse("\n".join((*BASE, *lines))).problems()
-    return [str(notice) for notice in found if notice.level is not Level.ERROR]
+    found = MirrorConfig.parse("\n".join((*BASE, *lines))).all_notices()
+    return [str(notice) for notice in found if notice.level is not NoticeLevel.ERROR]
 
 
 def test_an_ordinary_file_has_these_settings() -> None:
@@ -63,7 +63,7 @@ def test_an_ordinary_file_has_these_settings() -> None:
     assert found.pipeline.epoch_seconds == 300
     assert found.pipeline.task_buffer_bytes == 64 * 1024 * 1024
     assert found.pipeline.admin_timeout_seconds == 60
-    assert found.policies == Policies()
+    assert found.incident_policies == IncidentPolicies()
     assert found.heartbeat.interval_seconds == 1
     assert found.checkpoint.emit_seconds == 5
     assert found.checkpoint.sync_group_offsets_seconds is None
@@ -85,8 +85,8 @@ def test_each_policy_has_its_key() -> None:
         "a->b.refused.record.policy=skip",
         "open.transaction.warning.ms=1500",
     )
-    expected = Policies("stop", "restart", "stop", "restart", "stop", "skip", "skip", 1.5)
-    assert settings(*lines).policies == expected
+    expected = IncidentPolicies("stop", "restart", "stop", "restart", "stop", "skip", "skip", 1.5)
+    assert settings(*lines).incident_policies == expected
 
 
 def test_a_policy_that_does_not_exist_is_refused() -> None:
@@ -114,8 +114,10 @@ def test_a_pair_that_is_not_enabled_only_emits_heartbeats() -> None:
 def test_unset_replication_factors_are_left_open() -> None:
     """MM2's default is only preferred; the key is named for messages."""
     found = settings()
-    assert found.source.replication_factor == TopicFactor("replication.factor", None, 2)
-    assert found.heartbeat.factor == TopicFactor("heartbeats.topic.replication.factor", None, 3)
+    assert found.source.replication_factor == ReplicationFactor("replication.factor", None, 2)
+    assert found.heartbeat.factor == ReplicationFactor(
+        "heartbeats.topic.replication.factor", None, 3
+    )
     assert found.internal_topics.offsets_factor.value is None
     assert found.internal_topics.offsets_factor.preferred == 3
 
@@ -127,9 +129,9 @@ def test_set_replication_factors_are_kept_with_their_key() -> None:
         "offset-syncs.topic.replication.factor=1",
         "b.status.storage.replication.factor=2",
     )
-    assert found.source.replication_factor == TopicFactor("a->b.replication.factor", -1, 2)
+    assert found.source.replication_factor == ReplicationFactor("a->b.replication.factor", -1, 2)
     assert found.source.offset_syncs_factor.value == 1
-    assert found.internal_topics.status_factor == TopicFactor(
+    assert found.internal_topics.status_factor == ReplicationFactor(
         "b.status.storage.replication.factor", 2, 3
     )
 
@@ -151,7 +153,7 @@ def test_explicit_values_win_over_our_defaults() -> None:
     assert found.source.tasks_max == 7
     assert found.pipeline.epoch_seconds == 60
     assert found.pipeline.task_buffer_bytes == 8388608
-    assert found.policies.gap == "stop"
+    assert found.incident_policies.gap == "stop"
 
 
 def test_switched_off_or_negative_intervals_mean_never() -> None:
@@ -223,7 +225,7 @@ def test_client_keys_with_a_meaning_are_mapped() -> None:
         max_request_bytes=77,
         max_in_flight=2,
         compression="zstd",
-        is_size_final=True,
+        enforces_max_request_bytes=True,
     )
     assert found.producer.request_timeout_seconds == 9
     assert found.producer.send_buffer_bytes == 2000
@@ -511,10 +513,10 @@ def test_values_from_providers_are_never_shown(
         f"a.bootstrap.servers=${{file:{tmp_path}/s.properties:brokers}}",
     )
     config = MirrorConfig.parse("\n".join((*text, "tasks.max=${env:TASKS}")))
-    reading = config.reading(FLOW)
+    reading = config.parsed_flow(FLOW)
     assert reading.settings.consumer.bootstrap_servers == ("hush:9092",)
     assert "hush" not in "".join(str(value) for value in reading.report.effective)
-    (complaint,) = [n for n in reading.report.notices if n.level is Level.ERROR]
+    (complaint,) = [n for n in reading.report.notices if n.level is NoticeLevel.ERROR]
     assert "hush" not in str(complaint)
     assert "tasks.max must be a whole number" in str(complaint)
     assert "hush" not in repr(reading.settings.policy)
@@ -532,7 +534,9 @@ def test_a_regex_from_a_provider_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
 def test_effective_values_remember_their_lines() -> None:
     """What `check` prints: the origin, and the lines it won against."""
     config = MirrorConfig.parse("\n".join((*BASE, "topics=x", "a->b.topics=y")))
-    (topics,) = [value for value in config.reading(FLOW).report.effective if value.key == "topics"]
+    (topics,) = [
+        value for value in config.parsed_flow(FLOW).report.effective if value.key == "topics"
+    ]
     assert topics.text == "y"
     assert str(topics.origin) == "line 6 'a->b.topics'"
     assert [str(origin) for origin in topics.overrode] == ["line 5 'topics'"]
@@ -541,14 +545,18 @@ def test_effective_values_remember_their_lines() -> None:
 def test_acls_are_synced_as_mm2_does_unless_more_is_asked_for() -> None:
     """What goes beyond MM2 is remembered on the target."""
     source = settings().source
-    assert (source.acls_scope, source.acl_removals, source.remembers_acls) == (
+    assert (source.acls_scope, source.acl_removals, source.records_created_acls) == (
         "topics",
         False,
         False,
     )
     source = settings("a->b.sync.acls.scope=all", "sync.topic.acls.interval.seconds=5").source
-    assert (source.acls_scope, source.sync_acls_seconds, source.remembers_acls) == ("all", 5, True)
-    assert settings("sync.acls.removals.enabled=true").source.remembers_acls
+    assert (source.acls_scope, source.sync_acls_seconds, source.records_created_acls) == (
+        "all",
+        5,
+        True,
+    )
+    assert settings("sync.acls.removals.enabled=true").source.records_created_acls
     (sentence,) = errors("sync.acls.scope=everything")
     assert "sync.acls.scope" in sentence
 

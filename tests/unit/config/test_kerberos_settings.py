@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config import security_settings
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
+from sparkmirror.config.security import security_settings
 from sparkmirror.model import Flow, Secret
 from sparkmirror.security.settings import KerberosSettings
-from support.keytabs import keytab
+from support.data.keytabs import keytab
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 CONTENT = keytab("mirror@HERE", "kafka/broker@HERE")
@@ -55,9 +55,9 @@ def read(options: str | None, *lines: str) -> KerberosSettings:
     return sasl.kerberos
 
 
-def said(level: Level, options: str | None, *lines: str) -> list[str]:
+def said(level: NoticeLevel, options: str | None, *lines: str) -> list[str]:
     """The sentences about such a file."""
-    found = config(options, *lines).problems()
+    found = config(options, *lines).all_notices()
     return [str(notice) for notice in found if notice.level is level]
 
 
@@ -66,16 +66,16 @@ def test_a_keytab_is_read_where_the_program_starts(file: Path, prefix: str) -> N
     """Its content counts from there on, and is a secret."""
     line = f'useKeyTab=true storeKey=true keyTab="{prefix}{file}" principal="mirror@HERE"'
     found = read(line, "a.sasl.kerberos.service.name=bus")
-    assert found == KerberosSettings("bus", "mirror@HERE", KEYTAB, uses_cache=False)
+    assert found == KerberosSettings("bus", "mirror@HERE", KEYTAB, uses_ticket_cache=False)
     assert KEYTAB.reveal() not in repr(found)
-    assert said(Level.WARNING, line) == []
+    assert said(NoticeLevel.WARNING, line) == []
 
 
 def test_a_ticket_cache_comes_before_the_keytab(file: Path) -> None:
     """Alone it needs no principal; without a word the system's own is looked at."""
     assert read("useTicketCache=TRUE") == KerberosSettings()
     assert read('useTicketCache=true ticketCache="/c" serviceName=bus') == KerberosSettings(
-        "bus", cache="/c"
+        "bus", ticket_cache="/c"
     )
     both = read(f'useTicketCache=true useKeyTab=true keyTab="{file}" principal=mirror')
     assert both == KerberosSettings(principal="mirror", keytab=KEYTAB)
@@ -86,7 +86,7 @@ def test_a_keytab_at_home_needs_no_name(file: Path, monkeypatch: pytest.MonkeyPa
     """Java looks for krb5.keytab there, unless krb5.conf names another one: that is said."""
     monkeypatch.setenv("HOME", str(file.parent))
     line = "useKeyTab=true principal=mirror"
-    (sentence,) = said(Level.ERROR, line)
+    (sentence,) = said(NoticeLevel.ERROR, line)
     assert "useKeyTab names krb5.keytab in the home directory" in sentence
     assert "default_keytab_name in krb5.conf" in sentence
     file.rename(file.parent / "krb5.keytab")
@@ -115,23 +115,23 @@ def test_what_does_not_go_together_is_one_sentence(file: Path, options: str, par
     other = file.parent / "other"
     other.write_text("no keytab")
     line = options.replace("{file}", str(file)).replace("{other}", str(other))
-    (sentence,) = said(Level.ERROR, line, "a.sasl.kerberos.service.name=bus")
+    (sentence,) = said(NoticeLevel.ERROR, line, "a.sasl.kerberos.service.name=bus")
     assert part in sentence
     assert "a.sasl.jaas.config" in sentence
 
 
 def test_what_is_done_otherwise_is_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that change nothing here are accepted in silence."""
-    assert said(Level.WARNING, "useTicketCache=true debug=true doNotPrompt=true") == []
-    (sentence,) = said(Level.WARNING, "useTicketCache=true useKeytab=x credsType=both")
+    assert said(NoticeLevel.WARNING, "useTicketCache=true debug=true doNotPrompt=true") == []
+    (sentence,) = said(NoticeLevel.WARNING, "useTicketCache=true useKeytab=x credsType=both")
     assert "a.sasl.jaas.config: its option credsType, useKeytab is not used here" in sentence
-    (sentence,) = said(Level.WARNING, "useTicketCache=true renewTGT=true")
+    (sentence,) = said(NoticeLevel.WARNING, "useTicketCache=true renewTGT=true")
     assert "renewTGT does nothing" in sentence
     monkeypatch.setenv("KAFKA_OPTS", "-Djava.security.krb5.conf=/etc/our.conf")
-    (sentence,) = said(Level.WARNING, "useTicketCache=true")
+    (sentence,) = said(NoticeLevel.WARNING, "useTicketCache=true")
     assert "set KRB5_CONFIG=/etc/our.conf" in sentence
     monkeypatch.setenv("KRB5_CONFIG", "/etc/our.conf")
-    assert said(Level.WARNING, "useTicketCache=true") == []
+    assert said(NoticeLevel.WARNING, "useTicketCache=true") == []
 
 
 def test_the_login_file_of_java_is_read_as_a_line_is(
@@ -142,7 +142,7 @@ def test_the_login_file_of_java_is_read_as_a_line_is(
     monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={login}")
     options = f'useKeyTab=true keyTab="{file}" principal="mirror@HERE" serviceName="bus"'
     login.write_text(f"KafkaClient {{ {MODULE} required {options}; }};", encoding="utf-8")
-    assert read(None) == KerberosSettings("bus", "mirror@HERE", KEYTAB, uses_cache=False)
+    assert read(None) == KerberosSettings("bus", "mirror@HERE", KEYTAB, uses_ticket_cache=False)
     login.write_text(f"KafkaClient {{ {MODULE} required keyTab=x; }};", encoding="utf-8")
-    (sentence,) = said(Level.ERROR, None)
+    (sentence,) = said(NoticeLevel.ERROR, None)
     assert "a.sasl.jaas.config: its option keyTab needs useKeyTab=true" in sentence

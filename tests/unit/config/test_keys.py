@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.key import Key
-from sparkmirror.config.keys import (
+from sparkmirror.config.keys.config_def import ConfigKey
+from sparkmirror.config.keys.security_keys import CLIENT_NAMES, STRIMZI_OAUTH_KEYS
+from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
     GLOBAL_CONNECTOR_NAMES,
-    IGNORED,
+    IGNORED_CLIENT_KEYS,
     SECURITY,
     WORKER,
     all_keys,
     differing_defaults,
     is_secret,
-    nearest,
+    nearest_name,
 )
-from sparkmirror.config.keys_security import CLIENT_NAMES, OAUTH_KEYS
-from sparkmirror.config.keys_worker_file import (
+from sparkmirror.config.keys.worker_keys import (
     IGNORED_PREFIXES,
-    IGNORED_WORKER_FILE,
-    WORKER_FILE_KEYS,
+    IGNORED_WORKER_CONFIG_KEYS,
+    WORKER_CONFIG_KEYS,
 )
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 
 ROOT = Path(__file__).parents[3]
 # What the four tables of MM2's own documentation name, defaults included (4.4).
@@ -64,11 +64,11 @@ MM2 = {
 
 
 @pytest.mark.parametrize("key", list(all_keys()), ids=lambda key: key.name)
-def test_a_key_has_a_doc_sentence_and_a_valid_default(key: Key) -> None:
+def test_a_key_has_a_doc_sentence_and_a_valid_default(key: ConfigKey) -> None:
     """A sentence ends with a full stop; a differing default has its reason."""
     assert key.doc.endswith(".")
     assert len(key.doc) > 15
-    assert (key.mm2_default is None) == (key.reason == "")
+    assert (key.mm2_default is None) == (key.mm2_difference_reason == "")
     if key.default is not None:
         key.default_value()
 
@@ -114,12 +114,12 @@ def test_the_client_set_has_mm2s_68_names() -> None:
     assert len(CLIENT_NAMES) == 68
     assert sum(name.startswith("ssl.") for name in CLIENT_NAMES) == 19
     assert sum(name.startswith("sasl.") for name in CLIENT_NAMES) == 47
-    assert set(SECURITY) == CLIENT_NAMES | {key.name for key in OAUTH_KEYS}
+    assert set(SECURITY) == CLIENT_NAMES | {key.name for key in STRIMZI_OAUTH_KEYS}
 
 
 def test_no_name_is_both_used_and_ignored() -> None:
     """Each client key has one meaning per role."""
-    for role, names in IGNORED.items():
+    for role, names in IGNORED_CLIENT_KEYS.items():
         assert not names.keys() & CLIENT[role].keys()
 
 
@@ -186,8 +186,8 @@ def test_a_name_means_the_same_wherever_it_stands() -> None:
 
 def test_the_nearest_name_is_near() -> None:
     """Nothing is suggested for names that resemble none."""
-    assert nearest("topcs", CONNECTOR) == "topics"
-    assert nearest("completely.different.words", CONNECTOR) is None
+    assert nearest_name("topcs", CONNECTOR) == "topics"
+    assert nearest_name("completely.different.words", CONNECTOR) is None
 
 
 def test_the_reference_page_is_not_stale() -> None:
@@ -209,8 +209,8 @@ def test_the_page_has_every_key_of_a_workers_file_where_it_belongs() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     part = page.partition("\n## A Connect worker's file\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)
-    read = [key.name for key in WORKER_FILE_KEYS]
-    ignored = [*IGNORED_WORKER_FILE, *(f"{prefix}*" for prefix in IGNORED_PREFIXES)]
+    read = [key.name for key in WORKER_CONFIG_KEYS]
+    ignored = [*IGNORED_WORKER_CONFIG_KEYS, *(f"{prefix}*" for prefix in IGNORED_PREFIXES)]
     assert sorted(rows) == sorted([*read, *ignored])
 
 
@@ -218,8 +218,8 @@ def test_the_examples_of_the_page_work() -> None:
     """The file has no problem and the policy does what its comment says."""
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     example, worker_file = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
-    assert MirrorConfig.parse(example).problems() == []
-    assert WorkerFile.parse(worker_file).notices == []
+    assert MirrorConfig.parse(example).all_notices() == []
+    assert WorkerConfig.parse(worker_file).notices == []
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {}
     exec(source, scope)  # noqa: S102 - our own page

@@ -3,28 +3,28 @@
 
 from __future__ import annotations
 
-from sparkmirror.config.layering import (
-    Layered,
+from sparkmirror.config.files.layering import (
+    LayeredConfig,
     Origin,
+    all_flows,
     client_config,
     cluster_properties,
     connector_config,
-    pairs,
     record_producer_config,
     worker_config,
 )
-from sparkmirror.config.properties import Entry, parse_properties
+from sparkmirror.config.files.properties import Property, parse_properties
 from sparkmirror.model import Flow
 
 FLOW = Flow("a", "b")
 
 
-def raw(*lines: str) -> dict[str, Entry]:
+def raw(*lines: str) -> dict[str, Property]:
     """The entries of a file with these lines."""
     return dict(parse_properties("\n".join(lines), "x").entries)
 
 
-def texts(layered: Layered) -> dict[str, str]:
+def texts(layered: LayeredConfig) -> dict[str, str]:
     """Keys and texts without their history."""
     return {key: value.text for key, value in layered.items()}
 
@@ -283,7 +283,7 @@ def test_the_whole_files_storage_lines_beat_the_targets() -> None:
 
 def test_three_clusters_make_six_pairs() -> None:
     """Every ordered pair of distinct clusters."""
-    assert [str(flow) for flow in pairs(("a", "b", "c"))] == [
+    assert [str(flow) for flow in all_flows(("a", "b", "c"))] == [
         "a->b",
         "a->c",
         "b->a",

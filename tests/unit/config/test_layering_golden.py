@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.layering import (
-    CONNECTOR_CLASSES,
-    Layered,
+from sparkmirror.config.files.layering import (
+    LayeredConfig,
     client_config,
     connector_config,
+    java_name,
     worker_config,
 )
+from sparkmirror.config.files.properties import read_properties
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.properties import read_properties
 from sparkmirror.model import Flow
 
 FILE = Path(__file__).parent / "golden" / "layering.properties"
@@ -31,17 +31,17 @@ CLIENTS = {
 NOT_LAYERED = {"client.id", "poll.timeout.ms", "timeout.ms"}
 
 
-def layers(flow: Flow, part: str) -> Layered:
+def layers(flow: Flow, part: str) -> LayeredConfig:
     """The same part of the configuration, made by us."""
     raw = read_properties(FILE).entries
-    if part in CONNECTOR_CLASSES:
+    if part in java_name:
         return connector_config(raw, flow, part)
     if part in CLIENTS:
         return client_config(connector_config(raw, flow), *CLIENTS[part])
     return worker_config(raw, flow)
 
 
-@pytest.mark.parametrize("part", [*CONNECTOR_CLASSES, "worker", *CLIENTS])
+@pytest.mark.parametrize("part", [*java_name, "worker", *CLIENTS])
 @pytest.mark.parametrize("flow", [Flow("a", "b"), Flow("c.d", "a")], ids=str)
 def test_layers_equal_java_mm2s(flow: Flow, part: str) -> None:
     """Every key and every text, none more and none less."""
@@ -53,13 +53,13 @@ def test_layers_equal_java_mm2s(flow: Flow, part: str) -> None:
 
 def test_pairs_equal_java_mm2s() -> None:
     """The pairs that get a worker."""
-    pairs = [str(flow) for flow in MirrorConfig.load(FILE).pairs()]
+    pairs = [str(flow) for flow in MirrorConfig.load(FILE).flows()]
     assert sorted(GOLDEN["pairs"]) == sorted(pairs)
 
 
 def test_client_ids_equal_java_mm2s() -> None:
     """The names under which brokers see the flow's clients."""
-    settings = MirrorConfig.load(FILE).reading(Flow("a", "b")).settings
+    settings = MirrorConfig.load(FILE).parsed_flow(Flow("a", "b")).settings
     made = {
         "source consumer": settings.consumer,
         "source admin": settings.source_admin,

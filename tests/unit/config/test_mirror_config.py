@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
 from sparkmirror.config.settings import MetricsSettings
-from sparkmirror.config.worker_settings import Listener
+from sparkmirror.config.worker_settings import RestListener
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
@@ -25,7 +25,7 @@ def config(*lines: str) -> MirrorConfig:
 
 def flows(*lines: str, targets: tuple[str, ...] = ()) -> list[str]:
     """The pairs of such a file."""
-    return [str(flow) for flow in config(*lines).pairs(targets)]
+    return [str(flow) for flow in config(*lines).flows(targets)]
 
 
 def test_every_pair_gets_a_worker_for_its_heartbeats() -> None:
@@ -70,13 +70,16 @@ def test_the_rest_api_is_served_at_home_unless_the_file_says_otherwise() -> None
     """A port that nobody asked for may be another one; no address, no API."""
     by_default = config("clusters=a,b").rest
     assert by_default is not None
-    assert (by_default.settings.listeners, by_default.may_move) == (
-        (Listener("http", "127.0.0.1", 8083),),
+    assert (by_default.settings.listeners, by_default.allows_any_port) == (
+        (RestListener("http", "127.0.0.1", 8083),),
         True,
     )
     written = config("clusters=a,b", "listeners=http://[::1]:2").rest
     assert written is not None
-    assert (written.settings.listeners, written.may_move) == ((Listener("http", "::1", 2),), False)
+    assert (written.settings.listeners, written.allows_any_port) == (
+        (RestListener("http", "::1", 2),),
+        False,
+    )
     assert config("clusters=a,b", "listeners=").rest is None
     for wrong in ("https://:1", "ftp://:1"):
         with pytest.raises(ConfigError, match="listeners"):
@@ -100,7 +103,7 @@ def test_enabled_is_compared_before_anything_is_trimmed() -> None:
     lines = ("clusters=a,b", "a->b.enabled=true ", "emit.heartbeats.enabled=false")
     with pytest.raises(ConfigError, match="no replication flow"):
         flows(*lines)
-    assert any("blank behind true" in str(n) for n in config(*lines).problems())
+    assert any("blank behind true" in str(n) for n in config(*lines).all_notices())
 
 
 def test_pairs_are_read_after_references_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +136,11 @@ def test_targets_narrow_the_pairs() -> None:
 def test_a_file_without_usable_clusters_is_refused(line: str, part: str) -> None:
     """The same sentence from `pairs` and from `problems`."""
     with pytest.raises(ConfigError) as error:
-        config(line).pairs()
+        config(line).flows()
     assert part in str(error.value)
-    assert [n for n in config(line).problems() if n.level is Level.ERROR and part in str(n)]
+    assert [
+        n for n in config(line).all_notices() if n.level is NoticeLevel.ERROR and part in str(n)
+    ]
 
 
 def test_one_cluster_makes_no_flow() -> None:
@@ -166,7 +171,7 @@ def test_spark_keys_are_only_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         "spark.authenticate.secret": "hush",
         "spark.own": "${spark.master}/${system:user.name}/hush",
     }
-    assert file.problems() == []
+    assert file.all_notices() == []
 
 
 def test_a_spark_key_that_leads_nowhere_is_an_error() -> None:
@@ -178,8 +183,8 @@ def test_a_spark_key_that_leads_nowhere_is_an_error() -> None:
         "a->b.enabled=true",
         "spark.authenticate.secret=${env:NOBODY_SETS_THIS}",
     )
-    [notice] = file.problems()
-    assert (notice.level, notice.where) == (Level.ERROR, "line 5")
+    [notice] = file.all_notices()
+    assert (notice.level, notice.where) == (NoticeLevel.ERROR, "line 5")
     assert notice.message.startswith("spark.authenticate.secret: ${env:NOBODY_SETS_THIS} leads")
     with pytest.raises(ConfigError, match="NOBODY_SETS_THIS"):
         _ = file.spark
@@ -188,8 +193,8 @@ def test_a_spark_key_that_leads_nowhere_is_an_error() -> None:
 def test_a_file_with_nothing_enabled_gets_a_warning() -> None:
     """Only heartbeats would be written."""
     lines = ("clusters=a,b", "a.bootstrap.servers=x:1", "b.bootstrap.servers=y:1")
-    (notice,) = config(*lines).problems()
-    assert notice.level is Level.WARNING
+    (notice,) = config(*lines).all_notices()
+    assert notice.level is NoticeLevel.WARNING
     assert "a->b.enabled=true" in notice.message
 
 
@@ -215,7 +220,7 @@ def test_a_wrong_provider_line_is_an_error_of_the_file() -> None:
         "b.bootstrap.servers=y:1",
         "a->b.enabled=true",
     )
-    (notice,) = [n for n in file.problems() if n.level is Level.ERROR]
+    (notice,) = [n for n in file.all_notices() if n.level is NoticeLevel.ERROR]
     assert str(notice).startswith("line 3: config.providers.v.class names no known provider")
     with pytest.raises(ConfigError, match="names no known provider"):
         file.flow_settings(Flow("a", "b"))
@@ -225,8 +230,8 @@ def test_a_wrong_provider_line_is_an_error_of_the_file() -> None:
 def test_the_samples_have_no_problem(sample: Path) -> None:
     """Nothing to remark at all."""
     file = MirrorConfig.load(sample)
-    assert file.problems() == []
-    assert any(file.flow_settings(flow).enabled for flow in file.pairs())
+    assert file.all_notices() == []
+    assert any(file.flow_settings(flow).enabled for flow in file.flows())
 
 
 def test_a_file_with_access_data_elsewhere(tmp_path: Path) -> None:
@@ -247,12 +252,12 @@ def test_a_file_with_access_data_elsewhere(tmp_path: Path) -> None:
         "refresh.topics.interval.seconds=30\n"
     )
     file = MirrorConfig.load(path)
-    assert file.problems() == []
+    assert file.all_notices() == []
     settings = file.flow_settings(Flow("source", "target"))
     assert settings.consumer.bootstrap_servers == ("src-1:9092", "src-2:9092")
     policy = load_policy(settings.policy, settings.flow)
-    assert policy.selection.replicate("topic2")
-    assert not policy.selection.replicate("topic22")
+    assert policy.selection.should_replicate_topic("topic2")
+    assert not policy.selection.should_replicate_topic("topic22")
     assert policy.replication.format_remote_topic("source", "topic1") == "source.topic1"
 
 
@@ -273,9 +278,9 @@ def test_a_file_with_a_secured_source_is_fine(tmp_path: Path) -> None:
         "source->target.topics=orders\n"
     )
     file = MirrorConfig.load(path)
-    found = file.problems()
-    assert {n.key for n in found if n.level is not Level.INFO} == set()
+    found = file.all_notices()
+    assert {n.key for n in found if n.level is not NoticeLevel.INFO} == set()
     assert {n.key for n in found} == {"source.ssl.protocol"}
     assert "hush" not in "".join(map(str, found))
-    effective = file.reading(Flow("source", "target")).report.effective
+    effective = file.parsed_flow(Flow("source", "target")).report.effective
     assert "hush" not in "".join(map(str, effective))

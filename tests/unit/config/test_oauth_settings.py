@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from sparkmirror.config.files_read import noting_files
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.tracked_files import record_file_reads
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
 from sparkmirror.model import Flow, Secret
-from sparkmirror.security.settings import KeyNames, OAuthSettings
+from sparkmirror.security.settings import OAuthSettings, SecurityKeyNames
 
 FLOW = Flow("a", "b")
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -45,7 +45,7 @@ def config(*lines: str) -> MirrorConfig:
     )
 
 
-def read(*lines: str) -> tuple[OAuthSettings, KeyNames]:
+def read(*lines: str) -> tuple[OAuthSettings, SecurityKeyNames]:
     """Where tokens come from, and the keys that a failed login names."""
     security = config(*lines).flow_settings(FLOW).consumer.security
     assert security.sasl is not None
@@ -55,7 +55,7 @@ def read(*lines: str) -> tuple[OAuthSettings, KeyNames]:
 
 def wrong(*lines: str) -> str:
     """The one sentence about what is wrong."""
-    (found,) = (str(one) for one in config(*lines).problems() if one.level is Level.ERROR)
+    (found,) = (str(one) for one in config(*lines).all_notices() if one.level is NoticeLevel.ERROR)
     assert HUSH not in found
     return found
 
@@ -84,11 +84,11 @@ PLACES = pytest.mark.parametrize("place", ["options", "keys"])
 def test_a_token_that_is_given_needs_nothing_else(place: str, file: Path) -> None:
     """As it is, or in a file, which wins; a failed login names the key."""
     fixed, names = read(*strimzi(place, **{"access.token": HUSH}))
-    assert (fixed.token, fixed.endpoint) == (Secret(HUSH), "")
+    assert (fixed.static_token, fixed.endpoint) == (Secret(HUSH), "")
     assert names.login == ("a.sasl.jaas.config" if place == "options" else "a.oauth.access.token")
     both = {"access.token": "other", "access.token.location": str(file)}
     found, names = read(*strimzi(place, **both, **ASKED))
-    assert (found.token, found.endpoint) == (Secret(HUSH), str(file))
+    assert (found.static_token, found.endpoint) == (Secret(HUSH), str(file))
     location = "a.oauth.access.token.location"
     assert names.endpoint == ("a.sasl.jaas.config" if place == "options" else location)
 
@@ -97,13 +97,13 @@ def test_a_token_that_is_given_needs_nothing_else(place: str, file: Path) -> Non
 def test_kafkas_endpoint_may_be_a_file(retriever: str, file: Path) -> None:
     """Its content is the token; the file is watched like any other."""
     chosen = f"sasl.oauthbearer.jwt.retriever.class={RETRIEVERS}.{retriever}"
-    with noting_files() as files:
+    with record_file_reads() as files:
         found, names = read(
             f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}",
             f"sasl.jaas.config={MODULE} required ;",
             *((chosen,) if retriever else ()),
         )
-    assert (found.token, found.endpoint) == (Secret(HUSH), file.as_uri())
+    assert (found.static_token, found.endpoint) == (Secret(HUSH), file.as_uri())
     assert names.endpoint == "a.sasl.oauthbearer.token.endpoint.url"
     assert file in files
 
@@ -114,8 +114,8 @@ def test_a_refresh_token_asks_for_tokens(place: str, file: Path, *, is_file: boo
     """With the client's id in the request; a secret is optional, and goes into the header."""
     given = {"refresh.token.location": str(file)} if is_file else {"refresh.token": HUSH}
     found, _ = read(*strimzi(place, **ASKED, **given))
-    assert found.fields == {"grant_type": "refresh_token", "client_id": "me"}
-    assert found.secret_fields == {"refresh_token": Secret(HUSH)}
+    assert found.form_fields == {"grant_type": "refresh_token", "client_id": "me"}
+    assert found.secret_form_fields == {"refresh_token": Secret(HUSH)}
     assert (found.endpoint, found.client_secret) == (URL, None)
     with_secret, _ = read(*strimzi(place, **ASKED, **given, **{"client.secret": "s"}))
     assert with_secret.client_secret == Secret("s")
@@ -126,8 +126,8 @@ def test_a_user_asks_for_tokens(place: str) -> None:
     """A client without a secret has an empty one, as with Strimzi."""
     user = {"password.grant.username": "ann", "password.grant.password": HUSH}
     found, _ = read(*strimzi(place, **ASKED, **user))
-    assert found.fields == {"grant_type": "password", "username": "ann"}
-    assert found.secret_fields == {"password": Secret(HUSH)}
+    assert found.form_fields == {"grant_type": "password", "username": "ann"}
+    assert found.secret_form_fields == {"password": Secret(HUSH)}
     assert (found.client_id, found.client_secret) == ("me", Secret(""))
     assert "oauth.password.grant.password is missing" in wrong(
         *strimzi(place, **ASKED, **{"password.grant.username": "ann"})
@@ -140,17 +140,17 @@ def test_strimzis_assertion_stands_for_a_secret(place: str, file: Path, *, is_fi
     """Without a header; its kind can be chosen. A secret beside it wins."""
     given = {"client.assertion.location": str(file)} if is_file else {"client.assertion": HUSH}
     found, _ = read(*strimzi(place, **ASKED, **given))
-    assert found.fields == {
+    assert found.form_fields == {
         "grant_type": "client_credentials",
         "client_assertion_type": JWT_ASSERTION,
         "client_id": "me",
     }
-    assert found.secret_fields == {"client_assertion": Secret(HUSH)}
+    assert found.secret_form_fields == {"client_assertion": Secret(HUSH)}
     assert found.client_secret is None
     other, _ = read(*strimzi(place, **ASKED, **given, **{"client.assertion.type": "saml"}))
-    assert other.fields["client_assertion_type"] == "saml"
+    assert other.form_fields["client_assertion_type"] == "saml"
     secret, _ = read(*strimzi(place, **ASKED, **given, **{"client.secret": "s"}))
-    assert (secret.client_secret, secret.secret_fields) == (Secret("s"), {})
+    assert (secret.client_secret, secret.secret_form_fields) == (Secret("s"), {})
 
 
 def test_kafkas_assertion_is_a_clients_or_a_grant_of_its_own(file: Path) -> None:
@@ -161,15 +161,15 @@ def test_kafkas_assertion_is_a_clients_or_a_grant_of_its_own(file: Path) -> None
         "sasl.oauthbearer.client.credentials.client.secret=s",
     )
     found, _ = read(*common)
-    assert found.fields == {
+    assert found.form_fields == {
         "grant_type": "client_credentials",
         "client_assertion_type": JWT_ASSERTION,
     }
-    assert found.secret_fields == {"client_assertion": Secret(HUSH)}
+    assert found.secret_form_fields == {"client_assertion": Secret(HUSH)}
     bearer = f"sasl.oauthbearer.jwt.retriever.class={RETRIEVERS}.JwtBearerJwtRetriever"
     granted, _ = read(*common, bearer)
-    assert granted.fields == {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
-    assert granted.secret_fields == {"assertion": Secret(HUSH)}
+    assert granted.form_fields == {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
+    assert granted.secret_form_fields == {"assertion": Secret(HUSH)}
     assert found.client_secret is granted.client_secret is None
 
 
@@ -192,23 +192,27 @@ def test_an_assertion_is_signed_by_kafkas_keys(tmp_path: Path) -> None:
         f"{prefix}.claim.sub=key",
         f"{prefix}.claim.exp.seconds=10",
     )
-    with noting_files() as files:
+    with record_file_reads() as files:
         found, _ = read(*lines)
     assert {key, template} <= files.keys()
     signs = found.assertion
     assert signs is not None
-    assert (signs.sent_as, signs.algorithm, signs.header) == (
+    assert (signs.form_field, signs.algorithm, signs.header) == (
         "client_assertion",
         "RS256",
         {"kid": "k"},
     )
     assert signs.claims == {"iss": "me", "sub": "template"}
-    assert (signs.lifetime_seconds, signs.early_seconds, signs.has_id) == (10, 60, False)
+    assert (signs.lifetime_seconds, signs.not_before_skew_seconds, signs.includes_jti) == (
+        10,
+        60,
+        False,
+    )
     assert "PRIVATE" not in repr(found)
     bearer = f"sasl.oauthbearer.jwt.retriever.class={RETRIEVERS}.JwtBearerJwtRetriever"
     granted, _ = read(*lines, bearer)
     assert granted.assertion is not None
-    assert granted.assertion.sent_as == "assertion"
+    assert granted.assertion.form_field == "assertion"
     template.write_text("[]")
     assert "must be a JSON object with header and payload" in wrong(*lines)
     key.write_text("")
@@ -227,11 +231,11 @@ def test_numbers_and_the_grant_of_strimzis_names_count(place: str) -> None:
         "read.timeout.seconds": "4",
     }
     found, _ = read(*strimzi(place, **ASKED, **more))
-    assert found.fields == {"grant_type": "custom"}
-    assert found.longest_seconds == 90
+    assert found.form_fields == {"grant_type": "custom"}
+    assert found.max_token_seconds == 90
     assert (found.connect_timeout_seconds, found.read_timeout_seconds) == (3, 4)
     none, _ = read(*strimzi(place, **ASKED, **more | {"max.token.expiry.seconds": "-1"}))
-    assert none.longest_seconds is None
+    assert none.max_token_seconds is None
 
 
 @pytest.mark.parametrize(
@@ -296,6 +300,6 @@ def test_secrets_are_hidden(name: str) -> None:
     """In `check`, and in the settings themselves."""
     lines = strimzi("keys", **ASKED, **{name: HUSH})
     assert HUSH not in repr(read(*lines))
-    shown = config(*lines).reading(FLOW).report.effective
+    shown = config(*lines).parsed_flow(FLOW).report.effective
     assert [str(one.text) for one in shown if one.key == f"oauth.{name}"] != [HUSH]
     assert HUSH not in repr(shown)

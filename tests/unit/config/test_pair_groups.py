@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.config.changes import Part, compare, read_run
+from sparkmirror.config.config_changes import FlowPart, compare_runs, parse_run
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 
@@ -26,7 +26,7 @@ def config(*lines: str) -> MirrorConfig:
 
 def groups(*lines: str) -> dict[str, str]:
     """The groups on b, by pair."""
-    found = read_run(config(*lines), ["b"]).groups
+    found = parse_run(config(*lines), ["b"]).groups
     return {str(flow): group.group_id for flow, group in found.items()}
 
 
@@ -43,21 +43,21 @@ def test_a_group_that_is_written_for_a_target_is_divided() -> None:
 
 def test_times_are_the_targets() -> None:
     """With Connect's defaults; nobody waits for the return of a process that has gone."""
-    found = read_run(config("b.session.timeout.ms=6000", "b.heartbeat.interval.ms=500")).groups
+    found = parse_run(config("b.session.timeout.ms=6000", "b.heartbeat.interval.ms=500")).groups
     assert (found[AB].session_timeout_ms, found[AB].heartbeat_interval_ms) == (6_000, 500)
     assert (found[AB].rebalance_timeout_ms, found[AB].rebalance_delay_ms) == (60_000, 0)
 
 
 def test_a_session_shorter_than_its_heartbeats_is_refused() -> None:
     """Every process would count as gone."""
-    problems = [str(one) for one in config("b.session.timeout.ms=3000").problems()]
+    problems = [str(one) for one in config("b.session.timeout.ms=3000").all_notices()]
     assert any("must be less than session.timeout.ms (3000)" in one for one in problems)
 
 
 @pytest.mark.parametrize("line", ["b.group.id=g", "b.session.timeout.ms=6000"])
 def test_a_pair_with_another_place_is_begun_anew(line: str) -> None:
     """And only those into that target."""
-    changes = compare(read_run(config()), read_run(config(line)))
+    changes = compare_runs(parse_run(config()), parse_run(config(line)))
     assert {str(one.flow) for one in changes.changed} == {"a->b", "c->b"}
-    assert all(one.parts == {Part.ALL} for one in changes.changed)
+    assert all(one.parts == {FlowPart.ALL} for one in changes.changed)
     assert all(line.partition("=")[0] in one.keys for one in changes.changed)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.cli.check import examine
+from sparkmirror.cli.check import check_mirror_config
 from sparkmirror.cli.check_report import as_json, plain_lines
-from sparkmirror.config.keys import CLIENT, CONNECTOR, WORKER
+from sparkmirror.config.files.config_reader import EffectiveValue
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.service_profiles import PROFILES, ProfileSetting, ServiceProfile
+from sparkmirror.config.keys.table import CLIENT, CONNECTOR, WORKER
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
-from sparkmirror.config.profiles import PROFILES, Profile, Setting
-from sparkmirror.config.reading import Effective
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Flow
 
@@ -39,18 +39,18 @@ def settings(*lines: str) -> FlowSettings:
     return config(*lines).flow_settings(FLOW)
 
 
-def value(section: str, key: str, *lines: str) -> Effective:
+def value(section: str, key: str, *lines: str) -> EffectiveValue:
     """One effective value."""
-    found = config(*lines).reading(FLOW).report.effective
+    found = config(*lines).parsed_flow(FLOW).report.effective
     return next(one for one in found if (one.section, one.key) == (section, key))
 
 
-def messages(*lines: str, level: Level = Level.WARNING) -> list[str]:
+def messages(*lines: str, level: NoticeLevel = NoticeLevel.WARNING) -> list[str]:
     """The remarks of one level."""
-    return [str(found) for found in config(*lines).problems() if found.level is level]
+    return [str(found) for found in config(*lines).all_notices() if found.level is level]
 
 
-def sides() -> list[tuple[Profile, Setting]]:
+def sides() -> list[tuple[ServiceProfile, ProfileSetting]]:
     """Every setting of every profile."""
     return [(p, one) for p in PROFILES.values() for one in (*p.target, *p.source)]
 
@@ -59,7 +59,7 @@ def test_a_profile_gives_what_nobody_wrote() -> None:
     """On both sides, in each place where a line could stand."""
     found = settings(HUBS, "a->b.source.profile=confluent-cloud")
     assert found.produce.max_request_bytes == 1_000_000
-    assert found.produce.is_size_final
+    assert found.produce.enforces_max_request_bytes
     assert found.produce.compression == "none"
     assert found.producer.max_idle_seconds == found.target_admin.max_idle_seconds == 180
     assert found.consumer.max_idle_seconds == found.source_admin.max_idle_seconds == 180
@@ -84,7 +84,7 @@ def test_without_a_profile_nothing_changes() -> None:
         plain.target_admin,
         plain.internal_topics,
     )
-    assert not settings().produce.is_size_final
+    assert not settings().produce.enforces_max_request_bytes
 
 
 @pytest.mark.parametrize(
@@ -135,20 +135,22 @@ def test_a_flow_has_the_profile_of_its_own_line() -> None:
 @pytest.mark.parametrize("key", ["profile", "a->b.profile", "a->b.source.profile"])
 def test_an_unknown_profile_is_an_error_that_lists_the_names(key: str) -> None:
     """Somebody who cannot spell it sees how it is spelt."""
-    (error,) = messages(f"{key}=eventhub", level=Level.ERROR)
+    (error,) = messages(f"{key}=eventhub", level=NoticeLevel.ERROR)
     assert f"{key} must be one of none, {', '.join(PROFILES)}, not 'eventhub'" in error
 
 
 def test_a_profile_must_be_named_in_the_file_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reference would be resolved too late."""
     monkeypatch.setenv("PROFILE", "event-hubs")
-    (error,) = messages("a->b.profile=${env:PROFILE}", level=Level.ERROR)
+    (error,) = messages("a->b.profile=${env:PROFILE}", level=NoticeLevel.ERROR)
     assert "must be the name itself" in error
 
 
 def test_check_says_what_a_profile_gave_and_why() -> None:
     """As text and as JSON; a line over it says so."""
-    report = examine(config(HUBS, "b.producer.compression.type=gzip"), [], connect=False)
+    report = check_mirror_config(
+        config(HUBS, "b.producer.compression.type=gzip"), [], connect=False
+    )
     lines = [line.strip() for line in plain_lines(report)]
     reason = "the service closes the connection on a request above 1,046,528 bytes"
     assert f"max.request.size = 1000000   from profile event-hubs ({reason})" in lines
@@ -190,7 +192,7 @@ def test_a_line_that_the_service_takes_is_no_contradiction(line: str) -> None:
     ("profile", "one"), sides(), ids=lambda part: getattr(part, "name", getattr(part, "key", ""))
 )
 def test_every_setting_is_a_key_with_a_good_value_and_a_reason(
-    profile: Profile, one: Setting
+    profile: ServiceProfile, one: ProfileSetting
 ) -> None:
     """Written as a line it would mean the same, and its limits do not forbid it."""
     match = re.fullmatch(r"(?:(?:source|target)\.)?(consumer|producer|admin)\.(.*)", one.key)
@@ -199,7 +201,7 @@ def test_every_setting_is_a_key_with_a_good_value_and_a_reason(
     assert one.reason
     assert not one.reason.endswith(".")
     lines = (f"a->b.profile={profile.name}", f"a->b.source.profile={profile.name}")
-    assert messages(*lines) == messages(*lines, level=Level.ERROR) == []
+    assert messages(*lines) == messages(*lines, level=NoticeLevel.ERROR) == []
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -208,6 +210,6 @@ def test_the_example_on_each_page_is_a_good_file(profile: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "profiles" / f"{profile}.md").read_text("utf-8")
     (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
     assert f".profile = {profile}\n" in example
-    assert MirrorConfig.parse(example).problems() == []
+    assert MirrorConfig.parse(example).all_notices() == []
     assert "Not tried on the" in page
     assert "As source" in page

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkmirror.config.files.properties import Property, parse_properties, read_properties
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.properties import Entry, parse_properties, read_properties
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
@@ -62,8 +62,8 @@ def test_entries_know_the_line_they_begin_on() -> None:
 def test_the_last_of_repeated_keys_counts() -> None:
     """The others are remembered."""
     file = parse_properties("a=1\nb=2\na=3\na=4\n", "x")
-    assert file.entries["a"] == Entry("a", "4", 4)
-    assert file.repeated == (Entry("a", "1", 1), Entry("a", "3", 3))
+    assert file.entries["a"] == Property("a", "4", 4)
+    assert file.repeated == (Property("a", "1", 1), Property("a", "3", 3))
 
 
 def test_a_malformed_escape_names_its_line(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_malformed_escape_shows_nothing_of_the_line(tmp_path: Path) -> None:
 def test_a_secret_that_became_part_of_another_value_is_refused(key: str, secret: str) -> None:
     """A stray backslash: whoever complains about the value, or lists it, would show it."""
     text = f"first=1\n{key}\\\n{secret}\n"
-    for read in (MirrorConfig.parse, WorkerFile.parse):
+    for read in (MirrorConfig.parse, WorkerConfig.parse):
         with pytest.raises(ConfigError, match="line 2: it ends in a backslash") as error:
             read(text)
         assert "hush" not in str(error.value)

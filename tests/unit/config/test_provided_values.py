@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.config import security_settings
-from sparkmirror.config.keys import CLIENT
-from sparkmirror.config.keys_classes import CLASS_KEYS
-from sparkmirror.config.keys_rest import HTTPS_KEYS
-from sparkmirror.config.keys_security import REACH_KEYS
+from sparkmirror.config.keys.connector_classes import CONNECTOR_CLASS_KEYS
+from sparkmirror.config.keys.rest_keys import HTTPS_KEYS
+from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
+from sparkmirror.config.keys.table import CLIENT
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.security import security_settings
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import plugins
 
 WORKER_TEXT = (
     "bootstrap.servers=b:9092\ngroup.id=g\nconfig.storage.topic=c\noffset.storage.topic=o\n"
     "status.storage.topic=s\n"
 )
-WORKER = WorkerFile.parse(f"{WORKER_TEXT}config.providers=env")
+WORKER = WorkerConfig.parse(f"{WORKER_TEXT}config.providers=env")
 MODULES = "org.apache.kafka.common.security."
 PLAIN = f"{MODULES}plain.PlainLoginModule"
 OAUTH = f"{MODULES}oauthbearer.OAuthBearerLoginModule"
@@ -54,9 +54,9 @@ LOGINS = {
     "OAUTHBEARER": f'{OAUTH} required clientId="i" clientSecret="s" '
     'oauth.token.endpoint.uri="https://h/x";',
 }
-REACH_NAMES = [key.name for key in REACH_KEYS]
+REACH_NAMES = [key.name for key in ALL_SECURITY_KEYS]
 OTHERS = [
-    *(set().union(*CLASS_KEYS.values()) - {"connector.class", *REACH_NAMES}),
+    *(set().union(*CONNECTOR_CLASS_KEYS.values()) - {"connector.class", *REACH_NAMES}),
     *(f"source.consumer.{name}" for name in CLIENT["consumer"] if name not in REACH_NAMES),
     *(f"producer.override.{name}" for name in CLIENT["producer"] if name not in REACH_NAMES),
     *(f"target.admin.{name}" for name in CLIENT["admin"] if name not in REACH_NAMES),
@@ -143,10 +143,10 @@ def test_no_sentence_about_a_file_holds_it() -> None:
     lines = [f"A.{key.removeprefix('source.cluster.')}={text}" for key, text in keys]
     for name in REACH_NAMES:
         file = MirrorConfig.parse("\n".join((*FILE, *lines, f"A.{name}={REFERENCE}")))
-        assert MARK not in "\n".join(map(str, file.problems())).lower(), name
+        assert MARK not in "\n".join(map(str, file.all_notices())).lower(), name
     for key in HTTPS_KEYS:
         line = f"listeners=https://:1\nlisteners.https.{key.name}={REFERENCE}"
-        worker = WorkerFile.parse(f"{WORKER_TEXT}{line}")
+        worker = WorkerConfig.parse(f"{WORKER_TEXT}{line}")
         assert MARK not in "\n".join(map(str, worker.notices)).lower(), key.name
 
 
@@ -160,6 +160,6 @@ def test_no_sentence_about_a_jaas_line_holds_it(line: str, monkeypatch: pytest.M
         assert MARK not in answer(BASE | keys), mechanism
         lines = [f"A.{key.removeprefix('source.cluster.')}={text}" for key, text in keys.items()]
         file = MirrorConfig.parse("\n".join((*FILE, *lines)))
-        said = "\n".join(map(str, file.problems())).lower()
+        said = "\n".join(map(str, file.all_notices())).lower()
         assert "jaas.config" in said
         assert MARK not in said, mechanism

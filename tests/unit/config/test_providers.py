@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.layering import with_prefix
-from sparkmirror.config.properties import parse_properties
-from sparkmirror.config.providers import Resolver, make_resolver
+from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
+from sparkmirror.config.files.layering import with_prefix
+from sparkmirror.config.files.properties import parse_properties
 
 CLASS = "org.apache.kafka.common.config.provider."
 
@@ -22,9 +22,9 @@ def secrets(tmp_path: Path) -> Path:
     return path
 
 
-def resolver(*lines: str) -> Resolver:
+def resolver(*lines: str) -> ReferenceResolver:
     """The resolver of a file with these lines; none of them may be wrong."""
-    made, errors = make_resolver(parse_properties("\n".join(lines), "x").entries)
+    made, errors = create_resolver(parse_properties("\n".join(lines), "x").entries)
     assert errors == []
     return made
 
@@ -84,7 +84,7 @@ def test_a_reference_that_leads_nowhere_is_named(reference: str, part: str) -> N
 def test_a_secret_may_look_like_a_reference(text: str) -> None:
     """As in Java it stays what it is, if no provider has the name."""
     resolved = resolver().resolve(text, is_secret=True)
-    assert (resolved.text, resolved.found, resolved.is_literal) == (text, (), True)
+    assert (resolved.text, resolved.provided_parts, resolved.is_literal) == (text, (), True)
     with pytest.raises(LookupError, match="names no file"):
         resolver().resolve("${file:hush}", is_secret=True)
 
@@ -94,7 +94,11 @@ def test_over_rest_only_declared_providers_count(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GOOD_ONE", "1")
     limit = "config.providers.env.param.allowlist.pattern=GOOD_.*"
     assert resolver(limit).resolve("${env:GOOD_ONE}", from_request=True).text == "1"
-    assert resolver("config.providers=env").resolve("${env:GOOD_ONE}", from_request=True).found
+    assert (
+        resolver("config.providers=env")
+        .resolve("${env:GOOD_ONE}", from_request=True)
+        .provided_parts
+    )
     for is_secret in (False, True):
         with pytest.raises(LookupError) as error:
             resolver().resolve("${env:GOOD_ONE}", is_secret=is_secret, from_request=True)
@@ -193,7 +197,7 @@ def test_a_limit_counts_although_the_name_is_not_listed(monkeypatch: pytest.Monk
 )
 def test_a_wrong_declaration_is_an_error_of_its_line(lines: list[str], key: str) -> None:
     """Classes that do not exist here and unusable parameters."""
-    _, errors = make_resolver(parse_properties("\n".join(lines), "x").entries)
+    _, errors = create_resolver(parse_properties("\n".join(lines), "x").entries)
     assert key in [error.key for error in errors]
     assert all(error.where for error in errors)
 
@@ -214,4 +218,4 @@ def test_a_wrong_declaration_is_an_error_of_its_line(lines: list[str], key: str)
 def test_a_name_that_nothing_can_have_leads_nowhere(reference: str) -> None:
     """Nor does what never ends, or waits for somebody to type."""
     with pytest.raises(LookupError, match="leads nowhere"):
-        Resolver({}).resolve(reference)
+        ReferenceResolver({}).resolve(reference)

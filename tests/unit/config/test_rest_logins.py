@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.config.rest_logins import read_users
+from sparkmirror.config.rest_settings import read_basic_auth_users
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 
@@ -31,7 +31,7 @@ def test_users_and_passwords_are_read_as_java_reads_them(jaas: Path) -> None:
     (jaas.parent / "users.properties").write_text(
         "# people\nann=s3cret\nbob : two words \nc\\=d=\\u00fc\nnobody=\nref=${env:HOME}\n"
     )
-    users = read_users(str(jaas))
+    users = read_basic_auth_users(str(jaas))
     assert users == {
         "ann": Secret("s3cret"),
         "bob": Secret("two words "),
@@ -46,7 +46,7 @@ def test_an_empty_file_lets_nobody_in(jaas: Path) -> None:
     """Java lets everybody in, which nobody who asks for passwords means."""
     (jaas.parent / "users.properties").write_text("# later\n")
     with pytest.raises(ConfigError, match="names no user"):
-        read_users(str(jaas))
+        read_basic_auth_users(str(jaas))
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ def test_a_login_file_that_does_not_fit_is_told(tmp_path: Path, text: str, sente
     file = tmp_path / "jaas.conf"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=f"jaas.conf.*{sentence}|{sentence}.*jaas.conf"):
-        read_users(str(file))
+        read_basic_auth_users(str(file))
 
 
 def test_files_that_are_not_there_are_named(jaas: Path) -> None:
     """Both of them."""
     with pytest.raises(ConfigError, match=r"users\.properties"):
-        read_users(str(jaas))
+        read_basic_auth_users(str(jaas))
     with pytest.raises(ConfigError, match=r"nowhere\.conf.*cannot be read"):
-        read_users(str(jaas.parent / "nowhere.conf"))
+        read_basic_auth_users(str(jaas.parent / "nowhere.conf"))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -82,4 +82,4 @@ def test_any_bytes_are_users_or_a_sentence(jaas: Path, data: bytes) -> None:
     """Nothing else comes out."""
     (jaas.parent / "users.properties").write_bytes(data)
     with contextlib.suppress(ConfigError):
-        assert read_users(str(jaas))
+        assert read_basic_auth_users(str(jaas))

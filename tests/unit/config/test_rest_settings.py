@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
-from sparkmirror.config.worker_file import WorkerFile
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import TlsSettings
-from support.certificates import Authority
-from support.odd_certificates import odd
+from support.data.certificates import Authority
+from support.data.weak_certificates import weak_certificate
 
 WORKER = """\
 bootstrap.servers=t:9092
@@ -61,7 +61,7 @@ def jaas(tmp_path: Path) -> Path:
 
 def of_worker(*lines: str) -> RestSettings:
     """Of a worker's file that has nothing to remark on, save that nobody else reaches it."""
-    file = WorkerFile.parse(WORKER + "\n".join(lines))
+    file = WorkerConfig.parse(WORKER + "\n".join(lines))
     assert {one.key for one in file.notices} <= {"listeners"}
     return file.settings.rest
 
@@ -69,7 +69,7 @@ def of_worker(*lines: str) -> RestSettings:
 def of_mirror(*lines: str) -> RestSettings:
     """Of a mirror's."""
     config = MirrorConfig.parse(MIRROR + "\n".join(lines))
-    assert config.problems() == []
+    assert config.all_notices() == []
     assert config.rest is not None
     return config.rest.settings
 
@@ -79,7 +79,7 @@ def test_https_has_its_own_stores(read: type, stores: list[str], identity: TlsSe
     """Behind Connect's prefix; nothing is read from files later."""
     lines = [f"listeners.https.{line}" for line in stores]
     found: RestSettings = read("listeners=https://:8443,http://:8083", *lines)
-    assert found.listeners == (Listener("https", "", 8443), Listener("http", "", 8083))
+    assert found.listeners == (RestListener("https", "", 8443), RestListener("http", "", 8083))
     assert found.tls.chain.strip() == identity.chain.strip()
     assert found.tls.trusted
     assert found.client_auth == "required"
@@ -105,7 +105,7 @@ def test_a_protocol_from_a_provider_keeps_the_stores(
         "security.protocol=${env:REACHED_BY}",
         "listeners=https://:8443",
     ]
-    file = WorkerFile.parse(WORKER + "\n".join([*lines, *stores]))
+    file = WorkerConfig.parse(WORKER + "\n".join([*lines, *stores]))
     tls = file.settings.connection.security.tls
     assert tls is not None
     assert tls.chain.strip() == identity.chain.strip()
@@ -115,8 +115,8 @@ def test_a_protocol_from_a_provider_keeps_the_stores(
 def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
     """As in Connect: all or nothing."""
     lines = ["listeners=https://:8443", "security.protocol=SSL", *stores]
-    file = WorkerFile.parse(WORKER + "\n".join([*lines, "listeners.https.ssl.client.auth=none"]))
-    (error,) = [str(one) for one in file.notices if one.level is Level.ERROR]
+    file = WorkerConfig.parse(WORKER + "\n".join([*lines, "listeners.https.ssl.client.auth=none"]))
+    (error,) = [str(one) for one in file.notices if one.level is NoticeLevel.ERROR]
     assert "listeners names https, and there is no certificate" in error
     assert file.notices[0].where == "line 6"
 
@@ -149,13 +149,13 @@ def test_what_is_wrong_is_told_once(
 ) -> None:
     """And nothing is served."""
     monkeypatch.delenv("KAFKA_OPTS", raising=False)
-    file = WorkerFile.parse(WORKER + "\n".join(lines))
-    (error,) = [str(one) for one in file.notices if one.level is Level.ERROR]
+    file = WorkerConfig.parse(WORKER + "\n".join(lines))
+    (error,) = [str(one) for one in file.notices if one.level is NoticeLevel.ERROR]
     assert sentence in error
     assert error.startswith("line ")
     if not lines[0].startswith("admin."):
         mirror = MirrorConfig.parse(MIRROR + "\n".join(lines))
-        (error,) = [str(one) for one in mirror.problems() if one.level is Level.ERROR]
+        (error,) = [str(one) for one in mirror.all_notices() if one.level is NoticeLevel.ERROR]
         assert sentence in error
         with pytest.raises(ConfigError, match="line"):
             _ = mirror.rest
@@ -179,11 +179,11 @@ def test_logins_come_from_the_file_that_java_people_name(
 
 def test_a_weak_certificate_cannot_be_served(tmp_path: Path) -> None:
     """Which is known before anything is opened; as a client one could show it."""
-    weak = odd(bits=1024)
+    weak = weak_certificate(bits=1024)
     file = tmp_path / "weak.pem"
     file.write_text(weak.pem + weak.key.reveal())
     lines = f"ssl.keystore.type=PEM\nssl.keystore.location={file}\n"
-    found = WorkerFile.parse(f"{WORKER}{lines}listeners=https://:1").notices
-    (error,) = [str(one) for one in found if one.level is Level.ERROR]
+    found = WorkerConfig.parse(f"{WORKER}{lines}listeners=https://:1").notices
+    (error,) = [str(one) for one in found if one.level is NoticeLevel.ERROR]
     assert "ssl.keystore.location cannot be used: OpenSSL does not take" in error
     assert "too small" in error

@@ -13,19 +13,25 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from sparkmirror.config import security_settings
 from sparkmirror.config.connector_config import read_connector
-from sparkmirror.config.login_classes import IAM_BEARER_HANDLER
-from sparkmirror.config.mirror_client import read_properties_client
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.mirror_client_config import read_client_properties
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.notices import Level
+from sparkmirror.config.security import security_settings
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow, Secret
-from sparkmirror.security.certificates import read_facts
-from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
-from support.odd_certificates import EARLY, EXPIRED, odd
+from sparkmirror.security.certificates import parse_certificate
+from sparkmirror.security.jaas import IAM_BEARER_HANDLER
+from sparkmirror.security.settings import (
+    AwsSettings,
+    SaslMechanism,
+    SaslSettings,
+    SecurityProtocol,
+    SecuritySettings,
+)
+from support.data.weak_certificates import EARLY, EXPIRED, weak_certificate
 
 BASE = (
     "clusters=a,b",
@@ -50,9 +56,9 @@ def settings(*lines: str) -> FlowSettings:
     return MirrorConfig.parse("\n".join((*BASE, *lines))).flow_settings(FLOW)
 
 
-def said(level: Level, *lines: str) -> list[str]:
+def said(level: NoticeLevel, *lines: str) -> list[str]:
     """The sentences about such a file."""
-    found = MirrorConfig.parse("\n".join((*BASE, *lines))).problems()
+    found = MirrorConfig.parse("\n".join((*BASE, *lines))).all_notices()
     return [str(notice) for notice in found if notice.level is level]
 
 
@@ -98,17 +104,17 @@ def test_without_security_keys_nothing_is_secured() -> None:
     """As ever."""
     found = settings()
     clients = (found.consumer, found.producer, found.source_admin, found.target_admin)
-    assert [one.security for one in clients] == [Security()] * 4
+    assert [one.security for one in clients] == [SecuritySettings()] * 4
 
 
 def test_a_cluster_has_its_own_security() -> None:
     """Every client of one side, none of the other."""
     found = settings(*WITH_PLAIN)
-    expected = Security(
-        Protocol.SASL_PLAINTEXT, None, SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    expected = SecuritySettings(
+        SecurityProtocol.SASL_PLAINTEXT, None, SaslSettings(SaslMechanism.PLAIN, "me", Secret(HUSH))
     )
     assert found.consumer.security == found.source_admin.security == expected
-    assert found.producer.security == found.target_admin.security == Security()
+    assert found.producer.security == found.target_admin.security == SecuritySettings()
     assert found.consumer.security.keys.login == "a.sasl.jaas.config"
 
 
@@ -122,13 +128,15 @@ def test_a_client_may_differ_from_its_cluster() -> None:
         "b.producer.security.protocol=SSL",
         "a->b.producer.override.ssl.endpoint.identification.algorithm=",
     )
-    assert found.consumer.security.sasl == SaslSettings(Mechanism.SCRAM_SHA_512, "you", Secret("p"))
+    assert found.consumer.security.sasl == SaslSettings(
+        SaslMechanism.SCRAM_SHA_512, "you", Secret("p")
+    )
     assert found.consumer.security.keys.login == "a->b.source.consumer.sasl.jaas.config"
-    assert found.source_admin.security.sasl == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
-    assert found.producer.security.protocol is Protocol.SSL
+    assert found.source_admin.security.sasl == SaslSettings(SaslMechanism.PLAIN, "me", Secret(HUSH))
+    assert found.producer.security.protocol is SecurityProtocol.SSL
     assert found.producer.security.tls is not None
-    assert not found.producer.security.tls.checks_host
-    assert found.target_admin.security.protocol is Protocol.PLAINTEXT
+    assert not found.producer.security.tls.verifies_hostname
+    assert found.target_admin.security.protocol is SecurityProtocol.PLAINTEXT
 
 
 def test_lines_for_all_clusters_reach_all_clients() -> None:
@@ -141,12 +149,12 @@ def test_lines_for_all_clusters_reach_all_clients() -> None:
 
 def test_connect_has_its_own_places() -> None:
     """Source and target in the connector, the worker's own client and producer in its file."""
-    worker = WorkerFile.parse(
+    worker = WorkerConfig.parse(
         "bootstrap.servers=b1:9092\ngroup.id=g\nconfig.storage.topic=c\noffset.storage.topic=o\n"
         "status.storage.topic=s\nsecurity.protocol=SSL\nproducer.security.protocol=SSL\n"
         "listeners=http://127.0.0.1:8083\n"
     )
-    assert worker.settings.connection.security.protocol is Protocol.SSL
+    assert worker.settings.connection.security.protocol is SecurityProtocol.SSL
     connector = {
         "name": "m",
         "connector.class": "MirrorSourceConnector",
@@ -159,9 +167,9 @@ def test_connect_has_its_own_places() -> None:
         "source.cluster.sasl.jaas.config": f'{PLAIN} required username="me" password="p";',
         "producer.override.ssl.enabled.protocols": "TLSv1.3",
     }
-    found = read_connector(connector, worker).unchecked
-    assert found.consumer.security.protocol is Protocol.SASL_PLAINTEXT
-    assert found.target_admin.security.protocol is Protocol.PLAINTEXT
+    found = read_connector(connector, worker).unchecked_settings
+    assert found.consumer.security.protocol is SecurityProtocol.SASL_PLAINTEXT
+    assert found.target_admin.security.protocol is SecurityProtocol.PLAINTEXT
     assert found.producer.security.tls is not None
     assert found.producer.security.tls.protocols == ("TLSv1.3",)
 
@@ -171,8 +179,8 @@ def test_a_mirror_client_has_security() -> None:
     properties = {"bootstrap.servers": "a1:9092"} | dict(
         line.removeprefix("a.").split("=", 1) for line in WITH_PLAIN
     )
-    found = read_properties_client(properties)
-    assert found.admin.security.sasl == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
+    found = read_client_properties(properties)
+    assert found.admin.security.sasl == SaslSettings(SaslMechanism.PLAIN, "me", Secret(HUSH))
     assert found.consumer.security == found.admin.security
 
 
@@ -239,7 +247,7 @@ def test_a_wrong_tls_line_is_one_sentence(
     monkeypatch.setenv("SPARKMIRROR_STORE", "/not/there/either.jks")
     key = f"a.ssl.{line.partition('=')[0]}"
     (sentence,) = said(
-        Level.ERROR,
+        NoticeLevel.ERROR,
         "a.security.protocol=SSL",
         f"a.ssl.{line.replace('{store}', identity['store'])}",
     )
@@ -263,7 +271,7 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
         "a.ssl.truststore.password": f"a.ssl.truststore.password={HUSH}",
         extra.partition("=")[0]: extra,
     }
-    (sentence,) = said(Level.ERROR, "a.security.protocol=SSL", *lines.values())
+    (sentence,) = said(NoticeLevel.ERROR, "a.security.protocol=SSL", *lines.values())
     assert part in sentence
     assert HUSH not in sentence
 
@@ -349,7 +357,7 @@ def test_a_wrong_login_is_one_sentence(
     """It never repeats what stands on the line."""
     monkeypatch.setattr(security_settings, "find_spec", lambda _package: None)
     (sentence,) = said(
-        Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", *(f"a.{line}" for line in lines)
+        NoticeLevel.ERROR, "a.security.protocol=SASL_PLAINTEXT", *(f"a.{line}" for line in lines)
     )
     assert part in sentence
     assert HUSH not in sentence
@@ -427,9 +435,9 @@ def test_msk_iam_gets_its_options_as_they_are(monkeypatch: pytest.MonkeyPatch) -
         "b.sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=p;",
     )
     target = found.producer.security.sasl
-    assert target == SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings(profile="p"))
+    assert target == SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=AwsSettings(profile="p"))
     (sentence,) = said(
-        Level.ERROR, "a.security.protocol=SASL_PLAINTEXT", "a.sasl.mechanism=AWS_MSK_IAM"
+        NoticeLevel.ERROR, "a.security.protocol=SASL_PLAINTEXT", "a.sasl.mechanism=AWS_MSK_IAM"
     )
     assert "a.security.protocol must be SASL_SSL" in sentence
 
@@ -445,14 +453,14 @@ def test_amazons_tokens_need_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> Non
     """They are signed with AWS's keys, whose options are those of the other mechanism."""
     monkeypatch.setattr(security_settings, "find_spec", lambda _package: None)
     jaas = f"a.sasl.jaas.config={OAUTH} required awsRoleArn=r awsDebugCreds=true;"
-    (sentence,) = said(Level.ERROR, *IAM_LINES, jaas)
+    (sentence,) = said(NoticeLevel.ERROR, *IAM_LINES, jaas)
     assert "a.sasl.login.callback.handler.class names Amazon's class for tokens" in sentence
     assert "pip install 'sparkmirror[msk-iam]'" in sentence
     monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
-    expected = SaslSettings(Mechanism.OAUTHBEARER, aws=AwsSettings(role="r"))
+    expected = SaslSettings(SaslMechanism.OAUTHBEARER, aws=AwsSettings(role="r"))
     assert settings(*IAM_LINES, jaas).consumer.security.sasl == expected
     assert "a.sasl.jaas.config: its option awsDebugCreds has no effect" in "".join(
-        said(Level.INFO, *IAM_LINES, jaas)
+        said(NoticeLevel.INFO, *IAM_LINES, jaas)
     )
 
 
@@ -465,7 +473,7 @@ def test_a_delegation_token_is_recognised() -> None:
             "a.sasl.mechanism=SCRAM-SHA-256",
             f'a.sasl.jaas.config={module} required username=me password="{HUSH}" {text};',
         ).consumer.security.sasl
-        expected = SaslSettings(Mechanism.SCRAM_SHA_256, "me", Secret(HUSH), is_token=is_token)
+        expected = SaslSettings(SaslMechanism.SCRAM_SHA_256, "me", Secret(HUSH), is_token=is_token)
         assert sasl == expected
 
 
@@ -487,7 +495,7 @@ def test_what_a_line_says_of_a_role_is_read_and_hidden(monkeypatch: pytest.Monke
         secret_key=Secret(HUSH),
         session_token=Secret(f"{HUSH}2"),
     )
-    assert found == SaslSettings(Mechanism.OAUTHBEARER, aws=expected)
+    assert found == SaslSettings(SaslMechanism.OAUTHBEARER, aws=expected)
     assert HUSH not in repr(found)
 
 
@@ -495,7 +503,9 @@ def test_a_profile_wins_against_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Amazon's library, which does not say so."""
     monkeypatch.setattr(security_settings, "find_spec", lambda _package: object())
     jaas = f"a.sasl.jaas.config={OAUTH} required awsRoleArn=r awsProfileName=p;"
-    assert "its option awsRoleArn has no effect" in "".join(said(Level.INFO, *IAM_LINES, jaas))
+    assert "its option awsRoleArn has no effect" in "".join(
+        said(NoticeLevel.INFO, *IAM_LINES, jaas)
+    )
 
 
 def test_further_token_settings_are_read() -> None:
@@ -526,19 +536,21 @@ def test_further_token_settings_are_read() -> None:
 
 def test_keys_without_use_are_told() -> None:
     """Whoever wrote them thinks that the connection is safe."""
-    (first, second) = said(Level.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN")
+    (first, second) = said(
+        NoticeLevel.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN"
+    )
     assert (
         first == "line 5: a.ssl.truststore.location does nothing: a.security.protocol is PLAINTEXT."
     )
     assert second == "line 6: a.sasl.mechanism does nothing: a.security.protocol is PLAINTEXT."
-    (note,) = said(Level.INFO, *WITH_PLAIN[:2], f"{WITH_PLAIN[2][:-1]} debug=true;")
+    (note,) = said(NoticeLevel.INFO, *WITH_PLAIN[:2], f"{WITH_PLAIN[2][:-1]} debug=true;")
     assert note == "line 7: a.sasl.jaas.config: its option debug has no effect."
 
 
 def test_defaults_of_what_is_not_used_are_not_shown() -> None:
     """`check` would be hundreds of lines longer."""
     config = MirrorConfig.parse("\n".join((*BASE, *WITH_PLAIN)))
-    shown = {(one.section, one.key) for one in config.reading(FLOW).report.effective}
+    shown = {(one.section, one.key) for one in config.parsed_flow(FLOW).report.effective}
     assert ("source consumer", "sasl.mechanism") in shown
     assert ("source consumer", "security.protocol") in shown
     assert ("target producer", "sasl.mechanism") not in shown
@@ -549,7 +561,7 @@ def test_no_secret_is_shown_anywhere() -> None:
     """Not in settings, notices or values; and nothing with a secret in it can be pickled."""
     config = MirrorConfig.parse("\n".join((*BASE, *WITH_PLAIN)))
     found = config.flow_settings(FLOW)
-    assert HUSH not in repr((found, config.problems(), config.reading(FLOW).report))
+    assert HUSH not in repr((found, config.all_notices(), config.parsed_flow(FLOW).report))
     with pytest.raises(TypeError, match="never pickled"):
         pickle.dumps(found.consumer)
 
@@ -569,7 +581,7 @@ def test_a_password_may_look_like_a_reference() -> None:
     sasl = settings(*lines).consumer.security.sasl
     assert sasl is not None
     assert sasl.password == Secret(f"pre${{{HUSH}}}post")
-    remarks = said(Level.WARNING, *lines)
+    remarks = said(NoticeLevel.WARNING, *lines)
     (remark,) = [one for one in remarks if "taken as it stands" in one]
     assert remark.startswith("line 7: a.sasl.jaas.config has a ${...} that names no config")
     assert HUSH not in "".join(remarks)
@@ -586,7 +598,7 @@ def test_a_password_may_look_like_a_reference() -> None:
 )
 def test_what_is_wrong_already_is_said_once(line: str) -> None:
     """What its default would lead to is not meant."""
-    (sentence,) = said(Level.ERROR, *WITH_PLAIN, line)
+    (sentence,) = said(NoticeLevel.ERROR, *WITH_PLAIN, line)
     assert sentence.startswith(f"line 8: {line.partition('=')[0]}")
 
 
@@ -611,13 +623,13 @@ def test_a_password_that_others_can_read_is_told(
 ) -> None:
     """Not one that stays on this machine."""
     lines = (f"a.bootstrap.servers={servers}", f"a.security.protocol={protocol}", *WITH_PLAIN[1:])
-    found = MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *lines))).problems()
+    found = MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *lines))).all_notices()
     sentences = [str(one) for one in found]
     assert [("password goes to brokers unencrypted" in one) for one in sentences] == (
         [True] * is_readable
     )
     with_scram = (*lines[:2], "a.sasl.mechanism=SCRAM-SHA-256", lines[3].replace(PLAIN, SCRAM))
-    assert MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *with_scram))).problems() == []
+    assert MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *with_scram))).all_notices() == []
 
 
 @pytest.mark.parametrize(
@@ -637,7 +649,7 @@ def test_a_token_endpoint_that_others_can_read_is_told(url: str, *, is_readable:
         (f"{login};", f"a.sasl.oauthbearer.token.endpoint.url={url}"),
         (f'{login} oauth.token.endpoint.uri="{url}";',),
     ):
-        sentences = said(Level.WARNING, *common, *lines)
+        sentences = said(NoticeLevel.WARNING, *common, *lines)
         assert len(sentences) == is_readable
         assert all("endpoint unencrypted" in one for one in sentences)
 
@@ -652,8 +664,8 @@ def test_without_a_line_the_login_file_of_java_counts(
     monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={file}")
     protocol = "a.security.protocol=SASL_SSL"
     found = settings(protocol, "a.sasl.mechanism=PLAIN").consumer.security.sasl
-    assert found == SaslSettings(Mechanism.PLAIN, "me", Secret(HUSH))
-    (sentence,) = said(Level.INFO, protocol, "a.sasl.mechanism=PLAIN")
+    assert found == SaslSettings(SaslMechanism.PLAIN, "me", Secret(HUSH))
+    (sentence,) = said(NoticeLevel.INFO, protocol, "a.sasl.mechanism=PLAIN")
     assert f"a.sasl.jaas.config is not set: the section KafkaClient of {file}" in sentence
     own = WITH_PLAIN[2].replace('"me"', '"you"')
     other = settings(protocol, "a.sasl.mechanism=PLAIN", own).consumer.security.sasl
@@ -679,7 +691,7 @@ def test_a_login_file_of_java_that_does_not_help_is_told(
         file.write_text(content)
     monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={file}")
     lines = ("a.security.protocol=SASL_SSL", "a.sasl.mechanism=PLAIN")
-    (sentence,) = said(Level.ERROR, *lines)
+    (sentence,) = said(NoticeLevel.ERROR, *lines)
     assert "a.sasl.jaas.config is missing" in sentence
     assert part in sentence
     assert str(file) in sentence
@@ -688,14 +700,14 @@ def test_a_login_file_of_java_that_does_not_help_is_told(
 
 def test_weak_and_expired_certificates_are_named(tmp_path: Path) -> None:
     """They are used, as in Java; somebody should know."""
-    authority = odd("authority", digest="SHA-1")
+    authority = weak_certificate("authority", digest="SHA-1")
     trusted = [
         authority,
-        odd("old authority", days=EXPIRED),
-        odd("small authority", bits=1024),
-        odd("middle", by=authority, digest="SHA-1", days=EARLY),
+        weak_certificate("old authority", days=EXPIRED),
+        weak_certificate("small authority", bits=1024),
+        weak_certificate("middle", by=authority, digest="SHA-1", days=EARLY),
     ]
-    own = odd("me", by=authority, digest="SHA-1", bits=1024)
+    own = weak_certificate("me", by=authority, digest="SHA-1", bits=1024)
     trust, key = tmp_path / "trust.pem", tmp_path / "key.pem"
     trust.write_text("".join(one.pem for one in trusted))
     key.write_text(own.pem + own.key.reveal())
@@ -706,9 +718,12 @@ def test_weak_and_expired_certificates_are_named(tmp_path: Path) -> None:
         f"a.ssl.keystore.location={key}",
         "a.ssl.keystore.type=PEM",
     )
-    dates = [read_facts(trusted[1].der).ends.date(), read_facts(trusted[3].der).begins.date()]
+    dates = [
+        parse_certificate(trusted[1].der).ends.date(),
+        parse_certificate(trusted[3].der).begins.date(),
+    ]
 
-    of_trust, of_key = said(Level.WARNING, *lines)
+    of_trust, of_key = said(NoticeLevel.WARNING, *lines)
     assert of_trust == (
         "line 6: a.ssl.truststore.location: weak or out of date, and trusted all the same, as in "
         f"Java: CN=old authority (expired on {dates[0]}), CN=small authority (RSA key of 1024 "
@@ -723,8 +738,8 @@ def test_weak_and_expired_certificates_are_named(tmp_path: Path) -> None:
 def test_of_many_weak_certificates_some_are_named(tmp_path: Path) -> None:
     """A machine's own list may have dozens."""
     trust = tmp_path / "trust.pem"
-    trust.write_text("".join(odd("old", days=EXPIRED).pem for _ in range(5)))
+    trust.write_text("".join(weak_certificate("old", days=EXPIRED).pem for _ in range(5)))
     lines = (f"a.ssl.truststore.location={trust}", "a.ssl.truststore.type=PEM")
-    (warning,) = said(Level.WARNING, "a.security.protocol=SSL", *lines)
+    (warning,) = said(NoticeLevel.WARNING, "a.security.protocol=SSL", *lines)
     assert warning.count("CN=old") == 3
     assert warning.endswith(" and 2 more.")

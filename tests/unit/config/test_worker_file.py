@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.key import Key
-from sparkmirror.config.keys_worker_file import (
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.config_def import ConfigKey
+from sparkmirror.config.keys.worker_keys import (
     IGNORED_PREFIXES,
-    IGNORED_WORKER_FILE,
-    WORKER_FILE_KEYS,
+    IGNORED_WORKER_CONFIG_KEYS,
+    WORKER_CONFIG_KEYS,
 )
-from sparkmirror.config.notices import Level
-from sparkmirror.config.settings import ExactlyOnce, MetricsSettings, TopicFactor
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.settings import ExactlyOnce, MetricsSettings, ReplicationFactor
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.config.worker_settings import (
+    ClientOverrides,
     GroupSettings,
-    Listener,
     OverridePolicy,
-    Overrides,
+    RestListener,
     RestSettings,
     SigningSettings,
     WorkerSettings,
 )
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.named_classes import Allowlist
+from sparkmirror.policy.class_loading import ClassAllowlist
 
 BASE = {
     "bootstrap.servers": "t1:9092,t2:9092",
@@ -40,12 +40,12 @@ JAVA = "org.apache.kafka.connect.connector.policy."
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
-def read(*lines: str, without: str = "") -> WorkerFile:
+def read(*lines: str, without: str = "") -> WorkerConfig:
     """An ordinary file with these further lines; its listeners are the default, said aloud."""
     base = [f"{key}={text}" for key, text in BASE.items() if key != without]
     says_where = any(line.startswith(("listeners=", "rest.port", "rest.host")) for line in lines)
     last = [] if says_where or without == "listeners" else ["listeners=http://127.0.0.1:8083"]
-    return WorkerFile.parse("\n".join((*base, *lines, *last)))
+    return WorkerConfig.parse("\n".join((*base, *lines, *last)))
 
 
 def settings(*lines: str) -> WorkerSettings:
@@ -53,7 +53,7 @@ def settings(*lines: str) -> WorkerSettings:
     return read(*lines).settings
 
 
-def said(level: Level, *lines: str) -> list[str]:
+def said(level: NoticeLevel, *lines: str) -> list[str]:
     """The sentences of one level about it."""
     return [str(one) for one in read(*lines).notices if one.level is level]
 
@@ -66,20 +66,20 @@ def test_an_ordinary_file_has_connects_defaults() -> None:
     assert found.connection.client_id == "connect-mirror"
     assert found.group == GroupSettings("mirror")
     assert found.signing == SigningSettings()
-    assert found.rest == RestSettings((Listener("http", "127.0.0.1", 8083),))
+    assert found.rest == RestSettings((RestListener("http", "127.0.0.1", 8083),))
     assert found.internal_topics.offsets == "oo"
     assert found.internal_topics.offsets_partitions == 25
     assert found.internal_topics.status == "ss"
     assert found.internal_topics.status_partitions == 5
     assert found.internal_topics.configs == "cc"
-    assert found.internal_topics.configs_factor == TopicFactor(
+    assert found.internal_topics.configs_factor == ReplicationFactor(
         "config.storage.replication.factor", None, 3
     )
     assert found.offset_flush_seconds == 5
     assert found.exactly_once is ExactlyOnce.DISABLED
     assert found.group.rebalance_delay_ms == 0
-    assert found.overrides == Overrides()
-    assert found.allowed_classes == Allowlist()
+    assert found.overrides == ClientOverrides()
+    assert found.allowed_classes == ClassAllowlist()
     assert found.topic_tracking
     assert found.topic_tracking_reset
     assert found.metrics is None
@@ -104,9 +104,9 @@ def test_a_file_as_people_have_it_is_read_with_one_remark_a_line() -> None:
     found = file.settings
     assert found.offset_flush_seconds == 10
     assert found.internal_topics.offsets_factor.value == 1
-    assert found.rest.listeners == (Listener("http", "127.0.0.1", 8084),)
+    assert found.rest.listeners == (RestListener("http", "127.0.0.1", 8084),)
     remarks = [one for one in file.notices if one.key != "listeners"]
-    assert {one.level for one in remarks} == {Level.INFO}
+    assert {one.level for one in remarks} == {NoticeLevel.INFO}
     assert [one.where for one in remarks] == [f"line {n}" for n in (6, 7, 8, 9, 10, 14, 15)]
 
 
@@ -114,7 +114,7 @@ def test_a_file_as_people_have_it_is_read_with_one_remark_a_line() -> None:
 def test_a_required_key_that_is_missing_is_an_error_with_a_remedy(key: str) -> None:
     """One sentence, naming the key."""
     file = read(without=key)
-    (error,) = [one for one in file.notices if one.level is Level.ERROR]
+    (error,) = [one for one in file.notices if one.level is NoticeLevel.ERROR]
     assert error.key == key
     assert error.message.startswith(f"{key} is missing: ")
     with pytest.raises(ConfigError, match=f"connect-distributed.properties {key} is missing"):
@@ -124,24 +124,27 @@ def test_a_required_key_that_is_missing_is_an_error_with_a_remedy(key: str) -> N
 @pytest.mark.parametrize("key", BASE)
 def test_a_required_key_without_a_value_is_an_error(key: str) -> None:
     """An empty text is no name."""
-    assert any(key in text and "empty" in text for text in said(Level.ERROR, f"{key}="))
+    assert any(key in text and "empty" in text for text in said(NoticeLevel.ERROR, f"{key}="))
 
 
 @pytest.mark.parametrize(
     ("lines", "listeners"),
     [
-        (("listeners=http://127.0.0.1:9000",), (Listener("http", "127.0.0.1", 9000),)),
-        (("listeners=HTTP://h:1, http://:2",), (Listener("http", "h", 1), Listener("http", "", 2))),
-        (("listeners=http://[::1]:80",), (Listener("http", "::1", 80),)),
-        (("listeners=http://:0/",), (Listener("http", "", 0),)),
-        (("rest.port=9",), (Listener("http", "127.0.0.1", 9),)),
-        (("rest.host.name=h",), (Listener("http", "h", 8083),)),
-        (("rest.host.name=h", "rest.port=9"), (Listener("http", "h", 9),)),
-        (("listeners=http://:1", "rest.port=9"), (Listener("http", "", 1),)),
+        (("listeners=http://127.0.0.1:9000",), (RestListener("http", "127.0.0.1", 9000),)),
+        (
+            ("listeners=HTTP://h:1, http://:2",),
+            (RestListener("http", "h", 1), RestListener("http", "", 2)),
+        ),
+        (("listeners=http://[::1]:80",), (RestListener("http", "::1", 80),)),
+        (("listeners=http://:0/",), (RestListener("http", "", 0),)),
+        (("rest.port=9",), (RestListener("http", "127.0.0.1", 9),)),
+        (("rest.host.name=h",), (RestListener("http", "h", 8083),)),
+        (("rest.host.name=h", "rest.port=9"), (RestListener("http", "h", 9),)),
+        (("listeners=http://:1", "rest.port=9"), (RestListener("http", "", 1),)),
     ],
 )
 def test_a_worker_listens_where_its_file_says(
-    lines: tuple[str, ...], listeners: tuple[Listener, ...]
+    lines: tuple[str, ...], listeners: tuple[RestListener, ...]
 ) -> None:
     """The old port counts where there are no listeners."""
     assert listeners == settings(*lines).rest.listeners
@@ -178,7 +181,7 @@ def test_a_listener_reads_as_it_is_written() -> None:
 )
 def test_a_listener_that_cannot_be_served_is_an_error(text: str) -> None:
     """The key and, where there is one, the item are named."""
-    (error,) = said(Level.ERROR, f"listeners={text}")
+    (error,) = said(NoticeLevel.ERROR, f"listeners={text}")
     assert error.startswith("line 6: listeners m")
 
 
@@ -187,8 +190,8 @@ def test_admin_listeners_may_be_apart_or_nowhere() -> None:
     assert settings().rest.admin_listeners is None
     assert settings("admin.listeners=").rest.admin_listeners == ()
     found = settings("admin.listeners=http://localhost:1").rest
-    assert found.admin_listeners == (Listener("http", "localhost", 1),)
-    assert said(Level.ERROR, "admin.listeners=nowhere")
+    assert found.admin_listeners == (RestListener("http", "localhost", 1),)
+    assert said(NoticeLevel.ERROR, "admin.listeners=nowhere")
 
 
 def test_other_workers_are_told_what_the_file_says() -> None:
@@ -205,14 +208,14 @@ def test_other_workers_are_told_what_the_file_says() -> None:
     assert found.advertised_scheme == "http"
     assert (found.allow_origin, found.allow_methods) == ("*", "GET")
     assert found.response_headers == "add X: y"
-    (warning,) = said(Level.WARNING, 'rest.advertised.host.name="localhost"')
+    (warning,) = said(NoticeLevel.WARNING, 'rest.advertised.host.name="localhost"')
     assert "left out" in warning
 
 
 def test_quotes_around_a_group_are_part_of_it_as_in_java() -> None:
     """Otherwise two kinds of workers would not meet."""
     text = "\n".join(f'{k}="{v}"' if k == "group.id" else f"{k}={v}" for k, v in BASE.items())
-    file = WorkerFile.parse(text)
+    file = WorkerConfig.parse(text)
     assert file.settings.group.group_id == '"mirror"'
     assert any("part of the name" in str(one) for one in file.notices)
 
@@ -272,7 +275,7 @@ def test_membership_and_signing_have_their_keys() -> None:
 )
 def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
     """The sentence says what would be right."""
-    errors = said(Level.ERROR, line)
+    errors = said(NoticeLevel.ERROR, line)
     assert len(errors) == 1
     assert part in errors[0]
 
@@ -280,36 +283,48 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
 @pytest.mark.parametrize(
     ("line", "level", "part"),
     [
-        ("offset.flush.timeout.ms=1", Level.INFO, "is ignored: a flush that fails"),
-        ("consumer.max.poll.records=5", Level.INFO, "write source.consumer."),
-        ("admin.retries=5", Level.INFO, "target.admin."),
-        ("producer.linger.ms=5", Level.INFO, "is ignored: record batches are copied"),
-        ("retry.backoff.ms=5", Level.INFO, "is ignored"),
-        ("listeners.https.ssl.keystor.type=JKS", Level.WARNING, "https.ssl.keystore.type?"),
+        ("offset.flush.timeout.ms=1", NoticeLevel.INFO, "is ignored: a flush that fails"),
+        ("consumer.max.poll.records=5", NoticeLevel.INFO, "write source.consumer."),
+        ("admin.retries=5", NoticeLevel.INFO, "target.admin."),
+        ("producer.linger.ms=5", NoticeLevel.INFO, "is ignored: record batches are copied"),
+        ("retry.backoff.ms=5", NoticeLevel.INFO, "is ignored"),
+        ("listeners.https.ssl.keystor.type=JKS", NoticeLevel.WARNING, "https.ssl.keystore.type?"),
         (
             "rest.extension.classes=acme.Extension\nlisteners=http://localhost:1",
-            Level.WARNING,
+            NoticeLevel.WARNING,
             "is not run",
         ),
-        ("rest.basic.auth.login.config=/jaas", Level.WARNING, "without rest.extension.classes"),
-        ("confluent.topic=x", Level.INFO, "Confluent's own"),
-        ("metrics.context.a=b", Level.INFO, "do not exist here"),
-        ("exactly.once.source.support=preparing", Level.INFO, "changes nothing by itself"),
-        ("config.storage.partitions=1", Level.INFO, "always has one partition"),
-        ("connect.protocol=eager", Level.INFO, "has no effect: connectors are divided as a whole"),
-        ("offset.storage.cleanup.policy=delete", Level.WARNING, "always compacted"),
-        ("rest.port=1\nlisteners=http://:2", Level.WARNING, "listeners wins"),
-        ("topics=x", Level.WARNING, "belongs to the configuration of a connector"),
-        ("consumer.poll.timeout.ms=5", Level.WARNING, "configuration of a connector"),
-        ("group.idd=x", Level.WARNING, "did you mean group.id?"),
-        ("utterly.strange=x", Level.WARNING, "is unknown and does nothing."),
-        ("group.id=mirror", Level.WARNING, "is repeated"),
-        ("config.providers.x.class=y", Level.WARNING, "does not name x"),
-        ("connector.client.config.override.allowlist=acks", Level.WARNING, "policy=Allowlist"),
-        ("producer.unknown=x", Level.WARNING, "producer.unknown is unknown"),
+        (
+            "rest.basic.auth.login.config=/jaas",
+            NoticeLevel.WARNING,
+            "without rest.extension.classes",
+        ),
+        ("confluent.topic=x", NoticeLevel.INFO, "Confluent's own"),
+        ("metrics.context.a=b", NoticeLevel.INFO, "do not exist here"),
+        ("exactly.once.source.support=preparing", NoticeLevel.INFO, "changes nothing by itself"),
+        ("config.storage.partitions=1", NoticeLevel.INFO, "always has one partition"),
+        (
+            "connect.protocol=eager",
+            NoticeLevel.INFO,
+            "has no effect: connectors are divided as a whole",
+        ),
+        ("offset.storage.cleanup.policy=delete", NoticeLevel.WARNING, "always compacted"),
+        ("rest.port=1\nlisteners=http://:2", NoticeLevel.WARNING, "listeners wins"),
+        ("topics=x", NoticeLevel.WARNING, "belongs to the configuration of a connector"),
+        ("consumer.poll.timeout.ms=5", NoticeLevel.WARNING, "configuration of a connector"),
+        ("group.idd=x", NoticeLevel.WARNING, "did you mean group.id?"),
+        ("utterly.strange=x", NoticeLevel.WARNING, "is unknown and does nothing."),
+        ("group.id=mirror", NoticeLevel.WARNING, "is repeated"),
+        ("config.providers.x.class=y", NoticeLevel.WARNING, "does not name x"),
+        (
+            "connector.client.config.override.allowlist=acks",
+            NoticeLevel.WARNING,
+            "policy=Allowlist",
+        ),
+        ("producer.unknown=x", NoticeLevel.WARNING, "producer.unknown is unknown"),
     ],
 )
-def test_a_line_that_does_nothing_gets_one_remark(line: str, level: Level, part: str) -> None:
+def test_a_line_that_does_nothing_gets_one_remark(line: str, level: NoticeLevel, part: str) -> None:
     """And no other level says anything."""
     (remark,) = read(*line.splitlines()).notices
     assert remark.level is level
@@ -353,7 +368,7 @@ def test_a_policy_has_a_short_name_and_javas(text: str, policy: OverridePolicy) 
 )
 def test_a_policy_allows_these(policy: OverridePolicy, allowed: set[str]) -> None:
     """As Connect's four do."""
-    overrides = Overrides(policy, ("acks",))
+    overrides = ClientOverrides(policy, ("acks",))
     keys = ("acks", "bootstrap.servers", "sasl.mechanism", "security.protocol", "linger.ms")
     assert allowed <= {key for key in keys if overrides.allows(key)}
     assert policy is OverridePolicy.ALL or {k for k in keys if overrides.allows(k)} == allowed
@@ -364,7 +379,7 @@ def test_references_are_resolved_and_never_shown(tmp_path: Path) -> None:
     secrets = tmp_path / "s.properties"
     secrets.write_text("group=hush\nhost=t9:1\n")
     text = "\n".join(f"{k}={v}" for k, v in BASE.items() if k != "group.id")
-    file = WorkerFile.parse(f"{text}\ngroup.id=${{file:{secrets}:group}}")
+    file = WorkerConfig.parse(f"{text}\ngroup.id=${{file:{secrets}:group}}")
     assert file.settings.group.group_id == "hush"
     shown = {one.key: str(one.text) for one in file.effective}
     assert shown["group.id"] == "[hidden]"
@@ -380,7 +395,7 @@ def test_our_own_keys_are_read() -> None:
 def test_connectors_may_name_the_classes_of_the_list() -> None:
     """Modules, packages and classes."""
     found = settings("connector.python.allowlist=acme.policies, other.Filter").allowed_classes
-    assert found == Allowlist(("acme.policies", "other.Filter"))
+    assert found == ClassAllowlist(("acme.policies", "other.Filter"))
 
 
 def test_tracking_of_topics_may_be_off() -> None:
@@ -395,8 +410,8 @@ def test_bytes_are_the_converter_that_needs_no_remark() -> None:
     assert read(*lines).notices == []
 
 
-@pytest.mark.parametrize("key", WORKER_FILE_KEYS, ids=lambda key: key.name)
-def test_a_key_of_the_file_has_a_doc_sentence_and_a_valid_default(key: Key) -> None:
+@pytest.mark.parametrize("key", WORKER_CONFIG_KEYS, ids=lambda key: key.name)
+def test_a_key_of_the_file_has_a_doc_sentence_and_a_valid_default(key: ConfigKey) -> None:
     """As every key of the table."""
     assert key.doc.endswith(".")
     assert key.default is None or key.default_value() is not None
@@ -404,12 +419,12 @@ def test_a_key_of_the_file_has_a_doc_sentence_and_a_valid_default(key: Key) -> N
 
 def test_no_key_is_both_read_and_ignored() -> None:
     """Each has one meaning; what is below an ignored prefix may still be a key."""
-    names = {key.name for key in WORKER_FILE_KEYS}
-    assert not names & IGNORED_WORKER_FILE.keys()
+    names = {key.name for key in WORKER_CONFIG_KEYS}
+    assert not names & IGNORED_WORKER_CONFIG_KEYS.keys()
     assert {n for n in names if n.startswith(tuple(IGNORED_PREFIXES))} == {"admin.listeners"}
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     """As of any other file."""
     with pytest.raises(ConfigError, match="There is no file"):
-        WorkerFile.load(tmp_path / "none.properties")
+        WorkerConfig.load(tmp_path / "none.properties")

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.connect.assignor import Circumstances, Configured, Decision, Memory, decide
-from sparkmirror.formats.connect_protocol import CONFIG_MISMATCH, Assignment, Metadata
+from sparkmirror.formats.connect_protocol import CONFIG_MISMATCH, Assignment, WorkerMetadata
+from sparkmirror.group.assignor import (
+    AssignableConnectors,
+    AssignmentContext,
+    GroupAssignment,
+    PreviousAssignment,
+    assign,
+)
 
 DELAY = 300.0
 
@@ -29,7 +35,7 @@ class Group:
     works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     pieces: dict[str, str] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: PreviousAssignment = field(default_factory=PreviousAssignment)
     begun: list[str] = field(default_factory=list)
     _ids: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -45,11 +51,11 @@ class Group:
         del self.urls[name]
         return self.works.pop(name)
 
-    def round(self) -> Decision:
+    def round(self) -> GroupAssignment:
         """One generation; whatever is told is done, and nothing runs twice at any time."""
         self.generation += 1
         members = {
-            name: Metadata(
+            name: WorkerMetadata(
                 self.urls[name],
                 5,
                 Assignment("l", "u", 5, work) if work else None,
@@ -57,28 +63,28 @@ class Group:
             )
             for name, work in self.works.items()
         }
-        decision = decide(
+        decision = assign(
             members,
-            Configured(5, self.configured, self.heavy),
+            AssignableConnectors(5, self.configured, self.heavy),
             self.memory,
-            Circumstances(self.generation, self.now, self.delay),
+            AssignmentContext(self.generation, self.now, self.delay),
         )
-        self.memory = decision.memory
-        for share in decision.shares.values():
-            for connector in share.given:
+        self.memory = decision.next_state
+        for share in decision.deltas.values():
+            for connector in share.assigned:
                 assert not any(connector in work for work in self.works.values()), connector
                 self.begun.append(connector)
-        for name, share in decision.shares.items():
+        for name, share in decision.deltas.items():
             assert set(share.revoked) <= set(self.works[name])
             kept = tuple(one for one in self.works[name] if one not in share.revoked)
-            self.works[name] = kept + share.given
+            self.works[name] = kept + share.assigned
         return decision
 
     def settle(self) -> int:
         """Rounds until nothing is revoked any more, as members that stop work join again."""
         for count in range(1, 10):
             decision = self.round()
-            if not any(share.revoked for share in decision.shares.values()):
+            if not any(share.revoked for share in decision.deltas.values()):
                 return count
         raise AssertionError("The group does not come to rest")
 
@@ -155,7 +161,7 @@ def test_any_history_ends_well(data: st.DataObject, configured: tuple[str, ...])
             case "wait":
                 group.now += data.draw(st.floats(0, 2 * DELAY))
             case "leader":
-                group.memory = Memory()
+                group.memory = PreviousAssignment()
         decision = group.round()
         assert decision.delay_seconds <= DELAY, step
     group.now += 2 * DELAY
@@ -208,7 +214,7 @@ def test_a_strange_worker_does_not_get_what_another_one_lost() -> None:
     stranger = group.add("w9")
     decision = group.round()
     assert (decision.delay_ms, group.works[stranger]) == (DELAY * 1000, ())
-    assert not any(share.revoked for share in decision.shares.values())
+    assert not any(share.revoked for share in decision.deltas.values())
     group.now += DELAY
     group.settle()
     assert set(group.works[stranger]) == set(gone)
@@ -222,7 +228,7 @@ def test_without_a_delay_lost_work_is_given_at_once() -> None:
     before = group.owners
     decision = group.round()
     assert decision.delay_ms == 0
-    assert not any(share.revoked for share in decision.shares.values())
+    assert not any(share.revoked for share in decision.deltas.values())
     assert before.items() <= group.owners.items()
     assert set(gone) <= group.owners.keys()
     group.check()
@@ -236,9 +242,9 @@ def test_what_was_revoked_is_given_in_the_next_round() -> None:
     assert group.works[first] == ("a", "b")
     newcomer = group.add("w2")
     decision = group.round()
-    assert decision.shares[first].revoked == ("b",)
-    assert decision.shares[newcomer].given == ()
-    assert group.round().shares[newcomer].given == ("b",)
+    assert decision.deltas[first].revoked == ("b",)
+    assert decision.deltas[newcomer].assigned == ()
+    assert group.round().deltas[newcomer].assigned == ("b",)
 
 
 def test_what_two_members_run_is_taken_from_both() -> None:
@@ -246,8 +252,8 @@ def test_what_two_members_run_is_taken_from_both() -> None:
     group = Group(("a",))
     names = [group.add("w0", "a"), group.add("w1", "a")]
     decision = group.round()
-    assert [decision.shares[name].revoked for name in names] == [("a",), ("a",)]
-    assert [decision.shares[name].given for name in names] == [(), ()]
+    assert [decision.deltas[name].revoked for name in names] == [("a",), ("a",)]
+    assert [decision.deltas[name].assigned for name in names] == [(), ()]
     group.settle()
     group.check()
 
@@ -266,16 +272,16 @@ def test_a_leader_that_lags_behind_decides_nothing() -> None:
     """All are told so, and nobody's work changes; what is known of lost workers stays known."""
     group, names = three_workers()
     group.remove(names[0])
-    decision = decide(
-        {"a": Metadata("w0", 5), "b": Metadata("w1", 7)},
-        Configured(5, ("c",)),
+    decision = assign(
+        {"a": WorkerMetadata("w0", 5), "b": WorkerMetadata("w1", 7)},
+        AssignableConnectors(5, ("c",)),
         group.memory,
-        Circumstances(4, 0.0, DELAY),
+        AssignmentContext(4, 0.0, DELAY),
     )
     assert (decision.error, decision.config_offset) == (CONFIG_MISMATCH, 7)
-    assert all(not share.given and not share.revoked for share in decision.shares.values())
-    assert decision.memory == Memory(4, group.memory.owners)
-    assert decision.memory.owners
+    assert all(not share.assigned and not share.revoked for share in decision.deltas.values())
+    assert decision.next_state == PreviousAssignment(4, group.memory.owners)
+    assert decision.next_state.owners
 
 
 def test_those_that_copy_are_shared_evenly_too() -> None:

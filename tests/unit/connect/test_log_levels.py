@@ -47,7 +47,7 @@ def test_a_logger_may_be_set_before_it_is_used(manager: logging.Manager) -> None
     """It is made for it."""
     levels = LogLevels(manager)
     assert levels.set("new", "TRACE") == ["new"]
-    assert levels.one("new").level == "TRACE"
+    assert levels.get("new").level == "TRACE"
 
 
 @pytest.mark.parametrize("level", ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"])
@@ -55,13 +55,13 @@ def test_every_level_returns_as_it_was_set(level: str, manager: logging.Manager)
     """Python has no word for some of them."""
     levels = LogLevels(manager)
     levels.set("a", level)
-    assert levels.one("a").level == level
+    assert levels.get("a").level == level
 
 
 def test_what_there_is_not_is_not_found(manager: logging.Manager) -> None:
     """Loggers and levels."""
     levels = LogLevels(manager)
-    for call in (lambda: levels.one("nobody"), lambda: levels.set("a", "LOUD")):
+    for call in (lambda: levels.get("nobody"), lambda: levels.set("a", "LOUD")):
         with pytest.raises(ApiError) as refused:
             call()
         assert refused.value.status == 404

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.worker_file import WorkerFile
-from sparkmirror.connect.readings import Readings
-from support.certificates import Authority
+from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connect.config_cache import ConnectorConfigCache
+from support.data.certificates import Authority
 
 WORKER = """bootstrap.servers = 127.0.0.1:1
 group.id = connect
@@ -35,8 +35,8 @@ class Bench:
         for file in (self.trust, self.store):
             file.write_text(Authority().pem)
         self.password.write_text("pssst")
-        self.file = WorkerFile.parse(WORKER.format(trust=self.trust))
-        self.readings = Readings(self.file, look_seconds=0.0)
+        self.file = WorkerConfig.parse(WORKER.format(trust=self.trust))
+        self.readings = ConnectorConfigCache(self.file, look_seconds=0.0)
         plain = {
             "connector.class": "MirrorSourceConnector",
             "source.cluster.alias": "a",
@@ -64,7 +64,7 @@ class Bench:
         }
         self.configs = {name: {**one, "name": name} for name, one in configs.items()}
         self.look(1)
-        assert [self.readings.of(name).reasons for name in self.configs] == [[], [], []]
+        assert [self.readings.get(name).errors for name in self.configs] == [[], [], []]
 
     def look(self, times: int = 3) -> None:
         """Look so many times."""
@@ -80,7 +80,7 @@ class Bench:
 
     def in_use(self) -> dict[str, object]:
         """What each connector runs with."""
-        return {name: self.readings.of(name).reading for name in self.configs}
+        return {name: self.readings.get(name).parsed for name in self.configs}
 
 
 @pytest.fixture
@@ -138,9 +138,9 @@ def test_a_connector_that_waited_for_its_file_is_begun_when_it_comes(
     config = {**bench.configs["stored"], "source.cluster.ssl.truststore.location": str(late)}
     bench.configs = {"late": config}
     bench.look()
-    assert "cannot be read" in bench.readings.of("late").reasons[0]
+    assert "cannot be read" in bench.readings.get("late").errors[0]
     bench.write(late, Authority().pem)
-    assert bench.readings.of("late").reasons == []
+    assert bench.readings.get("late").errors == []
 
 
 def test_credentials_of_the_worker_reach_connectors_whose_state_is_with_it(bench: Bench) -> None:
@@ -148,8 +148,8 @@ def test_credentials_of_the_worker_reach_connectors_whose_state_is_with_it(bench
     before = bench.in_use()
     bench.write(bench.trust, Authority().pem)
     assert bench.in_use() == before
-    assert bench.file.renew().connection
-    bench.readings.suspect_all()
+    assert bench.file.reload_credentials().connection
+    bench.readings.invalidate_all()
     bench.look(1)
     assert differing(before, bench.in_use()) == ["plain", "stored", "provided"]
 
@@ -161,19 +161,19 @@ def test_credentials_of_the_worker_are_nothing_to_heartbeats(bench: Bench) -> No
     bench.look(1)
     before = bench.in_use()
     bench.write(bench.trust, Authority().pem)
-    assert bench.file.renew().connection
-    bench.readings.suspect_all()
+    assert bench.file.reload_credentials().connection
+    bench.readings.invalidate_all()
     bench.look(1)
     assert differing(before, bench.in_use()) == []
 
 
 def test_looks_at_files_are_seldom(bench: Bench) -> None:
     """However often a worker looks at its connectors."""
-    readings = Readings(bench.file)
+    readings = ConnectorConfigCache(bench.file)
     for _ in range(2):
         readings.update(bench.configs)
-    before = readings.of("stored").reading
+    before = readings.get("stored").parsed
     bench.store.write_text(Authority().pem)
     for _ in range(10):
         readings.update(bench.configs)
-    assert readings.of("stored").reading is before
+    assert readings.get("stored").parsed is before

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.config.connector_config import ConnectorReading, read_connector
-from sparkmirror.config.worker_file import WorkerFile
+from sparkmirror.config.connector_config import ParsedConnector, read_connector
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import runner as runner_module
-from sparkmirror.connect.runner import ConnectorRunner
-from sparkmirror.connect.states import ConnectorState, PartState
+from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.errors import ArgumentError
-from sparkmirror.formats.connect_statuses import State
+from sparkmirror.formats.connect_status_records import RunState
 from support.waiting import eventually
 
 SOON = 5.0
 NAME = "beat"
-WORKER = WorkerFile.parse(
+WORKER = WorkerConfig.parse(
     "bootstrap.servers=127.0.0.1:1\n"
     "group.id=g\n"
     "config.storage.topic=c\n"
@@ -32,7 +32,7 @@ WORKER = WorkerFile.parse(
 )
 
 
-def reading(**changes: str) -> ConnectorReading:
+def reading(**changes: str) -> ParsedConnector:
     """A heartbeat connector, which needs no Spark."""
     config = {
         "name": NAME,
@@ -51,7 +51,7 @@ class Life:
     heard: list[str] = field(default_factory=list)
     is_over: bool = False
     is_copying: bool = True
-    shown: State = State.RUNNING
+    shown: RunState = RunState.RUNNING
     source: None = None
 
     def start(self) -> None:
@@ -69,9 +69,11 @@ class Life:
 
     def state(self) -> ConnectorState:
         """A connector with two tasks."""
-        if self.shown is State.UNASSIGNED:
-            return ConnectorState(PartState(self.shown))
-        return ConnectorState(PartState(self.shown), dict.fromkeys((0, 1), PartState(self.shown)))
+        if self.shown is RunState.UNASSIGNED:
+            return ConnectorState(ReportedState(self.shown))
+        return ConnectorState(
+            ReportedState(self.shown), dict.fromkeys((0, 1), ReportedState(self.shown))
+        )
 
 
 class Bench:
@@ -79,8 +81,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.made: list[Life] = []
-        self.next_shown = State.RUNNING
-        self.runner = ConnectorRunner({})
+        self.next_shown = RunState.RUNNING
+        self.runner = ConnectorSupervisor({})
 
     def make(self, *_: object) -> Life:
         """The next life."""
@@ -96,15 +98,15 @@ class Bench:
         )
         return self.made[-1]
 
-    def shown(self) -> State | None:
+    def shown(self) -> RunState | None:
         """The connector's state; None: it is not known."""
-        found = self.runner.statuses().get(NAME)
+        found = self.runner.states().get(NAME)
         if found is None:
             return None
         assert {one.state for one in found.tasks.values()} <= {found.connector.state}
         return found.connector.state
 
-    def await_state(self, state: State | None) -> None:
+    def await_state(self, state: RunState | None) -> None:
         """Wait for it."""
         eventually(lambda: self.shown() is state, SOON, f"it is {state}")
 
@@ -113,7 +115,7 @@ class Bench:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """A runner with one connector that runs."""
     made = Bench()
-    monkeypatch.setattr(runner_module, "RunningConnector", made.make)
+    monkeypatch.setattr(runner_module, "ConnectorInstance", made.make)
     made.runner.start(NAME, reading())
     made.await_lives(1)
     yield made
@@ -127,40 +129,40 @@ def test_a_paused_connector_is_paused_when_nothing_copies_any_more(bench: Bench)
     bench.runner.pause(NAME)
     bench.runner.pause(NAME)
     assert bench.made[0].heard == ["start", "stop"]
-    assert bench.shown() is State.RUNNING
+    assert bench.shown() is RunState.RUNNING
     bench.made[0].is_copying = False
-    assert bench.shown() is State.PAUSED
+    assert bench.shown() is RunState.PAUSED
     bench.made[0].end()
-    bench.await_state(State.PAUSED)
-    assert list(bench.runner.statuses()[NAME].tasks) == [0, 1]
+    bench.await_state(RunState.PAUSED)
+    assert list(bench.runner.states()[NAME].tasks) == [0, 1]
 
 
 def test_a_resumed_connector_begins_when_its_predecessor_is_over(bench: Bench) -> None:
     """Until it has got somewhere it is still called paused."""
-    bench.next_shown = State.UNASSIGNED
+    bench.next_shown = RunState.UNASSIGNED
     bench.runner.pause(NAME)
     bench.runner.resume(NAME)
     bench.runner.resume(NAME)
     assert len(bench.made) == 1
     bench.made[0].end()
     life = bench.await_lives(2)
-    assert bench.shown() is State.PAUSED
-    life.shown = State.RUNNING
-    assert bench.shown() is State.RUNNING
+    assert bench.shown() is RunState.PAUSED
+    life.shown = RunState.RUNNING
+    assert bench.shown() is RunState.RUNNING
     assert life.heard == ["start"]
 
 
 def test_a_restarted_connector_is_restarting_until_it_runs(bench: Bench) -> None:
     """With all its tasks."""
-    bench.next_shown = State.UNASSIGNED
+    bench.next_shown = RunState.UNASSIGNED
     bench.runner.restart(NAME)
-    assert bench.shown() is State.RESTARTING
-    assert list(bench.runner.statuses()[NAME].tasks) == [0, 1]
+    assert bench.shown() is RunState.RESTARTING
+    assert list(bench.runner.states()[NAME].tasks) == [0, 1]
     bench.made[0].end()
     life = bench.await_lives(2)
-    assert bench.shown() is State.RESTARTING
-    life.shown = State.RUNNING
-    assert bench.shown() is State.RUNNING
+    assert bench.shown() is RunState.RESTARTING
+    life.shown = RunState.RUNNING
+    assert bench.shown() is RunState.RUNNING
 
 
 def test_restarting_the_tasks_of_a_small_connector_restarts_it(bench: Bench) -> None:
@@ -174,7 +176,7 @@ def test_a_paused_connector_stays_paused_after_a_restart(bench: Bench) -> None:
     bench.runner.pause(NAME)
     bench.runner.restart(NAME)
     bench.made[0].end()
-    bench.await_state(State.PAUSED)
+    bench.await_state(RunState.PAUSED)
     assert len(bench.made) == 1
 
 
@@ -183,7 +185,7 @@ def test_a_stopped_connector_is_in_view_until_it_has_ended(bench: Bench) -> None
     for name in (NAME, NAME, "unknown"):
         bench.runner.stop(name)
     bench.made[0].is_copying = False
-    assert bench.shown() is State.UNASSIGNED
+    assert bench.shown() is RunState.UNASSIGNED
     bench.made[0].end()
     bench.await_state(None)
     assert bench.made[0].heard == ["start", "stop"]
@@ -214,7 +216,7 @@ def test_the_same_configuration_changes_nothing_and_another_one_restarts(bench: 
 def test_a_connector_may_begin_paused(bench: Bench) -> None:
     """Nothing of it is made before it is resumed."""
     bench.runner.start("second", reading(), paused=True)
-    assert bench.runner.statuses()["second"] == ConnectorState(PartState(State.PAUSED))
+    assert bench.runner.states()["second"] == ConnectorState(ReportedState(RunState.PAUSED))
     assert len(bench.made) == 1
     bench.runner.resume("second")
     bench.await_lives(2)
@@ -235,9 +237,9 @@ def test_a_configuration_that_cannot_be_run_fails_with_its_sentence(bench: Bench
     wrong = reading(emit_heartbeats_interval_seconds="often")
     bench.runner.start("second", wrong)
 
-    def failure() -> PartState | None:
-        found = bench.runner.statuses()["second"].connector
-        return found if found.state is State.FAILED else None
+    def failure() -> ReportedState | None:
+        found = bench.runner.states()["second"].connector
+        return found if found.state is RunState.FAILED else None
 
     found = eventually(failure, SOON, "it has failed")
     assert "emit.heartbeats.interval.seconds" in found.trace
@@ -265,7 +267,7 @@ def test_one_that_does_not_end_is_said_once_and_never_doubled(
 def test_an_end_that_takes_too_long_is_not_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever closes is told."""
     made = Bench()
-    monkeypatch.setattr(runner_module, "RunningConnector", made.make)
+    monkeypatch.setattr(runner_module, "ConnectorInstance", made.make)
     made.runner.start(NAME, reading())
     made.await_lives(1)
     assert not made.runner.close(0.2)
@@ -274,9 +276,9 @@ def test_an_end_that_takes_too_long_is_not_clean(monkeypatch: pytest.MonkeyPatch
 
 def test_after_its_end_nothing_begins() -> None:
     """A runner that has nothing to do ends at once, and a second time."""
-    runner = ConnectorRunner({})
+    runner = ConnectorSupervisor({})
     assert runner.close(SOON)
     assert runner.close(SOON)
     with pytest.raises(ArgumentError, match="ending"):
         runner.start(NAME, reading())
-    assert runner.statuses() == {}
+    assert runner.states() == {}

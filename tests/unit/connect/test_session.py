@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.clock import steady_clock
-from sparkmirror.connect.session import Session
+from sparkmirror.group.session import Session
+from sparkmirror.system.clock import steady_clock
 
 TIMEOUT = 10.0
 REBALANCE = 60.0
@@ -103,7 +103,7 @@ def test_who_has_joined_waits_for_others_as_long_as_they_need(
     """Heartbeats are all that it needs then, and the next rebalance has its own time."""
     session.begin(100.0)
     session.confirm(101.0, rebalancing=True)
-    session.joining()
+    session.start_rejoin()
     for sent_at in range(102, 200):
         clock.now = float(sent_at)
         session.confirm(clock.now, rebalancing=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sparkmirror.connect.api import ApiError, SignedBody
-from sparkmirror.connect.signatures import check_signature, sign
+from sparkmirror.connect.signatures import sign, verify_signature
 
 KEY = b"0123456789abcdef"
 SIGNED = sign(b"[]", KEY, "HmacSHA256")
@@ -25,7 +25,7 @@ def test_a_signature_is_javas() -> None:
 
 def test_a_true_signature_passes() -> None:
     """Silently."""
-    check_signature(SIGNED, KEY, ACCEPTED)
+    verify_signature(SIGNED, KEY, ACCEPTED)
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_a_true_signature_passes() -> None:
 def test_anything_else_is_refused(signed: SignedBody, key: bytes | None, status: int) -> None:
     """With Connect's status for it."""
     with pytest.raises(ApiError) as refused:
-        check_signature(signed, key, ACCEPTED)
+        verify_signature(signed, key, ACCEPTED)
     assert refused.value.status == status

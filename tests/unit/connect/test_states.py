@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.connect.states import (
+from sparkmirror.connectors.connector_states import (
     ConnectorState,
-    PartState,
+    ReportedState,
     checkpoint_state,
     heartbeat_state,
     source_state,
 )
-from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
-from sparkmirror.formats.connect_statuses import State
+from sparkmirror.connectors.heartbeat_connector import HeartbeatState, HeartbeatStatus
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.status import FlowSnapshot, FlowState, FlowStatus, TaskSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus, TaskSnapshot
 
 ORDERS = TopicPartition("orders", 0)
 WELL = TaskSnapshot(0, (ORDERS,))
@@ -28,35 +28,35 @@ def flow(
 ) -> FlowSnapshot:
     """A flow that says this of itself."""
     made = FlowStatus("a->b|copy")
-    made.enter(state, reason, trace)
-    made.note("topics", note)
+    made.set_state(state, reason, trace)
+    made.set_problem("topics", note)
     return made.snapshot()
 
 
 def test_only_the_task_whose_partitions_failed_is_failed() -> None:
     """The connector and the other tasks run; what is tried again is a warning."""
     found = source_state(flow(note="topic x cannot be made"), (WELL, STUCK, LATE))
-    assert found.connector == PartState(State.RUNNING, warning="topic x cannot be made")
+    assert found.connector == ReportedState(RunState.RUNNING, warning="topic x cannot be made")
     assert found.tasks == {
-        0: PartState(State.RUNNING, partitions=(ORDERS,)),
-        1: PartState(
-            State.FAILED, "orders-0: forbidden\norders-1: damaged", "b is slow", (ORDERS,)
+        0: ReportedState(RunState.RUNNING, partitions=(ORDERS,)),
+        1: ReportedState(
+            RunState.FAILED, "orders-0: forbidden\norders-1: damaged", "b is slow", (ORDERS,)
         ),
-        2: PartState(State.RUNNING, warning="no leader; b is slow", partitions=(ORDERS,)),
+        2: ReportedState(RunState.RUNNING, warning="no leader; b is slow", partitions=(ORDERS,)),
     }
 
 
 def test_trouble_that_may_go_away_is_a_warning() -> None:
     """A cluster out of reach does not fail a connector."""
     found = source_state(flow(FlowState.RETRYING, "a does not answer"), ())
-    assert found == ConnectorState(PartState(State.RUNNING, warning="a does not answer"))
+    assert found == ConnectorState(ReportedState(RunState.RUNNING, warning="a does not answer"))
 
 
 def test_a_failed_connector_tells_why_and_so_do_its_tasks() -> None:
     """First the sentence, then where in the program it was."""
     found = source_state(flow(FlowState.FAILED, "it broke", "Traceback: x"), (WELL,))
-    assert found.connector == PartState(State.FAILED, "it broke\nTraceback: x")
-    assert found.tasks[0] == PartState(State.FAILED, "it broke\nTraceback: x", "", (ORDERS,))
+    assert found.connector == ReportedState(RunState.FAILED, "it broke\nTraceback: x")
+    assert found.tasks[0] == ReportedState(RunState.FAILED, "it broke\nTraceback: x", "", (ORDERS,))
 
 
 @pytest.mark.parametrize("state", [FlowState.STARTING, FlowState.STOPPED])
@@ -67,60 +67,60 @@ def test_a_connector_that_is_not_at_work_is_unassigned(state: FlowState) -> None
         checkpoint_state(flow(state), failure="", refusals=(), has_task=True),
         heartbeat_state(flow(state), HeartbeatStatus(HeartbeatState.RUNNING)),
     ):
-        assert found == ConnectorState(PartState(State.UNASSIGNED))
+        assert found == ConnectorState(ReportedState(RunState.UNASSIGNED))
 
 
 @pytest.mark.parametrize(
     ("failure", "refusals", "note", "task"),
     [
-        ("", (), "", PartState(State.RUNNING)),
-        ("", (), "a is away", PartState(State.RUNNING, warning="a is away")),
-        ("", ("forbidden",), "x", PartState(State.FAILED, "forbidden", "x")),
-        ("Traceback", ("forbidden",), "", PartState(State.FAILED, "Traceback")),
+        ("", (), "", ReportedState(RunState.RUNNING)),
+        ("", (), "a is away", ReportedState(RunState.RUNNING, warning="a is away")),
+        ("", ("forbidden",), "x", ReportedState(RunState.FAILED, "forbidden", "x")),
+        ("Traceback", ("forbidden",), "", ReportedState(RunState.FAILED, "Traceback")),
     ],
 )
 def test_a_checkpoint_connector_has_one_task(
-    failure: str, refusals: tuple[str, ...], note: str, task: PartState
+    failure: str, refusals: tuple[str, ...], note: str, task: ReportedState
 ) -> None:
     """It fails when a person must see to something, or when its thread has ended."""
     found = checkpoint_state(flow(note=note), failure=failure, refusals=refusals, has_task=True)
-    assert found == ConnectorState(PartState(State.RUNNING), {0: task})
+    assert found == ConnectorState(ReportedState(RunState.RUNNING), {0: task})
 
 
 @pytest.mark.parametrize(
     ("beats", "tasks"),
     [
         (None, {}),
-        (HeartbeatStatus(HeartbeatState.RUNNING), {0: PartState(State.RUNNING)}),
+        (HeartbeatStatus(HeartbeatState.RUNNING), {0: ReportedState(RunState.RUNNING)}),
         (
             HeartbeatStatus(HeartbeatState.RETRYING, error="b is away"),
-            {0: PartState(State.RUNNING, warning="b is away")},
+            {0: ReportedState(RunState.RUNNING, warning="b is away")},
         ),
         (
             HeartbeatStatus(HeartbeatState.RETRYING, error="forbidden", is_refused=True),
-            {0: PartState(State.FAILED, "forbidden")},
+            {0: ReportedState(RunState.FAILED, "forbidden")},
         ),
         (
             HeartbeatStatus(HeartbeatState.FAILED, error="KeyError('x')"),
-            {0: PartState(State.FAILED, "KeyError('x')")},
+            {0: ReportedState(RunState.FAILED, "KeyError('x')")},
         ),
     ],
 )
 def test_a_heartbeat_connector_has_one_task_if_it_emits(
-    beats: HeartbeatStatus | None, tasks: dict[int, PartState]
+    beats: HeartbeatStatus | None, tasks: dict[int, ReportedState]
 ) -> None:
     """One that is switched off runs without a task, as MM2's does."""
-    assert heartbeat_state(flow(), beats) == ConnectorState(PartState(State.RUNNING), tasks)
+    assert heartbeat_state(flow(), beats) == ConnectorState(ReportedState(RunState.RUNNING), tasks)
 
 
 def test_a_connector_that_does_nothing_has_no_task() -> None:
     """enabled=false, as in MM2."""
     found = checkpoint_state(flow(), failure="", refusals=(), has_task=False)
-    assert found == ConnectorState(PartState(State.RUNNING))
+    assert found == ConnectorState(ReportedState(RunState.RUNNING))
 
 
 def test_paused_parts_have_no_troubles_and_keep_their_partitions() -> None:
     """What was wrong is looked at again when they go on."""
-    paused = source_state(flow(note="x"), (WELL, STUCK)).all_in(State.PAUSED)
-    assert paused.connector == PartState(State.PAUSED)
-    assert set(paused.tasks.values()) == {PartState(State.PAUSED, partitions=(ORDERS,))}
+    paused = source_state(flow(note="x"), (WELL, STUCK)).with_state(RunState.PAUSED)
+    assert paused.connector == ReportedState(RunState.PAUSED)
+    assert set(paused.tasks.values()) == {ReportedState(RunState.PAUSED, partitions=(ORDERS,))}

@@ -3,30 +3,35 @@
 
 from __future__ import annotations
 
-from sparkmirror.config.connector_classes import ConnectorClass
-from sparkmirror.connect.states import ConnectorState, PartState
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connect.status_updates import (
+    StatusOrigin,
+    status_updates,
+    topic_updates,
+    unassigned_updates,
+)
 from sparkmirror.connect.task_configs import task_configs
-from sparkmirror.connect.telling import Teller, statuses_to_tell, topics_to_tell, unassigned
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     StatusRecord,
     TaskStatus,
     TopicSeen,
     TopicStatus,
 )
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.connect_statuses import StatusState
+from sparkmirror.state.connect_statuses import ClusterStatusState
 
-ME = Teller("me:8083", 7)
-RUNNING = Status(State.RUNNING, "me:8083", 7, version="4.3.1")
+ME = StatusOrigin("me:8083", 7)
+RUNNING = Status(RunState.RUNNING, "me:8083", 7, version="4.3.1")
 
 
-def known(*records: StatusRecord) -> StatusState:
+def known(*records: StatusRecord) -> ClusterStatusState:
     """What everybody has read."""
-    state = StatusState()
+    state = ClusterStatusState()
     for offset, one in enumerate(records):
         state.apply(LogRecord(0, offset, 1000 + offset, one.key(), one.value()))
     return state
@@ -34,43 +39,50 @@ def known(*records: StatusRecord) -> StatusState:
 
 def running(*warnings: str) -> ConnectorState:
     """A connector that runs, with one task for each warning."""
-    tasks = {number: PartState(State.RUNNING, warning=text) for number, text in enumerate(warnings)}
-    return ConnectorState(PartState(State.RUNNING), tasks)
+    tasks = {
+        number: ReportedState(RunState.RUNNING, warning=text)
+        for number, text in enumerate(warnings)
+    }
+    return ConnectorState(ReportedState(RunState.RUNNING), tasks)
 
 
-def tell(now: ConnectorState, before: StatusState, *, renews: bool = False) -> list[StatusRecord]:
+def tell(
+    now: ConnectorState, before: ClusterStatusState, *, renews: bool = False
+) -> list[StatusRecord]:
     """What there is to say about connector c."""
-    return statuses_to_tell("c", now, before, ME, renews_warnings=renews)
+    return status_updates("c", now, before, ME, renews_warnings=renews)
 
 
 def test_what_is_known_is_not_told_again() -> None:
     """Neither in a later generation of the group."""
     before = known(ConnectorStatus("c", RUNNING), TaskStatus("c", 0, RUNNING))
     assert tell(running(""), before) == []
-    later = Teller("me:8083", 9)
-    assert statuses_to_tell("c", running(""), before, later, renews_warnings=True) == []
+    later = StatusOrigin("me:8083", 9)
+    assert status_updates("c", running(""), before, later, renews_warnings=True) == []
 
 
 def test_all_that_differs_is_told() -> None:
     """State, place, and a task that is no more."""
-    other = Status(State.RUNNING, "other:8083", 3, version="4.3.1")
+    other = Status(RunState.RUNNING, "other:8083", 3, version="4.3.1")
     before = known(
         ConnectorStatus("c", other), TaskStatus("c", 0, RUNNING), TaskStatus("c", 1, other)
     )
-    failed = ConnectorState(PartState(State.RUNNING), {0: PartState(State.FAILED, "it broke")})
+    failed = ConnectorState(
+        ReportedState(RunState.RUNNING), {0: ReportedState(RunState.FAILED, "it broke")}
+    )
     assert tell(failed, before) == [
         ConnectorStatus("c", RUNNING),
-        TaskStatus("c", 0, Status(State.FAILED, "me:8083", 7, "it broke", "4.3.1")),
+        TaskStatus("c", 0, Status(RunState.FAILED, "me:8083", 7, "it broke", "4.3.1")),
         TaskStatus("c", 1, None),
     ]
 
 
 def test_tasks_of_a_worker_that_died_do_not_run() -> None:
     """Not until their connector has begun here and says what they do."""
-    other = Status(State.RUNNING, "other:8083", 3, version="4.3.1")
+    other = Status(RunState.RUNNING, "other:8083", 3, version="4.3.1")
     before = known(ConnectorStatus("c", other), TaskStatus("c", 0, other))
-    begins = Status(State.UNASSIGNED, "me:8083", 7)
-    assert tell(ConnectorState(PartState(State.UNASSIGNED)), before) == [
+    begins = Status(RunState.UNASSIGNED, "me:8083", 7)
+    assert tell(ConnectorState(ReportedState(RunState.UNASSIGNED)), before) == [
         ConnectorStatus("c", begins),
         TaskStatus("c", 0, begins),
     ]
@@ -88,12 +100,12 @@ def test_a_warning_is_reworded_only_when_it_is_time() -> None:
 
 def test_only_own_connectors_are_given_up() -> None:
     """What another worker says about its own stays."""
-    other = Status(State.RUNNING, "other:8083", 8, version="4.3.1")
+    other = Status(RunState.RUNNING, "other:8083", 8, version="4.3.1")
     before = known(
         ConnectorStatus("c", RUNNING), TaskStatus("c", 0, RUNNING), ConnectorStatus("d", other)
     )
-    gone = Status(State.UNASSIGNED, "me:8083", 7)
-    assert unassigned(["c", "d"], before, ME) == [
+    gone = Status(RunState.UNASSIGNED, "me:8083", 7)
+    assert unassigned_updates(["c", "d"], before, ME) == [
         ConnectorStatus("c", gone),
         TaskStatus("c", 0, gone),
     ]
@@ -101,17 +113,17 @@ def test_only_own_connectors_are_given_up() -> None:
 
 def test_a_topic_is_told_once() -> None:
     """By the first task that has used it."""
-    parts = {number: PartState(State.RUNNING, topics=("t", "u")) for number in range(2)}
-    now = ConnectorState(PartState(State.RUNNING), parts)
+    parts = {number: ReportedState(RunState.RUNNING, topics=("t", "u")) for number in range(2)}
+    now = ConnectorState(ReportedState(RunState.RUNNING), parts)
     before = known(TopicStatus("c", "u", TopicSeen(5, 10)))
-    assert topics_to_tell("c", now, before, 99) == [TopicStatus("c", "t", TopicSeen(0, 99))]
+    assert topic_updates("c", now, before, 99) == [TopicStatus("c", "t", TopicSeen(0, 99))]
 
 
 def test_task_configs_are_what_mm2_starts_its_tasks_with() -> None:
     """So that Java's worker can take the connector over."""
     config = {"connector.class": "MirrorSource", "name": "c"}
     parts = (TopicPartition("a-b", 0), TopicPartition("t", 3))
-    tasks = {0: PartState(State.RUNNING, partitions=parts)}
+    tasks = {0: ReportedState(RunState.RUNNING, partitions=parts)}
     assert task_configs(ConnectorClass.SOURCE, config, tasks) == [
         {
             **config,
@@ -120,7 +132,7 @@ def test_task_configs_are_what_mm2_starts_its_tasks_with() -> None:
             "task.assigned.partitions": "a-b-0,t-3",
         }
     ]
-    one = {0: PartState(State.RUNNING)}
+    one = {0: ReportedState(RunState.RUNNING)}
     (checkpoint,) = task_configs(ConnectorClass.CHECKPOINT, config, one, ("g", "h"))
     assert checkpoint["task.assigned.groups"] == "g,h"
     (heartbeat,) = task_configs(ConnectorClass.HEARTBEAT, config, one)

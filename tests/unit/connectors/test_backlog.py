@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.connectors.backlog import Starts, starting_positions
+from sparkmirror.connectors.backlog import BacklogStarts, starting_positions
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import Flow, ProducerState, TopicPartition
@@ -27,7 +27,7 @@ def starts(
     stored: StoredPosition | None = None,
     in_group: int | None = None,
     here: MirroredPartition = HERE,
-) -> Starts:
+) -> BacklogStarts:
     """Of one partition that holds the offsets 10 to 99."""
     settings = MirrorConfig.parse("\n".join([FILE, *lines])).flow_settings(Flow("a", "b"))
     return starting_positions(

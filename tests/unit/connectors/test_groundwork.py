@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.groundwork import Groundwork
+from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
 from sparkmirror.errors import AuthenticationError
-from sparkmirror.pipeline.status import FlowStatus
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 
 class Pauses(threading.Event):
@@ -36,9 +36,11 @@ def test_a_refused_login_is_not_repeated_soon(
     def refuse(*_: object) -> None:
         raise AuthenticationError("no", cluster="a", retriable=retriable)
 
-    monkeypatch.setattr(Groundwork, "_ensure", refuse)
+    monkeypatch.setattr(InternalTopicSetup, "_ensure", refuse)
     pauses = Pauses()
-    work = Groundwork(cast("ReplicationFactors", None), cast("FlowStatus", None), pauses)
+    work = InternalTopicSetup(
+        cast("ReplicationFactorChooser", None), cast("FlowStatus", None), pauses
+    )
 
-    assert not work.lay(cast("FlowSettings", None), [], lambda _error: None)
+    assert not work.ensure(cast("FlowSettings", None), [], lambda _error: None)
     assert least <= pauses.seconds <= most

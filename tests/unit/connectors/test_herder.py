@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.connectors.heartbeat import HeartbeatState, HeartbeatStatus
-from sparkmirror.connectors.herder import Herder
+from sparkmirror.connectors.heartbeat_connector import HeartbeatState, HeartbeatStatus
 from sparkmirror.model import Flow
-from sparkmirror.pipeline.status import FlowStatus
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.topology.factors import ReplicationFactors
+from sparkmirror.runtime.herder import Herder
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 FLOW = Flow("a", "b")
 FILE = """
@@ -23,11 +23,11 @@ def test_heartbeats_that_fail_are_a_trouble_until_they_arrive_again() -> None:
     """Also on a pair that does nothing but heartbeats."""
     settings = MirrorConfig.parse(FILE).flow_settings(FLOW)
     policy = load_policy(settings.policy, FLOW)
-    herder = Herder(settings, policy, ReplicationFactors(), FlowStatus(str(FLOW)), None)
+    herder = Herder(settings, policy, ReplicationFactorChooser(), FlowStatus(str(FLOW)), None)
     assert herder.heartbeat is not None
 
     herder.heartbeat._status = HeartbeatStatus(HeartbeatState.RETRYING, error="nobody answers")
-    assert herder.snapshot().troubles == ("heartbeats: nobody answers",)
+    assert herder.snapshot().problems == ("heartbeats: nobody answers",)
 
     herder.heartbeat._status = HeartbeatStatus(HeartbeatState.RUNNING, count=1)
-    assert herder.snapshot().troubles == ()
+    assert herder.snapshot().problems == ()

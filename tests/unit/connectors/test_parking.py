@@ -8,22 +8,32 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparkmirror.connectors.group_rounds import Round
-from sparkmirror.connectors.parking import Parked, park
-from sparkmirror.errors import BrokerError, ParkingError
-from sparkmirror.kafka.descriptions import Answers, Committed, Group
+from sparkmirror.connectors.group_migration import MigratedGroup, migrate_group
+from sparkmirror.connectors.group_sync import GroupSyncPlan
+from sparkmirror.errors import BrokerError, GroupMigrationError
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.group_positions import GroupPosition, State
+from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 from sparkmirror.offsets.offset_map import Fit, Translation
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("a.t", 0)
 OTHER = TopicPartition("t", 1)
-EXACT = GroupPosition("g", HERE, Committed(5), State.TRANSLATED, THERE, Translation(7, Fit.EXACT))
-UNKNOWN = GroupPosition("g", OTHER, Committed(3), State.NOT_MIRRORED, TopicPartition("a.t", 1))
-BEHIND = GroupPosition(
-    "g", HERE, Committed(9), State.CATCHING_UP, THERE, Translation(7, Fit.AFTER), "not there yet"
+EXACT = GroupPosition(
+    "g", HERE, CommittedOffset(5), GroupPositionState.TRANSLATED, THERE, Translation(7, Fit.EXACT)
 )
-FILTERED = GroupPosition("g", OTHER, Committed(3), State.FILTERED)
+UNKNOWN = GroupPosition(
+    "g", OTHER, CommittedOffset(3), GroupPositionState.NOT_MIRRORED, TopicPartition("a.t", 1)
+)
+BEHIND = GroupPosition(
+    "g",
+    HERE,
+    CommittedOffset(9),
+    GroupPositionState.CATCHING_UP,
+    THERE,
+    Translation(7, Fit.AFTER),
+    "not there yet",
+)
+FILTERED = GroupPosition("g", OTHER, CommittedOffset(3), GroupPositionState.FILTERED)
 
 
 @dataclass
@@ -32,20 +42,24 @@ class Side:
 
     alias: str
     state: str | None = "Empty"
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     keeps: bool = True  # what is set
 
-    def states(self, groups: Sequence[str]) -> Answers[str, Group]:
+    def states(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
         """Of the one group."""
-        named = {g: Group(g, self.state, "classic", "consumer") for g in groups if self.state}
-        return Answers(named, {})
+        named = {
+            g: GroupListing(g, self.state, "classic", "consumer") for g in groups if self.state
+        }
+        return PartialResults(named, {})
 
-    def committed(self, groups: Sequence[str]) -> Answers[str, Mapping[TopicPartition, Committed]]:
+    def committed(
+        self, groups: Sequence[str]
+    ) -> PartialResults[str, Mapping[TopicPartition, CommittedOffset]]:
         """Of the one group."""
-        return Answers(dict.fromkeys(groups, self.offsets), {})
+        return PartialResults(dict.fromkeys(groups, self.offsets), {})
 
     def commit(
-        self, offsets: Mapping[str, Mapping[TopicPartition, Committed]]
+        self, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> dict[str, BrokerError | None]:
         """Set them."""
         if self.keeps:
@@ -61,10 +75,10 @@ class Rounds:
         self._empty = empty
         self.source_groups, self.target_groups = Side("a"), Side("b", None)
 
-    def look(self, _groups: Sequence[str], *, syncs_groups: bool) -> Round:
+    def look(self, _groups: Sequence[str], *, syncs_groups: bool) -> GroupSyncPlan:
         """The next one."""
         assert not syncs_groups
-        return Round(self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
+        return GroupSyncPlan(self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
 
     def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Those that were named."""
@@ -76,29 +90,29 @@ def rounds(*looks: list[GroupPosition], empty: set[TopicPartition] | None = None
     return Rounds(*looks, empty=empty or set())
 
 
-def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> Parked:
+def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> MigratedGroup:
     """Park the group, without waiting."""
     said: list[str] = []
-    return park(seen, "g", timeout_seconds=timeout, rewind=rewind, say=said.append)  # type: ignore[arg-type]
+    return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, say=said.append)  # type: ignore[arg-type]
 
 
 def test_an_exact_group_is_set_and_read_back() -> None:
     """Where it stands is what is printed."""
     seen = rounds([EXACT, FILTERED])
-    assert parked(seen) == Parked((EXACT,), (FILTERED,))
-    assert seen.target_groups.offsets == {THERE: Committed(7)}
+    assert parked(seen) == MigratedGroup((EXACT,), (FILTERED,))
+    assert seen.target_groups.offsets == {THERE: CommittedOffset(7)}
 
 
 def test_a_partition_of_which_nothing_was_mirrored_is_waited_for() -> None:
     """It has records: a consumer on the target would begin anywhere."""
-    with pytest.raises(ParkingError, match="t-1 at 3: not mirrored"):
+    with pytest.raises(GroupMigrationError, match="t-1 at 3: not mirrored"):
         parked(rounds([EXACT, UNKNOWN]))
-    assert parked(rounds([EXACT, UNKNOWN], empty={OTHER})).left_alone == (UNKNOWN,)
+    assert parked(rounds([EXACT, UNKNOWN], empty={OTHER})).skipped == (UNKNOWN,)
 
 
 def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:
     """And gives up in the end."""
-    with pytest.raises(ParkingError, match="not there yet"):
+    with pytest.raises(GroupMigrationError, match="not there yet"):
         parked(rounds([BEHIND]))
     assert parked(rounds([BEHIND], [EXACT]), timeout=5).positions == (EXACT,)
 
@@ -106,7 +120,7 @@ def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:
 @pytest.mark.parametrize("positions", [[], [FILTERED]])
 def test_a_group_with_nothing_to_park_is_not_parked(positions: list[GroupPosition]) -> None:
     """Success would be a lie."""
-    with pytest.raises(ParkingError, match=r"none of its offsets|committed no offset"):
+    with pytest.raises(GroupMigrationError, match=r"none of its offsets|committed no offset"):
         parked(rounds(positions))
 
 
@@ -114,28 +128,30 @@ def test_members_on_either_side_are_in_the_way() -> None:
     """Both would go on processing."""
     seen = rounds([EXACT])
     seen.source_groups.state = "Stable"
-    with pytest.raises(ParkingError, match="members on 'a'"):
+    with pytest.raises(GroupMigrationError, match="members on 'a'"):
         parked(seen)
     seen.source_groups.state, seen.target_groups.state = "Empty", "Reconciling"
-    with pytest.raises(ParkingError, match="members on 'b'"):
+    with pytest.raises(GroupMigrationError, match="members on 'b'"):
         parked(seen)
 
 
 def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
     """On either side."""
-    moved = GroupPosition("g", HERE, Committed(6), State.TRANSLATED, THERE, EXACT.translation)
-    with pytest.raises(ParkingError, match="went on consuming"):
+    moved = GroupPosition(
+        "g", HERE, CommittedOffset(6), GroupPositionState.TRANSLATED, THERE, EXACT.translation
+    )
+    with pytest.raises(GroupMigrationError, match="went on consuming"):
         parked(rounds([EXACT], [moved]))
     seen = rounds([EXACT])
     seen.target_groups.keeps = False
-    with pytest.raises(ParkingError, match="somebody else moves it"):
+    with pytest.raises(GroupMigrationError, match="somebody else moves it"):
         parked(seen)
 
 
 def test_a_group_is_moved_back_only_if_asked_to() -> None:
     """Records would be processed again."""
     seen = rounds([EXACT])
-    seen.target_groups.offsets = {THERE: Committed(8)}
-    with pytest.raises(ParkingError, match="--rewind"):
+    seen.target_groups.offsets = {THERE: CommittedOffset(8)}
+    with pytest.raises(GroupMigrationError, match="--rewind"):
         parked(seen)
     assert parked(seen, rewind=True).positions == (EXACT,)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.config.settings import Policies
-from sparkmirror.connectors.recreated import find_recreated
+from sparkmirror.config.settings import IncidentPolicies
+from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.incidents import Kind
+from sparkmirror.state.incidents import IncidentKind
 
 TP = TopicPartition("t", 0)
 MIRRORED = [MirroredPartition(TP, "a.t", "source-now", "target-now")]
@@ -31,15 +31,15 @@ def stored(source: str | None, target: str | None) -> dict[TopicPartition, Store
 )
 def test_the_same_topics_are_no_news(known: dict[TopicPartition, StoredPosition]) -> None:
     """Nor is a position that does not say which topics it belongs to."""
-    assert find_recreated(MIRRORED, known, Policies(source_recreated="restart")) == []
+    assert find_recreated(MIRRORED, known, IncidentPolicies(source_recreated="restart")) == []
 
 
 def test_another_target_is_told_with_its_policy() -> None:
     """The incident names the offset that would have come next."""
     (found,) = find_recreated(
-        MIRRORED, stored("source-now", "old"), Policies(target_recreated="stop")
+        MIRRORED, stored("source-now", "old"), IncidentPolicies(target_recreated="stop")
     )
-    assert (found.kind, found.policy) == (Kind.TARGET_RECREATED, "stop")
+    assert (found.kind, found.policy) == (IncidentKind.TARGET_RECREATED, "stop")
     incident = found.incident("b", 5)
     assert (incident.first_offset, incident.last_offset) == (42, 42)
     assert "b: a.t" in incident.cause
@@ -48,11 +48,11 @@ def test_another_target_is_told_with_its_policy() -> None:
 def test_another_source_is_the_tasks_business_unless_it_restarts() -> None:
     """Under stop the task itself notices, at once and also while it runs."""
     known = stored("old", "target-now")
-    assert find_recreated(MIRRORED, known, Policies()) == []
-    (found,) = find_recreated(MIRRORED, known, Policies(source_recreated="restart"))
-    assert (found.kind, found.policy) == (Kind.SOURCE_RECREATED, "restart")
+    assert find_recreated(MIRRORED, known, IncidentPolicies()) == []
+    (found,) = find_recreated(MIRRORED, known, IncidentPolicies(source_recreated="restart"))
+    assert (found.kind, found.policy) == (IncidentKind.SOURCE_RECREATED, "restart")
 
 
 def test_a_stopped_source_keeps_the_targets_news_for_later() -> None:
     """Both were recreated: nothing is written before somebody has decided about the source."""
-    assert find_recreated(MIRRORED, stored("old", "old"), Policies()) == []
+    assert find_recreated(MIRRORED, stored("old", "old"), IncidentPolicies()) == []

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.formats.heartbeat import Heartbeat
-from sparkmirror.formats.offset_sync import OffsetSync
+from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from sparkmirror.formats.primitives import FieldReader, pack_int16, pack_string
 from sparkmirror.model import Flow, TopicPartition
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.connect_protocol import Assignment, Metadata
+from sparkmirror.formats.connect_protocol import Assignment, WorkerMetadata
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -36,8 +36,8 @@ def test_metadata_come_back(
     url: str, offset: int, current: Assignment | None, piece: str | None
 ) -> None:
     """With what the worker runs, and what it could run only."""
-    metadata = Metadata(url, offset, current, piece)
-    assert Metadata.decode(metadata.encode()) == metadata
+    metadata = WorkerMetadata(url, offset, current, piece)
+    assert WorkerMetadata.decode(metadata.encode()) == metadata
     assert metadata.connectors == (() if current is None else current.connectors)
 
 
@@ -71,8 +71,8 @@ def test_older_versions_are_refused(version: int) -> None:
     """They have other fields; newer ones are read as far as we know them."""
     written = version.to_bytes(2, "big", signed=True)
     with pytest.raises(WireError, match=f"metadata of a worker has version {version}"):
-        Metadata.decode(written + Metadata("u", 1).encode()[2:])
+        WorkerMetadata.decode(written + WorkerMetadata("u", 1).encode()[2:])
     with pytest.raises(WireError, match=f"assignment of a worker has version {version}"):
         Assignment.decode(written + Assignment("l", "u", 1).encode()[2:])
-    newer = (3).to_bytes(2, "big") + Metadata("u", 1).encode()[2:] + b"more"
-    assert Metadata.decode(newer) == Metadata("u", 1)
+    newer = (3).to_bytes(2, "big") + WorkerMetadata("u", 1).encode()[2:] + b"more"
+    assert WorkerMetadata.decode(newer) == WorkerMetadata("u", 1)

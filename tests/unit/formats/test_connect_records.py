@@ -11,23 +11,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_records import (
+from sparkmirror.formats.connect_config_records import (
     ConfigRecord,
     ConnectorConfig,
-    ConnectorTarget,
+    ConnectorTargetState,
     LoggerLevel,
     RestartRequest,
     SessionKey,
     TargetState,
     TaskConfig,
-    TaskCount,
     TasksCommit,
+    TasksFencing,
     read_config_record,
 )
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     StatusRecord,
     TaskStatus,
@@ -47,15 +47,15 @@ CONFIG_RECORDS = st.one_of(
     st.builds(ConnectorConfig, NAMES, st.none() | CONFIGS),
     st.builds(TaskConfig, NAMES, INTS, CONFIGS),
     st.builds(TasksCommit, NAMES, INTS),
-    st.builds(ConnectorTarget, NAMES, st.none() | st.sampled_from(TargetState)),
+    st.builds(ConnectorTargetState, NAMES, st.none() | st.sampled_from(TargetState)),
     st.builds(RestartRequest, NAMES, st.booleans(), st.booleans()),
-    st.builds(TaskCount, NAMES, INTS),
+    st.builds(TasksFencing, NAMES, INTS),
     st.builds(SessionKey, st.binary(), TEXTS, LONGS),
     st.builds(LoggerLevel, NAMES, TEXTS),
 )
 STATUSES = st.builds(
     Status,
-    st.sampled_from(State),
+    st.sampled_from(RunState),
     TEXTS,
     st.integers(-1, 2**31 - 1),
     st.none() | TEXTS,
@@ -109,20 +109,20 @@ def test_a_warning_only_adds_a_last_field(status: Status) -> None:
          '{"properties":{"name":"c","n":null}}'),
         (TaskConfig("a-b", 11, {"x": "1"}), "task-a-b-11", '{"properties":{"x":"1"}}'),
         (TasksCommit("c", 3), "commit-c", '{"tasks":3}'),
-        (ConnectorTarget("c", TargetState.STARTED), "target-state-c",
+        (ConnectorTargetState("c", TargetState.STARTED), "target-state-c",
          '{"state":"STARTED","state.v2":"STARTED"}'),
-        (ConnectorTarget("c", TargetState.STOPPED), "target-state-c",
+        (ConnectorTargetState("c", TargetState.STOPPED), "target-state-c",
          '{"state":"PAUSED","state.v2":"STOPPED"}'),
         (RestartRequest("c", include_tasks=True), "restart-connector-c",
          '{"include-tasks":true,"only-failed":false}'),
-        (TaskCount("c", 4), "tasks-fencing-c", '{"task-count":4}'),
+        (TasksFencing("c", 4), "tasks-fencing-c", '{"task-count":4}'),
         (SessionKey(b"\x00\xff", "HmacSHA256", 17), "session-key",
          '{"key":"AP8=","algorithm":"HmacSHA256","creation-timestamp":17}'),
         (LoggerLevel("org.x", "DEBUG"), "logger-cluster-org.x", '{"level":"DEBUG"}'),
-        (ConnectorStatus("c", Status(State.RUNNING, "h:8083", 3, None, "4.4.0")),
+        (ConnectorStatus("c", Status(RunState.RUNNING, "h:8083", 3, None, "4.4.0")),
          "status-connector-c",
          '{"state":"RUNNING","trace":null,"worker_id":"h:8083","generation":3,"version":"4.4.0"}'),
-        (TaskStatus("c", 0, Status(State.RUNNING, "h", 3, None, "4.4.0", "silent")),
+        (TaskStatus("c", 0, Status(RunState.RUNNING, "h", 3, None, "4.4.0", "silent")),
          "status-task-c-0",
          ('{"state":"RUNNING","trace":null,"worker_id":"h","generation":3,"version":"4.4.0",'
           '"warning":"silent"}')),
@@ -141,11 +141,11 @@ def test_records_have_the_bytes_of_the_specification(
 @pytest.mark.parametrize(
     ("key", "value", "meaning"),
     [
-        ("target-state-c", '{"state":"PAUSED"}', ConnectorTarget("c", TargetState.PAUSED)),
+        ("target-state-c", '{"state":"PAUSED"}', ConnectorTargetState("c", TargetState.PAUSED)),
         ("target-state-c", '{"state":"PAUSED","state.v2":7}',
-         ConnectorTarget("c", TargetState.PAUSED)),
+         ConnectorTargetState("c", TargetState.PAUSED)),
         ("target-state-c", '{"state.v2":"STOPPED","state.v3":{}}',
-         ConnectorTarget("c", TargetState.STOPPED)),
+         ConnectorTargetState("c", TargetState.STOPPED)),
         ("restart-connector-c", "{}", RestartRequest("c")),
         ("restart-connector-c", '{"only-failed":true,"include-tasks":"yes","new":1}',
          RestartRequest("c", only_failed=True)),
@@ -165,11 +165,11 @@ def test_config_records_of_other_versions_are_understood(
     ("value", "status"),
     [
         ('{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":3}',
-         Status(State.RUNNING, "h:1", 3)),
-        ('{"state":"FAILED"}', Status(State.FAILED, "", -1)),
-        ('{"state":"RUNNING","warning":["odd"]}', Status(State.RUNNING, "", -1)),
+         Status(RunState.RUNNING, "h:1", 3)),
+        ('{"state":"FAILED"}', Status(RunState.FAILED, "", -1)),
+        ('{"state":"RUNNING","warning":["odd"]}', Status(RunState.RUNNING, "", -1)),
         ('{"state":"PAUSED","worker_id":1,"generation":true,"more":[]}',
-         Status(State.PAUSED, "", -1)),
+         Status(RunState.PAUSED, "", -1)),
     ],
 )  # fmt: skip
 def test_statuses_of_other_versions_are_understood(value: str, status: Status) -> None:
@@ -202,8 +202,8 @@ def test_foreign_bytes_never_raise(key: str | None, value: bytes) -> None:
     """Whatever lies in the topic, a worker must start."""
     raw = None if key is None else key.encode()
     # A request to restart may say nothing more, as with Java.
-    assert isinstance(read_config_record(raw, value), (Foreign, RestartRequest))
-    assert isinstance(read_status_record(raw, value), Foreign)
+    assert isinstance(read_config_record(raw, value), (UnreadableRecord, RestartRequest))
+    assert isinstance(read_status_record(raw, value), UnreadableRecord)
 
 
 def test_bytes_that_are_no_text_are_read_as_java_reads_them() -> None:
@@ -215,13 +215,13 @@ def test_bytes_that_are_no_text_are_read_as_java_reads_them() -> None:
 
 def test_whether_it_was_json_is_said() -> None:
     """Java does not count what is none."""
-    assert read_config_record(b"connector-c", b"{") == Foreign(
+    assert read_config_record(b"connector-c", b"{") == UnreadableRecord(
         "the record with key 'connector-c' is not JSON: Expecting property name enclosed in "
         "double quotes: line 1 column 2 (char 1).",
         is_json=False,
     )
     empty = read_config_record(b"connector-c", b"{}")
-    assert isinstance(empty, Foreign)
+    assert isinstance(empty, UnreadableRecord)
     assert empty.is_json
 
 

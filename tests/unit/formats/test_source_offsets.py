@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.source_offsets import SourcePartition, StoredPosition
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.model import TopicPartition
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=80)
 source_partitions = st.builds(
-    SourcePartition, names, names, st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+    SourceOffsetKey, names, names, st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
 )
 
 
 @given(source_partitions)
-def test_a_key_comes_back(partition: SourcePartition) -> None:
+def test_a_key_comes_back(partition: SourceOffsetKey) -> None:
     """Decoding undoes encoding, for any connector, alias and topic."""
-    assert SourcePartition.from_key(partition.key()) == partition
+    assert SourceOffsetKey.from_key(partition.key()) == partition
 
 
 @given(st.builds(StoredPosition, st.integers(-1, 2**63 - 1), st.none() | st.integers(0, 2**63 - 1)))
@@ -29,7 +29,7 @@ def test_a_value_comes_back(offset: StoredPosition) -> None:
 
 def test_other_alphabets_are_written_as_they_are() -> None:
     """Java does not escape what is not ASCII, and keys are compared as bytes."""
-    key = SourcePartition("Spiegel-ü", "köln", TopicPartition("t", 0)).key()
+    key = SourceOffsetKey("Spiegel-ü", "köln", TopicPartition("t", 0)).key()
     assert key == '["Spiegel-ü",{"cluster":"köln","partition":0,"topic":"t"}]'.encode()
 
 
@@ -56,7 +56,7 @@ def test_other_alphabets_are_written_as_they_are() -> None:
 )
 def test_a_key_that_java_would_not_find_is_not_ours(key: bytes) -> None:
     """Look-ups compare bytes, so a key in another order or spelling belongs to nobody."""
-    assert SourcePartition.from_key(key) is None
+    assert SourceOffsetKey.from_key(key) is None
 
 
 @pytest.mark.parametrize(

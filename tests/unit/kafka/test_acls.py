@@ -25,7 +25,7 @@ from sparkmirror.kafka.acls import (
     ResourceType,
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.failures import code_error
+from sparkmirror.kafka.error_mapping import broker_error
 
 BINDING = AclBinding(
     ResourceType.TOPIC,
@@ -75,7 +75,7 @@ def test_what_is_no_acl_is_refused(field: str, value: object) -> None:
 class NewerBroker(ClusterClient):
     """Answers with numbers that no broker of today sends."""
 
-    def ask(self, request: object, node_id: int | None = None) -> Any:  # noqa: ARG002
+    def send(self, request: object, node_id: int | None = None) -> Any:  # noqa: ARG002
         """The same answer to every question."""
         resource = DescribeAclsResponse.DescribeAclsResource
         known = resource.AclDescription(
@@ -102,13 +102,13 @@ def test_an_acl_of_a_kind_unknown_today_is_left_out_and_counted() -> None:
     """The others are there."""
     admin = AclAdmin(connection := ConnectionSettings("a", ("a:1",), "x"), NewerBroker(connection))
     assert admin.describe() == [BINDING]
-    assert admin.unknown == 3
+    assert admin.unknown_acls == 3
 
 
 class ServiceWithoutAcls(ClusterClient):
     """One that does not offer the request, as Azure Event Hubs."""
 
-    def ask(self, request: object, node_id: int | None = None) -> Any:
+    def send(self, request: object, node_id: int | None = None) -> Any:
         """What kafka-python raises then."""
         raise IncompatibleBrokerVersion(request, node_id)
 
@@ -125,7 +125,7 @@ def test_a_refusal_is_said_in_the_same_words_every_time() -> None:
     """A broker names the request, its connection and its session; a log shall say it once."""
     connection = ConnectionSettings("a", ("127.0.0.1:9",), "test")
     first, second = (
-        str(code_error(connection, "describing ACLs", CLUSTER_AUTHORIZATION_FAILED, said))
+        str(broker_error(connection, "describing ACLs", CLUSTER_AUTHORIZATION_FAILED, said))
         for said in (
             f"Request Request(processor=0, connectionId=127.0.0.1:9092-127.0.0.1:5{number}-0, "
             f"session=org.apache.kafka.network.Session@{number}, "

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
-from sparkmirror.kafka.capabilities import CAPABILITIES, Role, missing_capabilities
-from support.event_hubs import EVENT_HUBS
+from sparkmirror.kafka.broker_capabilities import CAPABILITIES, Role, missing_capabilities
+from support.clusters.event_hubs import EVENT_HUBS
 
 FETCH, PRODUCE, METADATA, JOIN_GROUP, EPOCHS, PRODUCERS, ALTER = 1, 0, 3, 11, 23, 61, 44
 
@@ -21,8 +21,8 @@ def test_each_row_of_the_table_is_one_case() -> None:
     """The same API, version and role never has two sentences."""
     cases = [(one.api_key, one.version, one.role) for one in CAPABILITIES]
     assert len(set(cases)) == len(cases)
-    assert [one.is_needed for one in CAPABILITIES] == sorted(
-        (one.is_needed for one in CAPABILITIES), reverse=True
+    assert [one.is_required for one in CAPABILITIES] == sorted(
+        (one.is_required for one in CAPABILITIES), reverse=True
     ), "the worst first"
 
 
@@ -40,7 +40,7 @@ def test_kafka_2_4_reads_and_writes_with_limits() -> None:
     assert not {(FETCH, 7), (FETCH, 10), (EPOCHS, 0)} & source
     assert {(METADATA, 10), (PRODUCERS, 0)} <= target
     assert not {(PRODUCE, 7), (ALTER, 0)} & target
-    assert not any(one.is_needed for one in missing_capabilities(versions, set(Role)))
+    assert not any(one.is_required for one in missing_capabilities(versions, set(Role)))
 
 
 def test_event_hubs_lacks_more_and_nothing_that_is_needed() -> None:
@@ -48,7 +48,7 @@ def test_event_hubs_lacks_more_and_nothing_that_is_needed() -> None:
     versions = dict(EVENT_HUBS)
     assert {(FETCH, 7), (FETCH, 10), (EPOCHS, 0)} <= lacking(versions, Role.SOURCE)
     assert {(ALTER, 0), (PRODUCERS, 0)} <= lacking(versions, Role.TARGET)
-    assert not any(one.is_needed for one in missing_capabilities(versions, set(Role)))
+    assert not any(one.is_required for one in missing_capabilities(versions, set(Role)))
 
 
 def test_a_broker_that_is_too_old_lacks_what_is_needed() -> None:
@@ -56,7 +56,7 @@ def test_a_broker_that_is_too_old_lacks_what_is_needed() -> None:
     needed = [
         (one.api_key, one.role)
         for one in missing_capabilities(BROKER_API_VERSIONS[0, 10, 2], set(Role))
-        if one.is_needed
+        if one.is_required
     ]
     assert needed[0] == (FETCH, Role.SOURCE)
     assert {api for api, role in needed if role is Role.TARGET} == {PRODUCE, JOIN_GROUP, 22}

@@ -30,7 +30,7 @@ def test_a_cluster_out_of_reach_is_asked_for_as_long_as_connecting_may_take() ->
     """Then it is an error."""
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="'far'"):
-        ClusterClient(far(0.6)).persist("describing topics", ask_one_that_died)
+        ClusterClient(far(0.6)).retry("describing topics", ask_one_that_died)
     assert time.monotonic() - began > 0.6 - 2 * PAUSE_SECONDS
 
 
@@ -40,5 +40,5 @@ def test_whoever_stops_does_not_wait_for_a_cluster_out_of_reach() -> None:
     threading.Timer(0.3, stop.set).start()
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="'far'"):
-        ClusterClient(far(3600.0), stop).persist("describing topics", ask_one_that_died)
+        ClusterClient(far(3600.0), stop).retry("describing topics", ask_one_that_died)
     assert time.monotonic() - began < 60

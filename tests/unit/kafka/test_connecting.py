@@ -15,61 +15,66 @@ from kafka.net.selector import NetworkSelector
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.connecting import TellingManager
-from sparkmirror.kafka.failures import refusal
-from sparkmirror.kafka.logins import Login
+from sparkmirror.kafka.connection_manager import ConnectionManager
+from sparkmirror.kafka.error_mapping import authentication_error
+from sparkmirror.kafka.sasl_adapter import SaslAdapter
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
-from support.hand_clock import HandClock
-from support.secure_peer import API_VERSIONS, AUTHENTICATE, SecurePeer
+from sparkmirror.security.settings import (
+    SaslMechanism,
+    SaslSettings,
+    SecurityProtocol,
+    SecuritySettings,
+)
+from support.manual_clock import ManualClock
+from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, SecureBroker
 
 RIGHT = b"\0me\0right"
 WRONG = "wr0ng-word"
 NODE = "bootstrap-0"
-SASL = SaslSettings(Mechanism.PLAIN, "me", Secret(WRONG))
-RIGHT_SASL = SaslSettings(Mechanism.PLAIN, "me", Secret("right"))
+SASL = SaslSettings(SaslMechanism.PLAIN, "me", Secret(WRONG))
+RIGHT_SASL = SaslSettings(SaslMechanism.PLAIN, "me", Secret("right"))
 
 
 @pytest.fixture
-def peer() -> Iterator[SecurePeer]:
+def peer() -> Iterator[SecureBroker]:
     """A broker that knows another password."""
-    with SecurePeer(login=RIGHT) as made:
+    with SecureBroker(login=RIGHT) as made:
         yield made
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """The clock of the pauses between logins."""
-    return HandClock(monkeypatch, "sparkmirror.kafka.connecting")
+    return ManualClock(monkeypatch, "sparkmirror.kafka.connection_manager")
 
 
 @pytest.fixture
-def manager(peer: SecurePeer) -> Iterator[TellingManager]:
+def manager(peer: SecureBroker) -> Iterator[ConnectionManager]:
     """The connections of a client with a wrong password."""
     with opened(SASL, peer) as made:
         assert [one.node_id for one in made.cluster.bootstrap_brokers()] == [NODE]
         yield made
 
 
-def settings_of(sasl: SaslSettings, *peers: SecurePeer, alias: str = "a") -> ConnectionSettings:
+def settings_of(sasl: SaslSettings, *peers: SecureBroker, alias: str = "a") -> ConnectionSettings:
     """How to reach them."""
-    security = Security(Protocol.SASL_PLAINTEXT, sasl=sasl)
+    security = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
     return ConnectionSettings(
         alias, tuple(str(one.address) for one in peers), "test", security=security
     )
 
 
 @contextmanager
-def opened(sasl: SaslSettings, *peers: SecurePeer) -> Iterator[TellingManager]:
+def opened(sasl: SaslSettings, *peers: SecureBroker) -> Iterator[ConnectionManager]:
     """The connections of a client."""
     net, settings = NetworkSelector(), settings_of(sasl, *peers)
-    made = TellingManager(
+    made = ConnectionManager(
         net,
         settings,
         bootstrap_servers=list(settings.bootstrap_servers),
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="PLAIN",
-        sasl_oauth_token_provider=Login(sasl),
+        sasl_oauth_token_provider=SaslAdapter(sasl),
     )
     client = KafkaNetClient(net=net, manager=made)
     try:
@@ -78,7 +83,7 @@ def opened(sasl: SaslSettings, *peers: SecurePeer) -> Iterator[TellingManager]:
         client.close()
 
 
-def connect(manager: TellingManager, node: str | None = NODE) -> None:
+def connect(manager: ConnectionManager, node: str | None = NODE) -> None:
     """Try to reach the broker, as any request does."""
 
     async def attempt() -> None:
@@ -87,7 +92,7 @@ def connect(manager: TellingManager, node: str | None = NODE) -> None:
     manager.run(attempt)
 
 
-def fail(manager: TellingManager, node: str | None = NODE) -> str:
+def fail(manager: ConnectionManager, node: str | None = NODE) -> str:
     """The broker's words, or what is kept of them."""
     with pytest.raises(SaslAuthenticationFailedError) as caught:
         connect(manager, node)
@@ -95,7 +100,7 @@ def fail(manager: TellingManager, node: str | None = NODE) -> str:
 
 
 def test_a_broker_that_refuses_us_is_left_alone(
-    peer: SecurePeer, clock: HandClock, manager: TellingManager
+    peer: SecureBroker, clock: ManualClock, manager: ConnectionManager
 ) -> None:
     """A password that is wrong is not sent again and again; who asks meanwhile is told."""
     for _ in range(20):
@@ -113,7 +118,7 @@ def test_a_broker_that_refuses_us_is_left_alone(
 
 
 def test_who_is_let_in_at_last_is_not_held_up(
-    peer: SecurePeer, clock: HandClock, manager: TellingManager
+    peer: SecureBroker, clock: ManualClock, manager: ConnectionManager
 ) -> None:
     """Somebody gave the broker our password."""
     fail(manager)
@@ -126,7 +131,7 @@ def test_who_is_let_in_at_last_is_not_held_up(
 
 
 def test_no_other_client_of_the_process_repeats_a_refused_login(
-    peer: SecurePeer, clock: HandClock, manager: TellingManager
+    peer: SecureBroker, clock: ManualClock, manager: ConnectionManager
 ) -> None:
     """Clients are opened anew all the time; each hears why, with its own name for the cluster."""
     fail(manager)
@@ -135,7 +140,7 @@ def test_no_other_client_of_the_process_repeats_a_refused_login(
         words = rf"Cluster '{alias}': {peer.address} does not let us in"
         for _ in range(10):
             with pytest.raises(AuthenticationError, match=words):
-                client.persist("looking", lambda client=client: client.metadata([]))
+                client.retry("looking", lambda client=client: client.metadata([]))
     with opened(SASL, peer) as other:
         fail(other)
         assert peer.seen.count(AUTHENTICATE) == 1
@@ -145,7 +150,7 @@ def test_no_other_client_of_the_process_repeats_a_refused_login(
     assert peer.seen.count(AUTHENTICATE) == 2
 
 
-def test_another_password_is_tried_at_once(peer: SecurePeer, manager: TellingManager) -> None:
+def test_another_password_is_tried_at_once(peer: SecureBroker, manager: ConnectionManager) -> None:
     """Somebody has changed our file."""
     fail(manager)
     with opened(RIGHT_SASL, peer) as other:
@@ -153,7 +158,7 @@ def test_another_password_is_tried_at_once(peer: SecurePeer, manager: TellingMan
     assert peer.logins == 1
 
 
-def test_who_is_in_stays_in(peer: SecurePeer) -> None:
+def test_who_is_in_stays_in(peer: SecureBroker) -> None:
     """A password that was changed on the brokers hurts who comes, not who is there."""
     with opened(RIGHT_SASL, peer) as first, opened(RIGHT_SASL, peer) as second:
         connect(first)
@@ -166,16 +171,16 @@ def test_who_is_in_stays_in(peer: SecurePeer) -> None:
 
 
 def test_a_broker_that_is_left_alone_does_not_keep_us_from_the_others(
-    peer: SecurePeer, manager: TellingManager
+    peer: SecureBroker, manager: ConnectionManager
 ) -> None:
     """One has an expired certificate, or has not heard of our password yet."""
     fail(manager)
-    with SecurePeer(login=RIGHT) as other, opened(SASL, peer, other) as both:
+    with SecureBroker(login=RIGHT) as other, opened(SASL, peer, other) as both:
         assert [one.port for one in both.cluster.bootstrap_brokers()] == [other.address.port]
 
 
 def test_a_password_that_a_broker_repeats_is_not_shown(
-    manager: TellingManager, caplog: pytest.LogCaptureFixture
+    manager: ConnectionManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither in our sentence nor in any line of kafka-python's log; all in one line."""
     caplog.set_level("DEBUG")
@@ -192,15 +197,17 @@ def test_a_password_that_a_broker_repeats_is_not_shown(
 def test_a_refusal_is_one_line_without_the_password() -> None:
     """Whoever raised it."""
     settings = ConnectionSettings(
-        "a", ("b:1",), "test", security=Security(Protocol.SASL_PLAINTEXT, sasl=SASL)
+        "a", ("b:1",), "test", security=SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=SASL)
     )
-    found = str(refusal(settings, SaslAuthenticationFailedError(f"bad {WRONG}\nof yours")))
+    found = str(
+        authentication_error(settings, SaslAuthenticationFailedError(f"bad {WRONG}\nof yours"))
+    )
 
     assert "bad [hidden] of yours" in found
 
 
 def test_an_answer_that_is_cut_off_ends_the_connection_at_once(
-    peer: SecurePeer, manager: TellingManager
+    peer: SecureBroker, manager: ConnectionManager
 ) -> None:
     """kafka-python stumbles over it without a word, and would wait for its whole time-out."""
     peer.nonsense = {API_VERSIONS: b"\0\0\x02\0\x03\0\0\0\x04"}

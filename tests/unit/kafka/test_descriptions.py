@@ -3,7 +3,7 @@
 
 import pytest
 
-from sparkmirror.kafka.descriptions import Group
+from sparkmirror.kafka.descriptions import GroupListing
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from sparkmirror.kafka.descriptions import Group
 )
 def test_a_group_is_active_in_every_state_that_needs_members(state: str, expected: bool) -> None:
     """Only the states without members are known for sure."""
-    assert Group("g", state, "classic", "consumer").is_active is expected
+    assert GroupListing("g", state, "classic", "consumer").is_active is expected

@@ -10,9 +10,9 @@ import pytest
 from kafka.errors import KafkaConnectionError
 from kafka.net.selector import NetworkSelector
 
-from sparkmirror.kafka.resolving import resolve, wait_for_hosts
-from sparkmirror.wire.resolver import Resolver
-from support.scripted_resolver import ScriptedResolver
+from sparkmirror.kafka.async_resolver import resolve, resolve_blocking
+from sparkmirror.wire.dns_resolver import DnsResolver
+from support.peers.scripted_resolver import ScriptedResolver
 
 NAME = "broker.example"
 HERE = ["127.0.0.1"]
@@ -30,7 +30,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedResolver]:
 @pytest.fixture(params=["beside a loop", "blocking"])
 def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
     """Both ways to look a name up within a second."""
-    resolver, net = Resolver(), NetworkSelector()
+    resolver, net = DnsResolver(), NetworkSelector()
 
     def beside() -> list[str]:
         until = time.monotonic() + 1.0
@@ -38,7 +38,7 @@ def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
         return found
 
     def blocking() -> list[str]:
-        return wait_for_hosts(NAME, 9092, 1.0, resolver)
+        return resolve_blocking(NAME, 9092, 1.0, resolver)
 
     yield beside if request.param == "beside a loop" else blocking
     net.close()
@@ -76,6 +76,6 @@ def test_a_name_without_an_address_is_a_failure(scripted: ScriptedResolver, ask:
 
 def test_a_numeric_address_needs_no_resolver(scripted: ScriptedResolver) -> None:
     """Also one of IPv6."""
-    assert wait_for_hosts("127.0.0.1", 1, 1.0) == HERE
-    assert wait_for_hosts("::1", 1, 1.0) == ["::1"]
+    assert resolve_blocking("127.0.0.1", 1, 1.0) == HERE
+    assert resolve_blocking("::1", 1, 1.0) == ["::1"]
     assert not scripted.asked

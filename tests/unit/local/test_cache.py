@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.errors import SetupError
-from sparkmirror.local.cache import cache_directory, writable
+from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 
 
 def test_own_variable_wins_over_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_unwritable_directory_is_named(tmp_path: Path) -> None:
     """A path that cannot become a directory is an error with its name and a remedy."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SetupError, match=r"file/below cannot be written.*SPARKMIRROR_CACHE"):
-        writable(tmp_path / "file" / "below")
+        ensure_writable(tmp_path / "file" / "below")
 
 
 def test_writable_directory_is_made(tmp_path: Path) -> None:
     """Missing parents are made as well."""
-    assert writable(tmp_path / "a" / "b").is_dir()
+    assert ensure_writable(tmp_path / "a" / "b").is_dir()

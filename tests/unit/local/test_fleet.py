@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkmirror.cli.local import app
+from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.cluster_manifest import ClusterManifest
+from sparkmirror.devcluster.local_clusters import LocalClusters
+from sparkmirror.devcluster.process_identity import ProcessIdentity
+from sparkmirror.devcluster.server_properties import BrokerListener, server_properties
 from sparkmirror.errors import SetupError
-from sparkmirror.local.cluster import LocalCluster
-from sparkmirror.local.cluster_record import ClusterRecord
-from sparkmirror.local.fleet import Fleet
-from sparkmirror.local.process import ProcessIdentity
-from sparkmirror.local.server_properties import Listener, server_properties
 
 
 @pytest.fixture
@@ -43,15 +43,17 @@ def test_a_running_cluster_is_not_started_again(tmp_path: Path, sleeper: Process
     """The name is taken as long as its broker lives."""
     state(tmp_path, sleeper)
     with pytest.raises(SetupError, match=r"a already runs at 127\.0\.0\.1:1"):
-        Fleet(tmp_path).start(["a"], brokers=1, version="4.3.1", first_port=None, detached=False)
+        LocalClusters(tmp_path).start(
+            ["a"], brokers=1, version="4.3.1", first_port=None, detached=False
+        )
 
 
 def test_down_stops_and_forgets(tmp_path: Path, sleeper: ProcessIdentity) -> None:
     """The process is gone, and so is the entry."""
     state(tmp_path, sleeper)
-    assert Fleet(tmp_path).stop() == ["a"]
+    assert LocalClusters(tmp_path).stop() == ["a"]
     assert not sleeper.alive
-    assert Fleet(tmp_path).clusters() == []
+    assert LocalClusters(tmp_path).clusters() == []
 
 
 def test_down_stops_zookeeper_as_well(tmp_path: Path, sleeper: ProcessIdentity) -> None:
@@ -60,16 +62,16 @@ def test_down_stops_zookeeper_as_well(tmp_path: Path, sleeper: ProcessIdentity) 
     [cluster] = json.loads((tmp_path / "state.json").read_text())
     cluster["zookeeper"] = {**asdict(sleeper), "port": 2, "log": "log"}
     (tmp_path / "state.json").write_text(json.dumps([cluster]))
-    assert Fleet(tmp_path).find("a").alive
-    Fleet(tmp_path).stop()
+    assert LocalClusters(tmp_path).find("a").alive
+    LocalClusters(tmp_path).stop()
     assert not sleeper.alive
 
 
 def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
     """A state file that outlived its brokers must not hurt anybody."""
     state(tmp_path, sleeper, started="long ago")
-    assert Fleet(tmp_path).clusters()[0].brokers[0].condition() == "stopped"
-    Fleet(tmp_path).stop()
+    assert LocalClusters(tmp_path).clusters()[0].brokers[0].state() == "stopped"
+    LocalClusters(tmp_path).stop()
     assert sleeper.alive
 
 
@@ -78,21 +80,23 @@ def test_a_process_that_does_not_answer_is_told_apart(
 ) -> None:
     """Alive is not the same as running."""
     state(tmp_path, sleeper)
-    assert Fleet(tmp_path).find("a").brokers[0].condition() == "not answering"
+    assert LocalClusters(tmp_path).find("a").brokers[0].state() == "not answering"
 
 
 @pytest.mark.parametrize("names", [["a", "a"], [""], ["../a"], ["a b"]])
 def test_names_that_cannot_be_directories_are_refused(tmp_path: Path, names: list[str]) -> None:
     """Names become directories and must differ."""
     with pytest.raises(SetupError, match=r"name"):
-        Fleet(tmp_path).start(names, brokers=1, version="4.3.1", first_port=None, detached=False)
+        LocalClusters(tmp_path).start(
+            names, brokers=1, version="4.3.1", first_port=None, detached=False
+        )
 
 
 def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
     """Half a file is an error with a remedy, not a stack trace."""
     (tmp_path / "state.json").write_text("[{")
     with pytest.raises(SetupError, match=r"state\.json cannot be read"):
-        Fleet(tmp_path).clusters()
+        LocalClusters(tmp_path).clusters()
 
 
 @pytest.mark.parametrize(
@@ -136,17 +140,17 @@ def test_addresses_are_unknown_before_the_start(tmp_path: Path) -> None:
 
 def test_record_keeps_the_cluster_id(tmp_path: Path) -> None:
     """The same data is the same cluster, also after an upgrade."""
-    first = ClusterRecord.open(tmp_path, brokers=1, version="3.9.2")
-    second = ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+    first = ClusterManifest.load_or_create(tmp_path, brokers=1, version="3.9.2")
+    second = ClusterManifest.load_or_create(tmp_path, brokers=1, version="4.3.1")
     assert first.cluster_id == second.cluster_id
 
 
 def test_data_with_zookeeper_is_not_read_without(tmp_path: Path) -> None:
     """KRaft would begin an empty cluster beside it."""
-    ClusterRecord.open(tmp_path, brokers=1, version="2.4.1")
-    ClusterRecord.open(tmp_path, brokers=1, version="3.0.0")
+    ClusterManifest.load_or_create(tmp_path, brokers=1, version="2.4.1")
+    ClusterManifest.load_or_create(tmp_path, brokers=1, version="3.0.0")
     with pytest.raises(SetupError, match=r"with ZooKeeper, written by Kafka 3\.0\.0"):
-        ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+        ClusterManifest.load_or_create(tmp_path, brokers=1, version="4.3.1")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +161,9 @@ def test_data_that_does_not_fit_is_refused(
     tmp_path: Path, brokers: int, version: str, said: str
 ) -> None:
     """Another number of brokers, an older version: one sentence before any JVM starts."""
-    ClusterRecord.open(tmp_path, brokers=1, version="4.3.1")
+    ClusterManifest.load_or_create(tmp_path, brokers=1, version="4.3.1")
     with pytest.raises(SetupError, match=said):
-        ClusterRecord.open(tmp_path, brokers=brokers, version=version)
+        ClusterManifest.load_or_create(tmp_path, brokers=brokers, version=version)
 
 
 def test_extra_settings_override_ours(tmp_path: Path) -> None:
@@ -206,8 +210,8 @@ def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
         data=tmp_path,
         extra={},
         listeners=[
-            Listener("DETOUR", "PLAINTEXT", port=3000, advertised=4000),
-            Listener("TLS", "SSL", port=5000, advertised=5000),
+            BrokerListener("DETOUR", "PLAINTEXT", port=3000, advertised=4000),
+            BrokerListener("TLS", "SSL", port=5000, advertised=5000),
         ],
     )
     settings = dict(line.split("=", 1) for line in text.splitlines())

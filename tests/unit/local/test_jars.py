@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.devcluster import jars
+from sparkmirror.devcluster.jars import JarSet, kafka_classpath
 from sparkmirror.errors import SetupError
-from sparkmirror.local import jars
-from sparkmirror.local.jars import JarSet, kafka_classpath
 
 _IVY = """#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
@@ -126,7 +126,7 @@ def test_damaged_set_is_fetched_anew(ivy: PlayedIvy, damage: str) -> None:
 def test_two_processes_fetch_once(ivy: PlayedIvy) -> None:
     """The second process waits for the first and finds the jars."""
     ivy.play(seconds=0.5)
-    code = "from sparkmirror.local.jars import kafka_classpath as k; print(len(k('4.3.1')))"
+    code = "from sparkmirror.devcluster.jars import kafka_classpath as k; print(len(k('4.3.1')))"
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         for _ in range(2)

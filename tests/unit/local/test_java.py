@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.errors import SetupError
-from sparkmirror.local.java import java_binary, java_version
+from sparkmirror.system.java import java_binary, java_version
 
 
 def java_saying(directory: Path, answer: str, exit_code: int = 0) -> Path:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.local.class_archive import ClassArchive
-from sparkmirror.local.jvm import KafkaJvm, reason_in
+from sparkmirror.devcluster.jvm import KafkaClassArchive, KafkaJvm, extract_failure_reason
 
 _TRACE = """\
 Error while executing topic command : Topic 'x' is odd
@@ -28,7 +27,7 @@ Error while executing topic command : Topic 'x' is odd
 )
 def test_the_reason_is_found_between_stack_traces(output: str, expected: str) -> None:
     """One line without time, logger or Java class."""
-    assert expected == reason_in("", output)
+    assert expected == extract_failure_reason("", output)
 
 
 def jvm(tmp_path: Path, version: str) -> KafkaJvm:
@@ -38,7 +37,7 @@ def jvm(tmp_path: Path, version: str) -> KafkaJvm:
         jars=(tmp_path / "a.jar", tmp_path / "b.jar"),
         version=version,
         options=("-Xmx1m",),
-        archive=ClassArchive(tmp_path / "classes.jsa"),
+        archive=KafkaClassArchive(tmp_path / "classes.jsa"),
     )
 
 
@@ -58,11 +57,11 @@ def test_logging_is_named_as_the_version_wants_it(
 def test_archive_is_used_only_when_it_is_there(tmp_path: Path) -> None:
     """A missing archive is recorded on request, a present one is read."""
     kafka = jvm(tmp_path, "4.3.1")
-    assert kafka.archive.wanted
-    assert kafka.archive.use() == ()
+    assert kafka.archive.is_missing
+    assert kafka.archive.use_options() == ()
     scratch = tmp_path / "scratch"
     scratch.write_text("classes")
     kafka.archive.publish(scratch)
     assert not scratch.exists()
-    assert not kafka.archive.wanted
+    assert not kafka.archive.is_missing
     assert f"-XX:SharedArchiveFile={tmp_path}/classes.jsa" in kafka.archive.use()

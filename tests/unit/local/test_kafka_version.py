@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.local.kafka_version import logs_with_log4j2, needs_zookeeper, version_parts
+from sparkmirror.devcluster.jars import logs_with_log4j2, needs_zookeeper, version_parts
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,22 @@ from contextlib import closing
 
 import pytest
 
+from sparkmirror.devcluster.ports import HOST, ReservedPort
 from sparkmirror.errors import SetupError
-from sparkmirror.local.ports import HOST, HeldPort
 
 
 @pytest.fixture
-def port() -> Iterator[HeldPort]:
+def port() -> Iterator[ReservedPort]:
     """A free port, held."""
-    port = HeldPort()
-    port.hold()
+    port = ReservedPort()
+    port.reserve()
     yield port
     port.release()
 
 
-def test_the_broker_can_listen_on_a_held_port(port: HeldPort) -> None:
+def test_the_broker_can_listen_on_a_held_port(port: ReservedPort) -> None:
     """What every Java server does succeeds while we hold the port."""
-    port.make_way()
+    port.prepare_bind()
     with (
         closing(socket.create_server((HOST, port.number))) as server,
         closing(socket.create_connection((HOST, port.number), timeout=60)),
@@ -33,11 +33,11 @@ def test_the_broker_can_listen_on_a_held_port(port: HeldPort) -> None:
         accepted.close()
 
 
-def test_nobody_else_is_given_a_held_port(port: HeldPort) -> None:
+def test_nobody_else_is_given_a_held_port(port: ReservedPort) -> None:
     """Free ports are never the held one, however many are asked for."""
-    others = [HeldPort() for _ in range(200)]
+    others = [ReservedPort() for _ in range(200)]
     for other in others:
-        other.hold()
+        other.reserve()
     assert port.number not in [other.number for other in others]
     for other in others:
         other.release()
@@ -48,29 +48,29 @@ def test_a_port_in_use_is_named() -> None:
     with closing(socket.create_server((HOST, 0))) as server:
         taken = server.getsockname()[1]
         with pytest.raises(SetupError, match=rf"Port {taken} is in use by another program"):
-            HeldPort(taken).hold()
+            ReservedPort(taken).reserve()
 
 
 @pytest.mark.parametrize("number", [-1, 65536])
 def test_an_impossible_port_is_named(number: int) -> None:
     """No stack trace for a typing mistake."""
     with pytest.raises(SetupError, match=rf"Port {number} cannot be used"):
-        HeldPort(number).hold()
+        ReservedPort(number).reserve()
 
 
-def test_change_takes_another_free_port(port: HeldPort) -> None:
+def test_change_takes_another_free_port(port: ReservedPort) -> None:
     """Free choice means that any other will do."""
     before = port.number
     with closing(socket.create_server((HOST, before))):
-        port.change()
+        port.reserve_another()
     assert port.number != before
 
 
-def test_change_keeps_a_chosen_port(port: HeldPort) -> None:
+def test_change_keeps_a_chosen_port(port: ReservedPort) -> None:
     """What the user chose is not replaced behind their back."""
     number = port.number
     port.release()
-    chosen = HeldPort(number)
-    chosen.change()
+    chosen = ReservedPort(number)
+    chosen.reserve_another()
     assert number == chosen.number
     chosen.release()

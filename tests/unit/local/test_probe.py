@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from sparkmirror.local.ports import HOST
-from sparkmirror.local.probe import Membership, membership
+from sparkmirror.devcluster.metadata_probe import BrokerMetadata, fetch_broker_metadata
+from sparkmirror.devcluster.ports import HOST
 
 
 def text(value: str | None) -> bytes:
@@ -53,7 +53,7 @@ def server(answer: bytes) -> Iterator[int]:
 def test_brokers_and_controller_are_read() -> None:
     """Ids of all brokers, nullable strings skipped."""
     with server(metadata([1, 2, 3], controller=2)) as port:
-        assert Membership(frozenset({1, 2, 3}), has_controller=True) == membership(
+        assert BrokerMetadata(frozenset({1, 2, 3}), has_controller=True) == fetch_broker_metadata(
             HOST, port, timeout_seconds=60
         )
 
@@ -61,7 +61,7 @@ def test_brokers_and_controller_are_read() -> None:
 def test_missing_controller_is_told() -> None:
     """A broker that has not found its controller answers -1."""
     with server(metadata([], controller=-1)) as port:
-        assert Membership(frozenset(), has_controller=False) == membership(
+        assert BrokerMetadata(frozenset(), has_controller=False) == fetch_broker_metadata(
             HOST, port, timeout_seconds=60
         )
 
@@ -69,7 +69,7 @@ def test_missing_controller_is_told() -> None:
 def test_topic_error_is_read() -> None:
     """3 is UNKNOWN_TOPIC_OR_PARTITION."""
     with server(metadata([1], controller=1, topic_error=3)) as port:
-        answer = membership(HOST, port, topic="orders", timeout_seconds=60)
+        answer = fetch_broker_metadata(HOST, port, topic="orders", timeout_seconds=60)
     assert answer is not None
     assert answer.topic_error == 3
 
@@ -79,11 +79,11 @@ def test_cut_answers_mean_not_yet() -> None:
     whole = metadata([1], controller=1)
     for answer in (b"", whole[:3], whole[:20], b"HTTP/1.1 400 Bad Request\r\n\r\n"):
         with server(answer) as port:
-            assert membership(HOST, port, timeout_seconds=60) is None
+            assert fetch_broker_metadata(HOST, port, timeout_seconds=60) is None
 
 
 def test_closed_port_means_not_yet() -> None:
     """Nobody listens."""
     with closing(socket.socket()) as silent:
         silent.bind((HOST, 0))
-        assert membership(HOST, silent.getsockname()[1], timeout_seconds=60) is None
+        assert fetch_broker_metadata(HOST, silent.getsockname()[1], timeout_seconds=60) is None

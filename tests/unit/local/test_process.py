@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.local.process import ProcessIdentity, stop_processes
+from sparkmirror.devcluster.process_identity import ProcessIdentity, stop_processes
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.devcluster.maven_repository import maven_repository
 from sparkmirror.errors import SetupError
-from sparkmirror.local.registry import maven_registry
 
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "DEFAULT_ARTIFACT_REPOSITORY")
 
@@ -29,8 +29,8 @@ def settings(home: Path, body: str) -> None:
 
 def test_bare_machine_uses_the_default() -> None:
     """Nothing set, nothing passed on."""
-    assert maven_registry().root is None
-    assert maven_registry().java_options == ()
+    assert maven_repository().root is None
+    assert maven_repository().java_options == ()
 
 
 @pytest.mark.parametrize(
@@ -45,28 +45,28 @@ def test_mirror_of_central_is_taken(tmp_path: Path, mirror_of: str, expected: st
         f"<mirrorOf>{mirror_of}</mirrorOf><url>http://mirror/m2</url>"
         "</mirror></mirrors></settings>",
     )
-    assert expected == maven_registry().root
+    assert expected == maven_repository().root
 
 
 def test_broken_settings_are_named(tmp_path: Path) -> None:
     """A settings.xml that Maven could not read either is not skipped silently."""
     settings(tmp_path, "<settings>")
     with pytest.raises(SetupError, match=r"settings\.xml cannot be read"):
-        maven_registry()
+        maven_repository()
 
 
 def test_sparks_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has set up Spark for a mirror need not do it again."""
     settings(tmp_path, "<settings/>")
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://spark-mirror/")
-    assert maven_registry().root == "http://spark-mirror/"
+    assert maven_repository().root == "http://spark-mirror/"
 
 
 def test_proxies_become_java_properties(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java does not read the variables that everything else reads."""
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     monkeypatch.setenv("no_proxy", "localhost,.example")
-    assert maven_registry().java_options == (
+    assert maven_repository().java_options == (
         "-Dhttps.proxyHost=proxy.example",
         "-Dhttps.proxyPort=3128",
         "-Dhttp.nonProxyHosts=localhost|*.example",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from sparkmirror.metrics.connect_worker import WorkerCollector, WorkerFigures
+from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
 
 
-def scraped(figures: WorkerFigures) -> set[str]:
+def scraped(figures: WorkerMetrics) -> set[str]:
     """The lines of a scrape that are not comments."""
     registry = CollectorRegistry()
     registry.register(WorkerCollector(lambda: figures))
@@ -19,7 +19,7 @@ def scraped(figures: WorkerFigures) -> set[str]:
 def test_connectors_and_tasks_are_counted() -> None:
     """By state, and one by one."""
     found = scraped(
-        WorkerFigures({"a": ["running", "failed"], "b": []}, "http://x:8083/", 4, is_leader=True)
+        WorkerMetrics({"a": ["running", "failed"], "b": []}, "http://x:8083/", 4, is_leader=True)
     )
     assert found >= {
         "kafka_connect_worker_connector_count 2.0",
@@ -35,4 +35,4 @@ def test_connectors_and_tasks_are_counted() -> None:
 
 def test_a_worker_without_a_place_can_be_scraped() -> None:
     """It counts nothing."""
-    assert "kafka_connect_worker_connector_count 0.0" in scraped(WorkerFigures())
+    assert "kafka_connect_worker_connector_count 0.0" in scraped(WorkerMetrics())

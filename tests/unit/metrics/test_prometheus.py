@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from sparkmirror.config.settings import MetricsSettings
+from sparkmirror.devcluster.ports import HOST, ReservedPort
 from sparkmirror.errors import SetupError
-from sparkmirror.local.ports import HOST, HeldPort
-from sparkmirror.metrics.prometheus import MetricsServer
-from sparkmirror.metrics.reloads import Reload, ReloadTally
+from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics, ReloadResult
 from sparkmirror.model import TopicPartition
-from sparkmirror.pipeline.contract import PartitionProgress, Progress
-from sparkmirror.pipeline.status import FlowState, FlowStatus
-from sparkmirror.state.incidents import Incident, Kind
-from support.scrape import Sample, sample, scrape
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.task.messages import PartitionProgress, Progress
+from support.clients.prometheus import Sample, sample, scrape
 
 FORBIDDEN = 29
 
@@ -25,23 +24,23 @@ FORBIDDEN = 29
 def status() -> FlowStatus:
     """A flow that has copied something and met a gap and a refusal."""
     flow = FlowStatus("a->b")
-    flow.enter(FlowState.RUNNING)
+    flow.set_state(FlowState.RUNNING)
     flow.begin_epoch(1, [(TopicPartition("t", index), 0, None) for index in range(2)])
-    gap = Incident(Kind.GAP, "t", 0, 5, 9, 5, "retention", 1, "continue")
+    gap = Incident(IncidentKind.GAP, "t", 0, 5, 9, 5, "retention", 1, "continue")
     rows = (
         PartitionProgress("t", 0, 10, 4, 30, 5, 500, 0, ""),
         PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not"),
     )
-    flow.progressed(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
+    flow.on_progress(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
     return flow
 
 
 @pytest.fixture
 def settings() -> Iterator[MetricsSettings]:
     """A free port that nobody else gets meanwhile."""
-    port = HeldPort()
-    port.hold()
-    port.make_way()
+    port = ReservedPort()
+    port.reserve()
+    port.prepare_bind()
     yield MetricsSettings(HOST, port.number)
     port.release()
 
@@ -49,7 +48,7 @@ def settings() -> Iterator[MetricsSettings]:
 @pytest.fixture
 def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsServer]:
     """The listener."""
-    made = MetricsServer(settings, lambda: [status.snapshot()], ReloadTally())
+    made = MetricsServer(settings, lambda: [status.snapshot()], ReloadMetrics())
     yield made
     made.stop()
 
@@ -83,7 +82,7 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
 def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -> None:
     """Nothing is kept between scrapes."""
     scrape(settings.host, settings.port)
-    status.happened([Incident(Kind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
+    status.add_incidents([Incident(IncidentKind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
     assert scrape(settings.host, settings.port)[GAPS] == 2
 
 
@@ -91,25 +90,25 @@ def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -
 def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
     """It names the key to change."""
     with pytest.raises(SetupError, match=r"metrics\.port"):
-        MetricsServer(settings, list, ReloadTally())
+        MetricsServer(settings, list, ReloadMetrics())
 
 
 def test_a_refused_file_shows_until_a_good_one_comes(settings: MetricsSettings) -> None:
     """Counted by result; the time is that of the configuration in use."""
-    tally = ReloadTally()
+    tally = ReloadMetrics()
     since = tally.in_use_since
     server = MetricsServer(settings, list, tally)
     try:
-        tally.count(Reload.REFUSED)
-        tally.count(Reload.UNCHANGED)
-        tally.count(Reload.REFUSED)
+        tally.record(ReloadResult.REFUSED)
+        tally.record(ReloadResult.UNCHANGED)
+        tally.record(ReloadResult.REFUSED)
         refused = scrape(settings.host, settings.port)
-        tally.count(Reload.APPLIED)
+        tally.record(ReloadResult.APPLIED)
         applied = scrape(settings.host, settings.port)
     finally:
         server.stop()
     name = "sparkmirror_config_reloads_total"
-    counts = {one.value: applied[sample(name, result=one.value)] for one in Reload}
+    counts = {one.value: applied[sample(name, result=one.value)] for one in ReloadResult}
     assert counts == {"applied": 1, "refused": 2, "unchanged": 1}
     assert refused[sample("sparkmirror_config_last_reload_successful")] == 0
     assert applied[sample("sparkmirror_config_last_reload_successful")] == 1

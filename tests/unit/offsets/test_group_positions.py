@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.formats.checkpoint import Checkpoint
-from sparkmirror.kafka.descriptions import Committed, Group
+from sparkmirror.formats.mm2_records import Checkpoint
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import (
     GroupPosition,
+    GroupPositionState,
     GroupRules,
-    State,
-    locate,
     new_checkpoints,
-    plan_sync,
+    plan_commits,
+    translate_group,
     with_log_start,
 )
 from sparkmirror.offsets.offset_map import Fit, Translation
@@ -26,22 +26,24 @@ RULES = GroupRules(lambda topic: topic != "filtered", lambda topic: f"a.{topic}"
 
 def found(offset: int, translation: Translation | None, log_start: int = 0) -> GroupPosition:
     """Where one committed offset was located."""
-    (one,) = locate("g", {TP: Committed(offset, "m")}, RULES, lambda _tp, _offset: translation)
+    (one,) = translate_group(
+        "g", {TP: CommittedOffset(offset, "m")}, RULES, lambda _tp, _offset: translation
+    )
     return with_log_start(one, log_start)
 
 
 @pytest.mark.parametrize(
     ("translation", "state", "is_placed", "is_exact"),
     [
-        (Translation(7, Fit.EXACT), State.TRANSLATED, True, True),
-        (Translation(7, Fit.NEAR), State.TRANSLATED, True, False),
-        (Translation(7, Fit.AFTER), State.CATCHING_UP, True, False),
-        (Translation(7, Fit.BEFORE), State.TOO_OLD, False, False),
-        (None, State.NOT_MIRRORED, False, False),
+        (Translation(7, Fit.EXACT), GroupPositionState.TRANSLATED, True, True),
+        (Translation(7, Fit.NEAR), GroupPositionState.TRANSLATED, True, False),
+        (Translation(7, Fit.AFTER), GroupPositionState.CATCHING_UP, True, False),
+        (Translation(7, Fit.BEFORE), GroupPositionState.TOO_OLD, False, False),
+        (None, GroupPositionState.NOT_MIRRORED, False, False),
     ],
 )
 def test_every_translation_has_a_state(
-    translation: Translation | None, state: State, is_placed: bool, is_exact: bool
+    translation: Translation | None, state: GroupPositionState, is_placed: bool, is_exact: bool
 ) -> None:
     """And a reason where it is not exact."""
     one = found(5, translation)
@@ -53,15 +55,18 @@ def test_every_translation_has_a_state(
 
 def test_behind_the_log_start_is_told_apart_from_older_than_the_copy() -> None:
     """The group has lost records on the source itself."""
-    assert found(5, Translation(0, Fit.BEFORE), log_start=6).state is State.BEHIND_LOG_START
-    assert found(6, Translation(0, Fit.BEFORE), log_start=6).state is State.TOO_OLD
+    assert (
+        found(5, Translation(0, Fit.BEFORE), log_start=6).state
+        is GroupPositionState.BEHIND_LOG_START
+    )
+    assert found(6, Translation(0, Fit.BEFORE), log_start=6).state is GroupPositionState.TOO_OLD
 
 
 def test_a_filtered_topic_is_not_even_translated() -> None:
     """It has no name on the target."""
     tp = TopicPartition("filtered", 0)
-    (one,) = locate("g", {tp: Committed(1)}, RULES, lambda *_: pytest.fail("asked"))
-    assert one.state is State.FILTERED
+    (one,) = translate_group("g", {tp: CommittedOffset(1)}, RULES, lambda *_: pytest.fail("asked"))
+    assert one.state is GroupPositionState.FILTERED
     assert one.target is None
 
 
@@ -95,7 +100,7 @@ def test_what_has_no_place_has_no_checkpoint(translation: Translation | None) ->
     """Nor is it synced."""
     one = found(3, translation)
     assert new_checkpoints([one], {}) == []
-    plan = plan_sync([one], {}, {})
+    plan = plan_commits([one], {}, {})
     assert plan.writes == {}
     assert plan.positions == [one]
 
@@ -103,31 +108,36 @@ def test_what_has_no_place_has_no_checkpoint(translation: Translation | None) ->
 @pytest.mark.parametrize(
     ("group", "there", "writes", "state"),
     [
-        (None, None, True, State.TRANSLATED),  # a group that nobody has seen on the target
-        ("Empty", None, True, State.TRANSLATED),
-        ("Empty", 9, True, State.TRANSLATED),
-        ("Empty", 10, False, State.SYNCED),
-        ("Empty", 11, False, State.AHEAD),
-        ("Dead", 3, True, State.TRANSLATED),
-        ("Stable", None, False, State.ACTIVE),
-        ("Stable", 3, False, State.ACTIVE),
-        ("Reconciling", 3, False, State.ACTIVE),
+        (
+            None,
+            None,
+            True,
+            GroupPositionState.TRANSLATED,
+        ),  # a group that nobody has seen on the target
+        ("Empty", None, True, GroupPositionState.TRANSLATED),
+        ("Empty", 9, True, GroupPositionState.TRANSLATED),
+        ("Empty", 10, False, GroupPositionState.SYNCED),
+        ("Empty", 11, False, GroupPositionState.AHEAD),
+        ("Dead", 3, True, GroupPositionState.TRANSLATED),
+        ("Stable", None, False, GroupPositionState.ACTIVE),
+        ("Stable", 3, False, GroupPositionState.ACTIVE),
+        ("Reconciling", 3, False, GroupPositionState.ACTIVE),
     ],
 )
 def test_idle_groups_move_forward_and_others_not_at_all(
-    group: str | None, there: int | None, writes: bool, state: State
+    group: str | None, there: int | None, writes: bool, state: GroupPositionState
 ) -> None:
     """MM2's safety rules."""
     one = found(20, Translation(10, Fit.EXACT))
-    groups = {"g": Group("g", group, "classic", "consumer")} if group else {}
-    on_target = {"g": {REMOTE: Committed(there)}} if there is not None else {}
-    plan = plan_sync([one], groups, on_target)
-    assert plan.writes == ({"g": {REMOTE: Committed(10, "m")}} if writes else {})
+    groups = {"g": GroupListing("g", group, "classic", "consumer")} if group else {}
+    on_target = {"g": {REMOTE: CommittedOffset(there)}} if there is not None else {}
+    plan = plan_commits([one], groups, on_target)
+    assert plan.writes == ({"g": {REMOTE: CommittedOffset(10, "m")}} if writes else {})
     assert [one.state for one in plan.positions] == [state]
 
 
 def test_a_group_the_copy_has_not_reached_is_set_as_far_as_it_goes() -> None:
     """Its state says that more is to come."""
-    plan = plan_sync([found(20, Translation(10, Fit.AFTER))], {}, {})
-    assert plan.writes == {"g": {REMOTE: Committed(10, "m")}}
-    assert [one.state for one in plan.positions] == [State.CATCHING_UP]
+    plan = plan_commits([found(20, Translation(10, Fit.AFTER))], {}, {})
+    assert plan.writes == {"g": {REMOTE: CommittedOffset(10, "m")}}
+    assert [one.state for one in plan.positions] == [GroupPositionState.CATCHING_UP]

@@ -49,13 +49,13 @@ class Bench:
 
     def flush(self) -> None:
         """Write the map, then the position."""
-        for chunk in self.builder.take(self.position, self.downstream):
+        for chunk in self.builder.drain(self.position, self.downstream):
             self._write(chunk)
         self.stored = self.position, self.downstream
 
     def die_after_the_map(self) -> None:
         """The map is written, the position is not; the successor finds all by comparing."""
-        for chunk in self.builder.take(self.position, self.downstream):
+        for chunk in self.builder.drain(self.position, self.downstream):
             self._write(chunk)
         self.die()
 
@@ -70,7 +70,7 @@ class Bench:
     def hand_over(self) -> None:
         """A clean end: the successor goes on with the open chunk."""
         self.flush()
-        self.builder = MapBuilder.going_on(self.builder.open_chunk(self.position, self.downstream))
+        self.builder = MapBuilder.resume(self.builder.open_chunk(self.position, self.downstream))
 
     def lose_target(self, records: int) -> None:
         """The target lost its last records: they are copied again, behind where it ends."""
@@ -81,7 +81,7 @@ class Bench:
         self.true = {source: self.true[source] for source in kept}
         self.position, self.downstream = kept[-1] + 1, self.true[kept[-1]] + 1
         self.stored = min(self.stored, (self.position, self.downstream))
-        self.builder.begin(self.position, self.downstream)
+        self.builder.start_chunk(self.position, self.downstream)
         for source in lost:
             self.copy(1, source - self.position, 0)
 
@@ -89,7 +89,7 @@ class Bench:
         place = len(self.log)
         self.log[place] = chunk.value()
         self.keys[place] = chunk.first
-        self.map.see(
+        self.map.add_chunk(
             chunk.first, chunk.target_first, place, chunk.runs[0].source if chunk.runs else None
         )
         self.check_invariants()
@@ -119,7 +119,7 @@ class Bench:
         self.map = OffsetMap()
         for place in sorted(last.values()):
             chunk = self.load(self.keys[place], place)
-            self.map.see(
+            self.map.add_chunk(
                 chunk.first, chunk.target_first, place, chunk.runs[0].source if chunk.runs else None
             )
 
@@ -268,7 +268,7 @@ def test_behind_the_marker_of_our_own_transaction_is_the_end() -> None:
     """A consumer of the target that has read everything stands there."""
     bench = Bench()
     bench.copy(10, 0, 0)
-    for chunk in bench.builder.take(10, 11):
+    for chunk in bench.builder.drain(10, 11):
         bench._write(chunk)
     assert bench.to_source(11) == Translation(10, Fit.EXACT)
     assert bench.to_source(12) == Translation(10, Fit.AFTER)
@@ -294,7 +294,7 @@ def test_records_whose_place_is_unknown_leave_a_hole() -> None:
     """A broker that recognises a record batch may not say where it lies."""
     bench = Bench()
     bench.copy(10, 0, 0)
-    bench.builder.interrupt(10, 15)
+    bench.builder.leave_hole(10, 15)
     bench.position = bench.downstream = 15
     bench.copy(5, 0, 0)
     bench.flush()
@@ -309,14 +309,14 @@ def test_chunks_the_source_has_outlived_and_the_oldest_above_a_cap_are_named() -
     """So that they can be deleted."""
     offsets = OffsetMap()
     for number in range(5):
-        offsets.see(number * 10, number * 10, number, number * 10)
-    assert offsets.outlived(0) == []
-    assert offsets.outlived(9) == []
-    assert offsets.outlived(25) == [0, 10]
-    assert offsets.above(3) == [0, 10]
-    assert offsets.above(9) == []
-    offsets.forget(0)
-    offsets.forget(99)
+        offsets.add_chunk(number * 10, number * 10, number, number * 10)
+    assert offsets.chunks_before(0) == []
+    assert offsets.chunks_before(9) == []
+    assert offsets.chunks_before(25) == [0, 10]
+    assert offsets.oldest_beyond(3) == [0, 10]
+    assert offsets.oldest_beyond(9) == []
+    offsets.remove_chunk(0)
+    offsets.remove_chunk(99)
     assert offsets.firsts == [10, 20, 30, 40]
 
 
@@ -324,9 +324,9 @@ def test_a_rewind_names_what_it_makes_invalid() -> None:
     """The keeper deletes those, or they would come back once the new ones are gone."""
     offsets = OffsetMap()
     for number in range(4):
-        offsets.see(number * 10, number * 10, number, number * 10)
-    assert offsets.see(10, 10, 4, 10) == [20, 30]
-    assert offsets.see(15, 0, 5, 15) == [10, 0]
+        offsets.add_chunk(number * 10, number * 10, number, number * 10)
+    assert offsets.add_chunk(10, 10, 4, 10) == [20, 30]
+    assert offsets.add_chunk(15, 0, 5, 15) == [10, 0]
     assert offsets.firsts == [15]
 
 

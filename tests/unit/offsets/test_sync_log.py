@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sparkmirror.offsets.offset_map import Fit, Translation
-from sparkmirror.offsets.sync_log import rougher
+from sparkmirror.offsets.offset_sync_log import more_conservative
 
 BEFORE = Translation(40, Fit.BEFORE)
 
@@ -26,4 +26,4 @@ def test_the_lower_of_two_rough_answers_counts(
     by_map: Translation | None, by_syncs: Translation | None, expected: Translation | None
 ) -> None:
     """Some records more than once are better than some not at all."""
-    assert rougher(by_map, by_syncs) == expected
+    assert more_conservative(by_map, by_syncs) == expected

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_sync import OffsetSync
+from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.sync_store import SLOTS, OffsetSyncStore
+from sparkmirror.offsets.offset_sync_store import SLOTS, OffsetSyncStore
 
 TP = TopicPartition("topic1", 2)
 LARGEST = (1 << 63) - 1
@@ -25,14 +25,14 @@ class Recorder:
     def __init__(self, *, must_read_to_end: bool, is_done: bool = False) -> None:
         self.store = OffsetSyncStore(must_read_to_end)
         if is_done:
-            self.store.done()
+            self.store.start_translation()
 
     def see(self, upstream: int, downstream: int | None = None) -> int:
         """Take a sync, check the invariants, and tell how many distinct syncs went away."""
         before = set(map(id, self.store.syncs(TP)))
         sync = OffsetSync(TP, upstream, upstream if downstream is None else downstream)
         kept = self.store.syncs(TP)  # alive, so that no id is used twice
-        self.store.see(sync)
+        self.store.add(sync)
         assert self.store.syncs(TP)[0] is sync  # A
         check_spacing(self.store.syncs(TP))
         del kept
@@ -91,7 +91,7 @@ def test_nothing_is_translated_before_the_first_read_is_done() -> None:
     assert recorder.translate(0) is None
     recorder.see(100, 200)
     assert [recorder.translate(offset) for offset in (0, 100, 200)] == [None] * 3
-    recorder.store.done()
+    recorder.store.start_translation()
     assert [recorder.translate(offset) for offset in (0, 100, 200)] == [-1, 200, 201]
 
 
@@ -108,7 +108,7 @@ def test_of_the_syncs_at_the_start_only_the_newest_is_trusted() -> None:
     recorder = Recorder(must_read_to_end=True)
     recorder.see_all(range(0, 1001, 10))
     assert recorder.runs() == [(0, 1000)]
-    recorder.store.done()
+    recorder.store.start_translation()
     recorder.see_all(range(1010, 10_001, 10))
     assert recorder.runs() == [
         (0, 10_000),
@@ -134,7 +134,7 @@ def test_with_checkpoints_the_syncs_at_the_start_are_kept() -> None:
     first = [(0, 1000), (5, 990), (6, 960), (7, 900), (8, 840), (9, 720), (10, 480), (11, 0)]
     assert recorder.runs() == first
     assert recorder.translate(480) is None
-    recorder.store.done()
+    recorder.store.start_translation()
     assert recorder.translate(480) == 480
     recorder.see_all(range(1000, 10_001, 10))
     assert recorder.runs() == [
@@ -280,14 +280,14 @@ def test_a_translation_is_never_past_the_true_position(
     upstream = downstream = 0
     for count, (hole, between, is_synced) in enumerate(gaps):
         if count == started:
-            recorder.store.done()
+            recorder.store.start_translation()
         upstream += hole
         downstream += between
         upstreams.append(upstream)
         downstreams.append(downstream)
         if is_synced:
             recorder.see(upstream, downstream)
-    recorder.store.done()
+    recorder.store.start_translation()
     downstreams.append(downstream + 1)  # the end of the log
     answers = [recorder.translate(offset) for offset in range(upstream + 2)]
     for offset, answer in enumerate(answers):
@@ -306,8 +306,8 @@ def test_a_fixed_table_translates_in_order(
     """Of two offsets the larger one is never translated to less; downstream offsets grow."""
     store = OffsetSyncStore(must_read_to_end=False)
     for downstream, upstream in enumerate(syncs if rewinds else sorted(syncs)):
-        store.see(OffsetSync(TP, upstream, downstream))
-    store.done()
+        store.add(OffsetSync(TP, upstream, downstream))
+    store.start_translation()
     answers = [store.translate(TP, offset) for offset in sorted(asked)]
     assert [a for a in answers if a is not None] == answers
     assert sorted(answers, key=lambda a: -2 if a is None else a) == answers

@@ -55,7 +55,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def settings(*lines: str) -> PolicySettings:
     """The policy settings of a file with these lines."""
     text = "\n".join(("clusters=a,b", "a.bootstrap.servers=x:1", "b.bootstrap.servers=y:1", *lines))
-    return MirrorConfig.parse(text).reading(FLOW).settings.policy
+    return MirrorConfig.parse(text).parsed_flow(FLOW).settings.policy
 
 
 def test_java_names_stand_for_the_built_in_policies() -> None:
@@ -87,8 +87,8 @@ def test_a_dotted_path_loads_a_class_of_the_users(plugin: str) -> None:
     )
     loaded = load_policy(chosen, FLOW)
     assert loaded.replication.format_remote_topic("a", "orders") == "A.ORDERS!"
-    assert loaded.selection.replicate("short")
-    assert not loaded.selection.replicate("longer")
+    assert loaded.selection.should_replicate_topic("short")
+    assert not loaded.selection.should_replicate_topic("longer")
 
 
 @pytest.mark.parametrize(

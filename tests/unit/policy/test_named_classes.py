@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.named_classes import Allowlist, make
+from sparkmirror.policy.class_loading import ClassAllowlist, instantiate
 
 KEY = "topic.filter.class"
 BUILT_IN = ("org.example.BuiltIn",)
@@ -43,10 +43,10 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def refusal(name: str, allowed: Allowlist | None) -> str:
+def refusal(name: str, allowed: ClassAllowlist | None) -> str:
     """The sentence about a class that cannot be had."""
     with pytest.raises(ConfigError) as error:
-        make(name, KEY, BUILT_IN, allowed)
+        instantiate(name, KEY, BUILT_IN, allowed)
     assert error.value.key == KEY
     assert str(error.value).startswith(f"{KEY}={name}")
     return str(error.value)
@@ -57,7 +57,7 @@ def refusal(name: str, allowed: Allowlist | None) -> str:
 )
 def test_a_listed_class_is_made(item: str) -> None:
     """By its own name, its module's or its package's."""
-    made = make("acme.policies.Mine", KEY, BUILT_IN, Allowlist(tuple(item.split(","))))
+    made = instantiate("acme.policies.Mine", KEY, BUILT_IN, ClassAllowlist(tuple(item.split(","))))
     assert type(made).__qualname__ == "Mine"
 
 
@@ -66,7 +66,7 @@ def test_a_listed_class_is_made(item: str) -> None:
 )
 def test_a_class_that_is_not_listed_is_not_even_imported(item: str) -> None:
     """And the sentence says what to write where."""
-    said = refusal("acme.policies.Mine", Allowlist((item,) if item else ()))
+    said = refusal("acme.policies.Mine", ClassAllowlist((item,) if item else ()))
     assert "connector.python.allowlist=acme.policies.Mine in the file of every worker" in said
     assert "org.example.BuiltIn" in said
     assert "acme" not in sys.modules
@@ -74,7 +74,7 @@ def test_a_class_that_is_not_listed_is_not_even_imported(item: str) -> None:
 
 def test_a_java_class_is_told_apart() -> None:
     """Whoever comes from MM2 should not look for it on the Python path."""
-    said = refusal("com.example.Policy", Allowlist())
+    said = refusal("com.example.Policy", ClassAllowlist())
     assert "Java classes cannot be loaded here" in said
     assert "connector.python.allowlist" in said
 
@@ -82,13 +82,15 @@ def test_a_java_class_is_told_apart() -> None:
 @pytest.mark.parametrize("name", ["Popen", "Thread", "make", "sys", "Popen.run"])
 def test_what_a_listed_module_imports_is_not_listed(name: str) -> None:
     """Only classes that are defined there are meant."""
-    refusal(f"acme.policies.{name}", Allowlist(("acme.policies",)))
+    refusal(f"acme.policies.{name}", ClassAllowlist(("acme.policies",)))
 
 
 def test_a_package_may_show_what_it_holds_further_in() -> None:
     """As packages do; a class that is listed itself may come from anywhere."""
-    assert make("acme.Inner", KEY, BUILT_IN, Allowlist(("acme",))) is not None
-    assert make("acme.policies.Thread", KEY, BUILT_IN, Allowlist(("acme.policies.Thread",)))
+    assert instantiate("acme.Inner", KEY, BUILT_IN, ClassAllowlist(("acme",))) is not None
+    assert instantiate(
+        "acme.policies.Thread", KEY, BUILT_IN, ClassAllowlist(("acme.policies.Thread",))
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.policy.replication import (
+    BaseReplicationPolicy,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    Naming,
     ReplicationPolicy,
 )
 
@@ -159,7 +159,7 @@ def test_the_identity_policy_without_a_source_knows_no_source() -> None:
 def test_a_custom_policy_needs_three_functions_only() -> None:
     """`Naming` supplies the rest, with dots in internal names."""
 
-    class Upper(Naming):
+    class Upper(BaseReplicationPolicy):
         def format_remote_topic(self, source_alias: str, topic: str) -> str:
             return f"{source_alias}-{topic}".upper()
 
@@ -179,6 +179,6 @@ def test_a_custom_policy_needs_three_functions_only() -> None:
 def test_the_shared_part_alone_is_no_policy() -> None:
     """A policy must say where topics come from."""
     with pytest.raises(NotImplementedError):
-        Naming().topic_source("x")
+        BaseReplicationPolicy().topic_source("x")
     with pytest.raises(NotImplementedError):
-        Naming().original_topic("x")
+        BaseReplicationPolicy().original_topic("x")

@@ -6,9 +6,8 @@ from __future__ import annotations
 import pytest
 
 from sparkmirror.model import Flow
-from sparkmirror.policy.filters import DefaultTopicFilter, NamePattern
+from sparkmirror.policy.filters import DefaultTopicFilter, NamePattern, TopicSelection
 from sparkmirror.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
-from sparkmirror.policy.selection import Selection
 
 FLOW = Flow("source", "target")
 
@@ -22,14 +21,14 @@ def topic_filter(*include: str, exclude: tuple[str, ...] = ()) -> DefaultTopicFi
 
 def selection(
     *include: str, identity: bool = False, separator: str | None = None, heartbeats: bool = True
-) -> Selection:
+) -> TopicSelection:
     """The choice of the flow source->target with these patterns."""
     policy = IdentityReplicationPolicy() if identity else DefaultReplicationPolicy()
     options = {"source.cluster.alias": FLOW.source}
     if separator is not None:
         options["replication.policy.separator"] = separator
     policy.configure(options)
-    return Selection(FLOW, policy, topic_filter(*include), heartbeats)
+    return TopicSelection(FLOW, policy, topic_filter(*include), heartbeats)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def selection(
 )
 def test_topics_that_were_on_either_cluster_before_are_cycles(topic: str, copied: bool) -> None:
     """The rule of Kafka 4.4: both aliases block, at any depth."""
-    assert copied == selection(".*").replicate(topic)
+    assert copied == selection(".*").should_replicate_topic(topic)
 
 
 @pytest.mark.parametrize(
@@ -65,36 +64,36 @@ def test_topics_that_were_on_either_cluster_before_are_cycles(topic: str, copied
 )
 def test_with_equal_names_only_heartbeats_can_go_round(topic: str, copied: bool) -> None:
     """The identity policy sees no cycle in ordinary names."""
-    assert copied == selection(".*", identity=True).replicate(topic)
+    assert copied == selection(".*", identity=True).should_replicate_topic(topic)
 
 
 def test_heartbeats_are_copied_although_the_filter_rejects_them() -> None:
     """Mirrored heartbeats count as well."""
     chosen = selection("orders")
-    assert chosen.replicate("heartbeats")
-    assert chosen.replicate("us-west.heartbeats")
-    assert not chosen.replicate("payments")
+    assert chosen.should_replicate_topic("heartbeats")
+    assert chosen.should_replicate_topic("us-west.heartbeats")
+    assert not chosen.should_replicate_topic("payments")
 
 
 def test_a_separator_decides_what_a_heartbeats_topic_is() -> None:
     """With `_`, `us-west.heartbeats` is an ordinary name."""
     chosen = selection("orders", separator="_")
-    assert not chosen.replicate("us-west.heartbeats")
-    assert chosen.replicate("us-west_heartbeats")
+    assert not chosen.should_replicate_topic("us-west.heartbeats")
+    assert chosen.should_replicate_topic("us-west_heartbeats")
 
 
 def test_heartbeats_follow_the_filter_when_switched_off() -> None:
     """Without the exception the filter alone decides."""
-    assert not selection("orders", heartbeats=False).replicate("heartbeats")
-    assert not selection(heartbeats=False).replicate("heartbeats")
-    assert selection(".*", heartbeats=False).replicate("heartbeats")
+    assert not selection("orders", heartbeats=False).should_replicate_topic("heartbeats")
+    assert not selection(heartbeats=False).should_replicate_topic("heartbeats")
+    assert selection(".*", heartbeats=False).should_replicate_topic("heartbeats")
 
 
 def test_internal_topics_are_never_copied() -> None:
     """Not even if the filter names them."""
     chosen = selection(".*")
     for topic in ("__consumer_offsets", "mm2-offsets.x.internal", "x.checkpoints.internal", ".x"):
-        assert not chosen.replicate(topic)
+        assert not chosen.should_replicate_topic(topic)
 
 
 def test_a_policy_without_upstream_name_ends_the_search() -> None:
@@ -104,6 +103,6 @@ def test_a_policy_without_upstream_name_ends_the_search() -> None:
         def upstream_topic(self, topic: str) -> str | None:  # noqa: ARG002 - always None
             return None
 
-    chosen = Selection(FLOW, Odd(), topic_filter(".*"))
+    chosen = TopicSelection(FLOW, Odd(), topic_filter(".*"))
     assert not chosen.is_cycle("elsewhere.topic")
     assert chosen.is_cycle("target.topic")

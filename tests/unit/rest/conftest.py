@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from support.clients.served_rest import ServedRest
+from support.peers.memory_worker import MemoryWorker
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def worker() -> MemoryWorker:
 
 
 @pytest.fixture
-def client(worker: MemoryWorker) -> Iterator[RestClient]:
+def client(worker: MemoryWorker) -> Iterator[ServedRest]:
     """Its API."""
-    with RestClient(worker) as opened:
+    with ServedRest(worker) as opened:
         yield opened

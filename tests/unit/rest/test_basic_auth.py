@@ -14,10 +14,10 @@ from starlette.datastructures import Headers
 
 from sparkmirror.model import Secret
 from sparkmirror.rest.app import AppOptions, create_app
-from sparkmirror.rest.attempts import Attempts, shown
-from sparkmirror.rest.basic_auth import BasicAuth, read_authorization
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from sparkmirror.rest.basic_auth import BasicAuth, parse_authorization
+from sparkmirror.rest.throttled_log import ThrottledLog, loggable
+from support.clients.served_rest import ServedRest
+from support.peers.memory_worker import MemoryWorker
 
 PASSWORD = "s3:cret ü"
 USERS = {"ann": Secret(PASSWORD), "empty": Secret("")}
@@ -35,13 +35,13 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[RestClient]:
+def client() -> Iterator[ServedRest]:
     """An API that asks."""
-    with RestClient(MemoryWorker(), AppOptions(auth=BasicAuth(USERS))) as opened:
+    with ServedRest(MemoryWorker(), AppOptions(auth=BasicAuth(USERS))) as opened:
         yield opened
 
 
-def test_the_right_password_opens(client: RestClient) -> None:
+def test_the_right_password_opens(client: ServedRest) -> None:
     """Whatever is in it, and whatever the case of the scheme."""
     assert client.get("/connectors", basic("ann", PASSWORD)).status == 200
     assert client.get("/connectors", basic("empty", "")).status == 200
@@ -65,7 +65,7 @@ def test_the_right_password_opens(client: RestClient) -> None:
         {"Authorization": basic("ann", PASSWORD)["Authorization"] + "="},
     ],
 )
-def test_anything_else_does_not(client: RestClient, headers: dict[str, str]) -> None:
+def test_anything_else_does_not(client: ServedRest, headers: dict[str, str]) -> None:
     """In Connect's words, and nothing says who serves this."""
     answer = client.get("/connectors", headers)
     assert answer.status == 401
@@ -86,18 +86,18 @@ def test_every_path_asks() -> None:
     assert {"/", "/health", "/admin/loggers"} <= set(paths)
     paths |= {"/openapi.json": ["get", "head"], "/nowhere": ["options"], "/%ff": ["get"]}
     paths |= {"/connectors/a/tasks": ["post"], "/connectors/a/fence": ["put"]}
-    with RestClient(worker, AppOptions(auth=BasicAuth(USERS))) as client:
+    with ServedRest(worker, AppOptions(auth=BasicAuth(USERS))) as client:
         for path, methods in paths.items():
             for method in methods:
-                assert client.ask(method.upper(), path).status == 401, (method, path)
+                assert client.request(method.upper(), path).status == 401, (method, path)
     assert worker.calls == []
 
 
-def test_workers_need_a_signature_in_place_of_a_password(client: RestClient) -> None:
+def test_workers_need_a_signature_in_place_of_a_password(client: ServedRest) -> None:
     """As in Connect; one with another key is refused by who checks it."""
     signed = SIGNED
-    assert client.ask("POST", "/connectors/a%2Fb/tasks", [], signed).status == 403
-    assert client.ask("PUT", "/connectors/a/fence/", b"", signed).status == 403
+    assert client.request("POST", "/connectors/a%2Fb/tasks", [], signed).status == 403
+    assert client.request("PUT", "/connectors/a/fence/", b"", signed).status == 403
     for method, path in (
         ("PUT", "/connectors/a/config"),
         ("GET", "/connectors/a/tasks"),
@@ -105,7 +105,7 @@ def test_workers_need_a_signature_in_place_of_a_password(client: RestClient) -> 
         ("POST", "/connectors/a/tasks/0/restart"),
         ("PUT", "/connectors/a%2Ffence"),
     ):
-        assert client.ask(method, path, headers=signed).status == 401, path
+        assert client.request(method, path, headers=signed).status == 401, path
 
 
 @pytest.mark.parametrize(
@@ -119,20 +119,20 @@ def test_workers_need_a_signature_in_place_of_a_password(client: RestClient) -> 
     ],
 )
 def test_what_cannot_be_a_signature_is_none(
-    client: RestClient, signature: str, algorithm: str
+    client: ServedRest, signature: str, algorithm: str
 ) -> None:
     """Whoever sends it is a stranger, whose body nobody reads."""
     headers = {
         "X-Connect-Authorization": signature,
         "X-Connect-Request-Signature-Algorithm": algorithm,
     }
-    answer = client.ask("POST", "/connectors/a/tasks", [], headers)
+    answer = client.request("POST", "/connectors/a/tasks", [], headers)
     assert (answer.status, answer.headers["Connection"]) == (401, "close")
 
 
-def test_nobody_reads_the_body_of_a_stranger(client: RestClient) -> None:
+def test_nobody_reads_the_body_of_a_stranger(client: ServedRest) -> None:
     """The connection ends with the answer."""
-    answer = client.ask("POST", "/connectors", {"name": "a", "config": {}})
+    answer = client.request("POST", "/connectors", {"name": "a", "config": {}})
     assert (answer.status, answer.headers["Connection"]) == (401, "close")
 
 
@@ -142,8 +142,8 @@ def test_attempts_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.DEBUG):
         for _ in range(100):
             headers = Headers(basic("x\ny\x1b[0m", "hunter2"))
-            assert auth.refuses("GET", "/", headers, "10.1.2.3") is not None
-        assert auth.refuses("GET", "/", Headers(), "10.1.2.3") is not None
+            assert auth.challenge("GET", "/", headers, "10.1.2.3") is not None
+        assert auth.challenge("GET", "/", Headers(), "10.1.2.3") is not None
     (line,) = (record.getMessage() for record in caplog.records)
     assert "10.1.2.3" in line
     assert "hunter2" not in line
@@ -152,7 +152,7 @@ def test_attempts_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
 
 def test_the_log_names_who_has_connected(caplog: pytest.LogCaptureFixture) -> None:
     """Not whom a header names, on whom somebody who reads the log might close the door."""
-    with RestClient(MemoryWorker(), AppOptions(auth=BasicAuth(USERS))) as client:
+    with ServedRest(MemoryWorker(), AppOptions(auth=BasicAuth(USERS))) as client:
         client.get("/", {**basic("x", "y"), "X-Forwarded-For": "10.1.2.3"})
     assert "from 127.0.0.1 as 'x'" in caplog.text
     assert "10.1.2.3" not in caplog.text
@@ -161,9 +161,9 @@ def test_the_log_names_who_has_connected(caplog: pytest.LogCaptureFixture) -> No
 def test_a_minute_later_the_number_of_attempts_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is silent for ever."""
     times = iter((0.0, 10.0, 59.0, 61.0, 62.0))
-    attempts = Attempts(logging.getLogger("test"), 60, lambda: next(times))
+    attempts = ThrottledLog(logging.getLogger("test"), 60, lambda: next(times))
     for _ in range(5):
-        attempts.note("Somebody knocks.")
+        attempts.warn("Somebody knocks.")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "Somebody knocks."
     assert lines[1].startswith("Somebody knocks. (2 more")
@@ -174,7 +174,7 @@ def test_a_minute_later_the_number_of_attempts_is_told(caplog: pytest.LogCapture
 def test_any_name_and_password_arrive(name: str, password: str) -> None:
     """A colon ends the name; nobody without a name is somebody."""
     pair = f"{name}:{password}".encode("utf-8", "replace")
-    found = read_authorization(f"Basic {base64.b64encode(pair).decode()}")
+    found = parse_authorization(f"Basic {base64.b64encode(pair).decode()}")
     before, _, after = pair.decode().partition(":")
     assert found == ((before, Secret(after)) if before else None)
 
@@ -183,8 +183,8 @@ def test_any_name_and_password_arrive(name: str, password: str) -> None:
 def test_no_header_does_harm_or_opens(header: str) -> None:
     """Whatever is sent."""
     for text in (header, f"Basic {header}"):
-        found = read_authorization(text)
+        found = parse_authorization(text)
         assert found is None or ("[hidden]" in repr(found) and found[0])
     sent = Headers(raw=[(b"authorization", header.encode("utf-8", "replace"))])
-    assert BasicAuth(USERS).refuses("GET", "/", sent, "here") is not None
-    assert shown(header).isascii()
+    assert BasicAuth(USERS).challenge("GET", "/", sent, "here") is not None
+    assert loggable(header).isascii()

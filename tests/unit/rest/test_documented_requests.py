@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from sparkmirror.rest.server import RestServer
-from support.memory_worker import MemoryWorker
+from support.peers.memory_worker import MemoryWorker
 
 PAGE = Path(__file__).parents[3] / "docs" / "rest.md"
 SERVED = "http://localhost:8083"

@@ -20,23 +20,24 @@ import anyio
 import pytest
 from starlette.types import Message
 
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.model import Secret
-from sparkmirror.rest import door
+from sparkmirror.rest import acceptor
+from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.basic_auth import BasicAuth
-from sparkmirror.rest.door import DoorLimits
+from sparkmirror.rest.offsets import TopicTrackingPolicy
 from sparkmirror.rest.server import RestServer
-from sparkmirror.rest.tracking import Tracking
-from sparkmirror.rest.unproven import UnprovenBodies
+from sparkmirror.rest.signed_body_limits import SignedBodyReader
 from sparkmirror.security.tls import client_context
-from support.certificates import Authority
-from support.memory_worker import MemoryWorker
+from support.data.certificates import Authority
+from support.peers.memory_worker import MemoryWorker
 from support.waiting import PATIENCE_SECONDS, eventually
 
 AUTHORITY = Authority()
 REST = RestSettings(
-    (Listener("http", "127.0.0.1", 0), Listener("https", "127.0.0.1", 0)), tls=AUTHORITY.tls()
+    (RestListener("http", "127.0.0.1", 0), RestListener("https", "127.0.0.1", 0)),
+    tls=AUTHORITY.tls(),
 )
 NOTHING = b""
 ENDLESS_SECONDS = 3600.0
@@ -50,8 +51,8 @@ class LimitsClock:
         self._reads = 0
         namespace = SimpleNamespace(**vars(asyncio))
         namespace.get_running_loop = lambda: _LoopWithClock(asyncio.get_running_loop(), self)
-        monkeypatch.setattr(door, "asyncio", namespace)
-        monkeypatch.setattr(door, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(acceptor, "asyncio", namespace)
+        monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.01)
 
     def read(self) -> float:
         """The time that the server sees."""
@@ -119,11 +120,15 @@ def served() -> Iterator[Any]:
     with ExitStack() as stack:
 
         def serve(
-            limits: DoorLimits,
+            limits: ConnectionLimits,
             worker: MemoryWorker | None = None,
             auth: BasicAuth | None = None,
         ) -> tuple[int, ...]:
-            options = replace(AppOptions.of(REST, Tracking()), door=limits, auth=auth)
+            options = replace(
+                AppOptions.from_settings(REST, TopicTrackingPolicy()),
+                connection_limits=limits,
+                auth=auth,
+            )
             server = RestServer(REST, options)
             server.start(worker or MemoryWorker())
             stack.callback(server.stop)
@@ -167,9 +172,9 @@ def test_500_idle_connections_keep_nobody_out(
     served: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest ones make room, on both ports, and the log has one line about it."""
-    limits = DoorLimits(idle_seconds=ENDLESS_SECONDS)
+    limits = ConnectionLimits(idle_seconds=ENDLESS_SECONDS)
     plain, secure = served(limits)
-    with caplog.at_level(logging.WARNING, door.__name__), ExitStack() as stack:
+    with caplog.at_level(logging.WARNING, acceptor.__name__), ExitStack() as stack:
         for number in range(500):
             port = (plain, secure)[number % 2]
             stack.enter_context(connected(port))
@@ -183,8 +188,8 @@ def test_500_idle_connections_keep_nobody_out(
 @pytest.mark.parametrize("sent", [NOTHING, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-"])
 def test_nobody_loiters(served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent connection ends, also one that sends a header byte by byte."""
-    monkeypatch.setattr(door, "_LOOK_SECONDS", 0.05)
-    plain, secure = served(DoorLimits(idle_seconds=0.3))
+    monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
+    plain, secure = served(ConnectionLimits(idle_seconds=0.3))
     for port in (plain, secure):
         with connected(port) as stranger:
             stranger.settimeout(0.1)
@@ -203,8 +208,8 @@ def test_nobody_loiters(served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatc
 
 def test_a_body_that_does_not_end_ends(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of a request may take long, but not for ever."""
-    monkeypatch.setattr(door, "_LOOK_SECONDS", 0.05)
-    plain, _ = served(DoorLimits(idle_seconds=ENDLESS_SECONDS, request_seconds=0.3))
+    monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
+    plain, _ = served(ConnectionLimits(idle_seconds=ENDLESS_SECONDS, request_seconds=0.3))
     head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     with connected(plain) as stranger:
         stranger.sendall(head)
@@ -213,7 +218,7 @@ def test_a_body_that_does_not_end_ends(served: Any, monkeypatch: pytest.MonkeyPa
 
 def test_invented_signatures_keep_nobody_out(served: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Neither people with a password nor workers, while strangers announce bodies and wait."""
-    limits = DoorLimits(connections=20, idle_seconds=ENDLESS_SECONDS)
+    limits = ConnectionLimits(connections=20, idle_seconds=ENDLESS_SECONDS)
     plain, _ = served(limits, auth=BasicAuth({"ann": Secret("s3cret")}))
     signature = base64.b64encode(bytes(32)).decode()
     head = (
@@ -243,7 +248,7 @@ def test_a_signed_body_that_does_not_come_is_given_up() -> None:
         await anyio.sleep(ENDLESS_SECONDS)
         raise AssertionError("given up before")
 
-    bodies = UnprovenBodies(0.05, 1000)
+    bodies = SignedBodyReader(0.05, 1000)
     began = time.monotonic()
     assert anyio.run(bodies.read, receive, "10.0.0.1") is None
     assert time.monotonic() - began < PATIENCE_SECONDS
@@ -253,7 +258,7 @@ def test_who_hangs_up_again_and_again_does_not_fill_the_log(
     served: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line a minute."""
-    plain, _ = served(DoorLimits())
+    plain, _ = served(ConnectionLimits())
     head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
@@ -266,7 +271,7 @@ def test_who_hangs_up_again_and_again_does_not_fill_the_log(
 
 def test_slow_answers_are_waited_for(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has asked is not idle; nor is one that asks again and again on one connection."""
-    clock, limits = LimitsClock(monkeypatch), DoorLimits()
+    clock, limits = LimitsClock(monkeypatch), ConnectionLimits()
     plain, _ = served(limits, Slow(clock, limits.idle_seconds))
     connection = http.client.HTTPConnection("127.0.0.1", plain, timeout=PATIENCE_SECONDS)
     connection.connect()
@@ -289,7 +294,7 @@ def test_whoever_reads_slowly_is_not_idle(
     served: Any, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     """A large answer comes whole, though it takes longer than a connection may be idle."""
-    clock, limits = LimitsClock(monkeypatch), DoorLimits()
+    clock, limits = LimitsClock(monkeypatch), ConnectionLimits()
     ports = served(limits, Wordy())
     opened = socket.socket()
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
@@ -311,7 +316,7 @@ def test_whoever_reads_slowly_is_not_idle(
 def test_a_full_house_of_busy_people_takes_nobody(served: Any) -> None:
     """None of them is shown out; afterwards there is room again."""
     worker = Held()
-    plain, _ = served(DoorLimits(connections=2, idle_seconds=ENDLESS_SECONDS), worker)
+    plain, _ = served(ConnectionLimits(connections=2, idle_seconds=ENDLESS_SECONDS), worker)
     busy = [
         http.client.HTTPConnection("127.0.0.1", plain, timeout=PATIENCE_SECONDS) for _ in range(2)
     ]
@@ -336,7 +341,7 @@ def test_a_full_house_of_busy_people_takes_nobody(served: Any) -> None:
 
 def test_a_head_that_is_too_large_is_refused(served: Any) -> None:
     """Before it fills the memory; the connection ends."""
-    plain, _ = served(DoorLimits())
+    plain, _ = served(ConnectionLimits())
     with connected(plain) as stranger:
         stranger.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 20_000)
         assert stranger.recv(100).startswith(b"HTTP/1.1 400 ")

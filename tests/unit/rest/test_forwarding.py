@@ -16,11 +16,11 @@ from starlette.types import Message
 
 from sparkmirror.connect import forwarding
 from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
-from sparkmirror.connect.forwarding import next_query
+from sparkmirror.connect.forwarding import forwarded_query
 from sparkmirror.rest.app import AppOptions
-from sparkmirror.rest.desk import Desk, Limits
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from sparkmirror.rest.dispatch import Dispatcher, RequestLimits
+from support.clients.served_rest import ServedRest
+from support.peers.memory_worker import MemoryWorker
 
 CONFIG = {
     "connector.class": "MirrorHeartbeatConnector",
@@ -54,7 +54,7 @@ class Follower(MemoryWorker):
 def served() -> Iterator[Any]:
     """A function that serves a worker."""
     with ExitStack() as stack:
-        yield lambda *worker: stack.enter_context(RestClient(*worker))
+        yield lambda *worker: stack.enter_context(ServedRest(*worker))
 
 
 def test_the_leader_answers_through_a_follower(served: Any) -> None:
@@ -93,7 +93,7 @@ def test_two_hops_are_allowed_and_a_third_is_not(served: Any) -> None:
 
 def test_a_leader_that_is_gone_is_an_error_of_the_server(served: Any) -> None:
     """In Connect's words."""
-    options = AppOptions(limits=Limits(successor_seconds=0.1))
+    options = AppOptions(request_limits=RequestLimits(leader_wait_seconds=0.1))
     with socket.socket() as gone:  # ours, and nobody listens on it
         gone.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{gone.getsockname()[1]}/"
@@ -134,11 +134,11 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
 
     async def ask() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Desk(MemoryWorker(), Limits()).answer(Request(scope, hung_up), call)
+        await Dispatcher(MemoryWorker(), RequestLimits()).dispatch(Request(scope, hung_up), call)
 
     async def read() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Desk(MemoryWorker(), Limits()).body(Request(scope, hung_up))
+        await Dispatcher(MemoryWorker(), RequestLimits()).read_json_body(Request(scope, hung_up))
 
     with pytest.raises(ApiError):
         anyio.run(read)
@@ -153,12 +153,12 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
 
 def test_the_query_says_how_far_a_request_has_come() -> None:
     """Other parameters stay."""
-    assert next_query("") == "forward=true"
-    assert next_query("forward=true") == "forward=false"
-    assert next_query("a=b%2F&forward=TRUE&c=") == "a=b%2F&c=&forward=false"
+    assert forwarded_query("") == "forward=true"
+    assert forwarded_query("forward=true") == "forward=false"
+    assert forwarded_query("a=b%2F&forward=TRUE&c=") == "a=b%2F&c=&forward=false"
     for query in ("forward=false", "forward=", "forward=yes"):
         with pytest.raises(ApiError) as refused:
-            next_query(query)
+            forwarded_query(query)
         assert refused.value.status == 409
 
 

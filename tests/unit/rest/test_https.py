@@ -13,22 +13,21 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.connect.api import ConnectorInfo, ForwardTo
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.rest.app import AppOptions
-from sparkmirror.rest.exposures import exposures
-from sparkmirror.rest.server import RestServer
-from sparkmirror.rest.tracking import Tracking
-from sparkmirror.rest_client.exchange import Access, Exchange
+from sparkmirror.rest.offsets import TopicTrackingPolicy
+from sparkmirror.rest.server import RestServer, startup_warnings
+from sparkmirror.rest_client.http_client import HttpClient, WorkerEndpoint
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context
-from support.certificates import Authority
-from support.memory_worker import MemoryWorker
+from support.data.certificates import Authority
+from support.peers.memory_worker import MemoryWorker
 
-HTTP = Listener("http", "127.0.0.1", 0)
-HTTPS = Listener("https", "127.0.0.1", 0)
+HTTP = RestListener("http", "127.0.0.1", 0)
+HTTPS = RestListener("https", "127.0.0.1", 0)
 OK = (200, "[]")
 
 
@@ -41,7 +40,7 @@ def authority() -> Authority:
 @contextmanager
 def serving(rest: RestSettings, worker: MemoryWorker | None = None) -> Iterator[RestServer]:
     """A server of these settings."""
-    server = RestServer(rest, AppOptions.of(rest, Tracking()))
+    server = RestServer(rest, AppOptions.from_settings(rest, TopicTrackingPolicy()))
     server.start(worker or MemoryWorker())
     try:
         yield server
@@ -155,44 +154,49 @@ def test_the_terminal_client_speaks_to_such_a_worker(
         file = tmp_path / "authority.pem"
         file.write_text(authority.pem)
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        known = Exchange(Access(url, "ann", Secret("s3cret"))).ask("GET", "/connectors")
+        known = HttpClient(WorkerEndpoint(url, "ann", Secret("s3cret"))).request(
+            "GET", "/connectors"
+        )
         assert (known.status, known.json()) == (200, [])
-        assert Exchange(Access(url, "ann", Secret("other"))).ask("GET", "/").status == 401
-        assert Exchange(Access(url)).ask("GET", "/").status == 401
+        assert (
+            HttpClient(WorkerEndpoint(url, "ann", Secret("other"))).request("GET", "/").status
+            == 401
+        )
+        assert HttpClient(WorkerEndpoint(url)).request("GET", "/").status == 401
 
 
 def test_https_without_a_certificate_is_refused_with_a_sentence() -> None:
     """Before anything is bound."""
     rest = RestSettings((HTTPS,))
     with pytest.raises(ConfigError, match=r"listeners\.https\.ssl\.keystore"):
-        RestServer(rest, AppOptions.of(rest, Tracking()))
+        RestServer(rest, AppOptions.from_settings(rest, TopicTrackingPolicy()))
     broken = replace(rest, tls=TlsSettings(chain="no certificate", key=Secret("nor a key")))
     with pytest.raises(ConfigError, match="https in listeners"):
-        RestServer(broken, AppOptions.of(broken, Tracking()))
+        RestServer(broken, AppOptions.from_settings(broken, TopicTrackingPolicy()))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
 def test_loopback_needs_no_warning(host: str) -> None:
     """Whoever is on the machine is at home."""
-    assert exposures(RestSettings((Listener("http", host, 8083),))) == []
+    assert startup_warnings(RestSettings((RestListener("http", host, 8083),))) == []
 
 
 def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
     """Unless something is asked for; a password in the clear is remarked as well."""
     users = {"ann": Secret("s3cret")}
     for host in ("", "0.0.0.0", "10.0.0.1", "worker-1"):  # noqa: S104 - never bound
-        plain = RestSettings((HTTP, Listener("http", host, 8083)))
-        (sentence,) = exposures(plain)
+        plain = RestSettings((HTTP, RestListener("http", host, 8083)))
+        (sentence,) = startup_warnings(plain)
         assert "asks nobody for a password" in sentence
-        (sentence,) = exposures(replace(plain, users=users))
+        (sentence,) = startup_warnings(replace(plain, users=users))
         assert "https" in sentence
-        secure = RestSettings((Listener("https", host, 8443),), tls=authority.tls())
-        assert len(exposures(secure)) == 1
-        assert exposures(replace(secure, users=users)) == []
-        assert exposures(replace(secure, client_auth="required")) == []
-        assert len(exposures(replace(secure, client_auth="requested"))) == 1
-        admin = RestSettings((HTTP,), admin_listeners=(Listener("http", host, 1),))
-        assert len(exposures(admin)) == 1
+        secure = RestSettings((RestListener("https", host, 8443),), tls=authority.tls())
+        assert len(startup_warnings(secure)) == 1
+        assert startup_warnings(replace(secure, users=users)) == []
+        assert startup_warnings(replace(secure, client_auth="required")) == []
+        assert len(startup_warnings(replace(secure, client_auth="requested"))) == 1
+        admin = RestSettings((HTTP,), admin_listeners=(RestListener("http", host, 1),))
+        assert len(startup_warnings(admin)) == 1
 
 
 def shown(port: int) -> bytes:
@@ -214,9 +218,9 @@ def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) 
         assert standing.getresponse().read() == b"[]"
         unusable = TlsSettings(chain="no certificate", key=Secret("nor a key"))
         with pytest.raises(ConfigError):
-            server.renewal(replace(rest, tls=unusable))
+            server.prepare_credentials_update(replace(rest, tls=unusable))
         assert shown(port) == before
-        server.renewal(replace(rest, tls=other.tls(), client_auth="required"))()
+        server.prepare_credentials_update(replace(rest, tls=other.tls(), client_auth="required"))()
         assert ask(port, other.tls("client")) == OK
         assert ask(admin, other.tls("client"), "/admin/loggers")[0] == 200
         for stranger in (authority.tls("client"), other.stranger()):
@@ -237,7 +241,7 @@ def test_other_users_are_let_in_from_the_next_request_on() -> None:
     with serving(rest) as server:
         (port,) = server.ports
         assert [ask(port, None, headers=who)[0] for who in (ann, bob)] == [200, 401]
-        server.renewal(replace(rest, users={"bob": Secret("s3cret")}))()
+        server.prepare_credentials_update(replace(rest, users={"bob": Secret("s3cret")}))()
         assert [ask(port, None, headers=who)[0] for who in (ann, bob)] == [401, 200]
 
 
@@ -251,7 +255,7 @@ def test_requests_are_forwarded_to_whom_is_trusted_by_then(authority: Authority)
         rest = RestSettings((HTTP,), tls=authority.tls())
         server = stack.enter_context(serving(rest, follower))
         assert ask(server.ports[0], None, "/connectors/a")[0] == 500
-        server.renewal(replace(rest, tls=other.tls()))()
+        server.prepare_credentials_update(replace(rest, tls=other.tls()))()
         assert ask(server.ports[0], None, "/connectors/a")[0] == 404
 
 

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from sparkmirror.rest.app import create_app
-from support.memory_worker import MemoryWorker
+from support.peers.memory_worker import MemoryWorker
 
 CONFIG = {
     "connector.class": "MirrorHeartbeatConnector",

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.connect.api import ForwardTo
-from sparkmirror.rest.pages import OwnNames
-from support.memory_worker import MemoryWorker
-from support.rest_client import RestClient
+from sparkmirror.rest.csrf import AllowedHosts
+from support.clients.served_rest import ServedRest
+from support.peers.memory_worker import MemoryWorker
 from support.waiting import PATIENCE_SECONDS
 
 BEAT = {
@@ -34,23 +34,23 @@ CHANGES = [
 ]
 
 
-def test_this_machine_is_asked_by_its_names(client: RestClient) -> None:
+def test_this_machine_is_asked_by_its_names(client: ServedRest) -> None:
     """With any port: somebody may have redirected it."""
     for host in OURS:
         assert client.get("/connectors", headers={"Host": host}).status == 200, host
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
-def test_a_name_that_leads_here_is_not_ours(method: str, client: RestClient) -> None:
+def test_a_name_that_leads_here_is_not_ours(method: str, client: ServedRest) -> None:
     """A page of it would be handed our answers; paths that do not exist are no exception."""
     for host in (*THEIRS, *ODD):
         for path in ("/connectors", "/admin/loggers", "/nothing"):
-            answer = client.ask(method, path, headers={"Host": host})
+            answer = client.request(method, path, headers={"Host": host})
             assert answer.status == 403, host
             assert method == "HEAD" or "rest.advertised.host.name" in answer.json()["message"]
 
 
-def test_a_request_without_a_host_is_answered(client: RestClient) -> None:
+def test_a_request_without_a_host_is_answered(client: ServedRest) -> None:
     """HTTP/1.0 has none, and no browser speaks it."""
     with socket.create_connection(("127.0.0.1", client.port), PATIENCE_SECONDS) as connection:
         connection.sendall(b"GET /connectors HTTP/1.0\r\n\r\n")
@@ -60,29 +60,29 @@ def test_a_request_without_a_host_is_answered(client: RestClient) -> None:
 def test_names_of_the_file_are_ours() -> None:
     """For a proxy on this machine that hands on by which name it was asked."""
     worker = MemoryWorker("rest.advertised.host.name=Mirror.example")
-    with RestClient(worker) as client:
+    with ServedRest(worker) as client:
         assert client.get("/", headers={"Host": "mirror.example"}).status == 200
         assert client.get("/", headers={"Host": "evil.test"}).status == 403
 
 
 def test_addresses_that_others_reach_have_names_that_nobody_could_list() -> None:
     """Also where one of this machine has the same port."""
-    rest = RestSettings((Listener("http", "127.0.0.1", 1), Listener("http", "10.0.0.1", 1)))
-    own = OwnNames.of(rest, [("127.0.0.1", 1), ("10.0.0.1", 1), ("::", 2)])
-    assert not own.has("worker-1:1", ("127.0.0.1", 1))
-    assert own.has("worker-1:1", ("10.0.0.1", 1))
-    assert own.has("worker-1:2", ("::ffff:127.0.0.1", 2))
+    rest = RestSettings((RestListener("http", "127.0.0.1", 1), RestListener("http", "10.0.0.1", 1)))
+    own = AllowedHosts.from_settings(rest, [("127.0.0.1", 1), ("10.0.0.1", 1), ("::", 2)])
+    assert not own.allows("worker-1:1", ("127.0.0.1", 1))
+    assert own.allows("worker-1:1", ("10.0.0.1", 1))
+    assert own.allows("worker-1:2", ("::ffff:127.0.0.1", 2))
 
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
 def test_a_page_of_another_origin_changes_nothing(
-    method: str, path: str, worker: MemoryWorker, client: RestClient
+    method: str, path: str, worker: MemoryWorker, client: ServedRest
 ) -> None:
     """Browsers send some of these without a question; what only looks is the browser's affair."""
-    client.ask("POST", "/connectors", {"name": "beat", "config": BEAT})
+    client.request("POST", "/connectors", {"name": "beat", "config": BEAT})
     before = worker.status("beat")
     for origin in STRANGERS:
-        answer = client.ask(method, path, {"level": "DEBUG"}, {"Origin": origin})
+        answer = client.request(method, path, {"level": "DEBUG"}, {"Origin": origin})
         assert (answer.status, answer.headers["Connection"]) == (403, "close")
         assert "access.control.allow.origin" in answer.json()["message"]
         assert client.get("/connectors", headers={"Origin": origin}).status == 200
@@ -90,21 +90,21 @@ def test_a_page_of_another_origin_changes_nothing(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_page_of_ours_may_change_things(scheme: str, client: RestClient) -> None:
+def test_a_page_of_ours_may_change_things(scheme: str, client: ServedRest) -> None:
     """TLS may be somebody else's, before us."""
-    client.ask("POST", "/connectors", {"name": "beat", "config": BEAT})
+    client.request("POST", "/connectors", {"name": "beat", "config": BEAT})
     origin = {"Host": "localhost:8443", "Origin": f"{scheme}://localhost:8443"}
-    assert client.ask("PUT", "/connectors/beat/pause", headers=origin).status == 202
+    assert client.request("PUT", "/connectors/beat/pause", headers=origin).status == 202
 
 
 def test_a_page_of_a_listed_origin_may_change_things() -> None:
     """And no other."""
     worker = MemoryWorker("access.control.allow.origin=https://*.example")
-    with RestClient(worker) as client:
-        client.ask("POST", "/connectors", {"name": "beat", "config": BEAT})
+    with ServedRest(worker) as client:
+        client.request("POST", "/connectors", {"name": "beat", "config": BEAT})
         for origin, status in (("https://console.example", 202), ("https://evil.test", 403)):
             asked = {"Origin": origin}
-            assert client.ask("PUT", "/connectors/beat/pause", headers=asked).status == status
+            assert client.request("PUT", "/connectors/beat/pause", headers=asked).status == status
 
 
 def test_another_worker_is_asked_by_its_advertised_name() -> None:
@@ -119,9 +119,9 @@ def test_another_worker_is_asked_by_its_advertised_name() -> None:
     leader = MemoryWorker("rest.advertised.host.name=localhost")
     follower = Follower("access.control.allow.origin=*")
     with ExitStack() as stack:
-        leading = stack.enter_context(RestClient(leader))
-        following = stack.enter_context(RestClient(follower))
-        leading.ask("POST", "/connectors", {"name": "beat", "config": BEAT})
+        leading = stack.enter_context(ServedRest(leader))
+        following = stack.enter_context(ServedRest(follower))
+        leading.request("POST", "/connectors", {"name": "beat", "config": BEAT})
         follower.url = f"http://localhost:{leading.port}/"
         asked = {"Origin": "https://console.example"}
-        assert following.ask("PUT", "/connectors/beat/pause", headers=asked).status == 202
+        assert following.request("PUT", "/connectors/beat/pause", headers=asked).status == 202

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.config.worker_settings import Listener, RestSettings
+from sparkmirror.config.worker_settings import RestListener, RestSettings
 from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.server import RestServer, advertised_url
-from support.memory_worker import MemoryWorker
+from support.peers.memory_worker import MemoryWorker
 from support.waiting import eventually
 
 
@@ -110,16 +110,16 @@ def test_headers_that_are_none_are_refused() -> None:
 
 def test_the_advertised_address_is_what_others_can_reach() -> None:
     """The file's words first, then the listener, then this machine's address."""
-    here = RestSettings((Listener("http", "10.0.0.1", 0),))
+    here = RestSettings((RestListener("http", "10.0.0.1", 0),))
     assert advertised_url(here, (8083,)) == "http://10.0.0.1:8083/"
     told = replace(here, advertised_host="worker-1", advertised_port=443)
     assert advertised_url(told, (8083,)) == "http://worker-1:443/"
-    six = RestSettings((Listener("http", "::1", 0),))
+    six = RestSettings((RestListener("http", "::1", 0),))
     assert advertised_url(six, (8083,)) == "http://[::1]:8083/"
-    both = RestSettings((Listener("https", "h", 1), Listener("http", "h", 2)))
+    both = RestSettings((RestListener("https", "h", 1), RestListener("http", "h", 2)))
     assert advertised_url(both, (1, 2)) == "http://h:2/"
     assert advertised_url(replace(both, advertised_scheme="https"), (1, 2)) == "https://h:1/"
     for host in ("", "0.0.0.0", "::"):  # noqa: S104 - never bound
-        everywhere = RestSettings((Listener("http", host, 8083),))
+        everywhere = RestSettings((RestListener("http", host, 8083),))
         assert "//0.0.0.0" not in advertised_url(everywhere, (8083,))
         assert advertised_url(everywhere, (8083,)).endswith(":8083/")

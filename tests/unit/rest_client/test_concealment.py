@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.rest_client.answers import KeyDefinition
-from sparkmirror.rest_client.concealment import conceal
+from sparkmirror.rest_client.responses import ConfigKeyInfo, redact_secrets
 
-PASSWORD = KeyDefinition(
+PASSWORD = ConfigKeyInfo(
     "database.pin", "PASSWORD", required=True, default=None, importance="", documentation=""
 )
 
@@ -26,7 +25,7 @@ PASSWORD = KeyDefinition(
 )
 def test_what_is_secret_is_hidden(key: str) -> None:
     """By Kafka's list, by the plugin's own word, or by its sound."""
-    assert conceal({key: "1234"}, [PASSWORD]) == {key: "[hidden]"}
+    assert redact_secrets({key: "1234"}, [PASSWORD]) == {key: "[hidden]"}
 
 
 @pytest.mark.parametrize(
@@ -42,4 +41,4 @@ def test_what_is_secret_is_hidden(key: str) -> None:
 )
 def test_what_is_no_secret_is_shown(key: str, value: str | None) -> None:
     """References and addresses among them."""
-    assert conceal({key: value}, [PASSWORD]) == {key: value}
+    assert redact_secrets({key: value}, [PASSWORD]) == {key: value}

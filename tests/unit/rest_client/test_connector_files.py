@@ -10,15 +10,21 @@ import pytest
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.rest_client import connector_files
-from sparkmirror.rest_client.connector_files import ConnectorFile, read_files, read_text
+from sparkmirror.rest_client.connector_files import (
+    ConnectorFile,
+    load_connector_files,
+    parse_connector_file,
+)
 
 CLASS = "MirrorSourceConnector"
 
 
 def test_both_shapes_mean_the_same() -> None:
     """Name and config apart, or all in one object."""
-    nested = read_text('{"name": "m", "config": {"connector.class": "C", "topics": "t"}}', "f")
-    flat = read_text('{"name": "m", "connector.class": "C", "topics": "t"}', "f")
+    nested = parse_connector_file(
+        '{"name": "m", "config": {"connector.class": "C", "topics": "t"}}', "f"
+    )
+    flat = parse_connector_file('{"name": "m", "connector.class": "C", "topics": "t"}', "f")
     wanted = {"name": "m", "connector.class": "C", "topics": "t"}
     assert nested == flat == ConnectorFile("f", "m", wanted)
 
@@ -29,8 +35,8 @@ def test_values_become_the_texts_that_connect_makes_of_them() -> None:
         '{"name": "m", "connector.class": "C", "a": false, "b": 1.50, "c": 1e3, "d": null, "e": 07}'
     )
     with pytest.raises(ConfigError, match="no JSON"):
-        read_text(text, "f")
-    config = read_text(text.replace("07", "7"), "f").config
+        parse_connector_file(text, "f")
+    config = parse_connector_file(text.replace("07", "7"), "f").config
     assert {key: config[key] for key in "abcde"} == {
         "a": "false", "b": "1.50", "c": "1e3", "d": None, "e": "7",
     }  # fmt: skip
@@ -38,7 +44,7 @@ def test_values_become_the_texts_that_connect_makes_of_them() -> None:
 
 def test_a_name_inside_the_config_is_enough_and_is_trimmed() -> None:
     """As Connect takes it."""
-    one = read_text('{"config": {"name": " m ", "connector.class": "C"}}', "f")
+    one = parse_connector_file('{"config": {"name": " m ", "connector.class": "C"}}', "f")
     assert (one.name, one.config["name"]) == ("m", "m")
 
 
@@ -46,7 +52,7 @@ def test_a_name_inside_the_config_is_enough_and_is_trimmed() -> None:
 def test_an_initial_state_is_taken_in_any_case(written: str, wanted: str) -> None:
     """Beside the config."""
     text = json.dumps({"name": "m", "config": {"connector.class": "C"}, "initial_state": written})
-    assert read_text(text, "f").initial_state == wanted
+    assert parse_connector_file(text, "f").initial_state == wanted
 
 
 @pytest.mark.parametrize(
@@ -75,7 +81,7 @@ def test_an_initial_state_is_taken_in_any_case(written: str, wanted: str) -> Non
 def test_what_is_wrong_is_named(text: str, words: str) -> None:
     """The file, and what it lacks."""
     with pytest.raises(ConfigError) as caught:
-        read_text(text, "f.json")
+        parse_connector_file(text, "f.json")
     assert words in str(caught.value)
 
 
@@ -92,7 +98,7 @@ def test_a_folder_gives_its_json_files_in_order(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no connector")
     (tmp_path / "deeper").mkdir()
     write(tmp_path / "deeper" / "c.json", "c")
-    assert [one.name for one in read_files([tmp_path])] == ["a", "b"]
+    assert [one.name for one in load_connector_files([tmp_path])] == ["a", "b"]
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -104,7 +110,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         tmp_path / "empty", tmp_path / "missing.json", tmp_path / "latin.json", first, second,
     ]  # fmt: skip
     with pytest.raises(ConfigError) as caught:
-        read_files(paths)
+        load_connector_files(paths)
     assert str(caught.value).splitlines() == [
         f"Folder {tmp_path}/empty has no file whose name ends in .json.",
         f"{tmp_path}/missing.json cannot be read: No such file or directory.",
@@ -117,11 +123,11 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     """Editors of another system write one."""
     path = write(tmp_path / "m.json", "m")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert [one.name for one in read_files([path])] == ["m"]
+    assert [one.name for one in load_connector_files([path])] == ["m"]
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump of a database that somebody put into the folder."""
-    monkeypatch.setattr(connector_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(connector_files, "MAX_BYTES", 10)
     with pytest.raises(ConfigError, match="larger than 10 bytes"):
-        read_files([write(tmp_path / "m.json", "m")])
+        load_connector_files([write(tmp_path / "m.json", "m")])

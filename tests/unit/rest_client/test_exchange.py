@@ -13,16 +13,21 @@ import pytest
 
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
 from sparkmirror.model import Secret
-from sparkmirror.rest_client.exchange import Access, Answer, Exchange, parse_url
-from support.canned_worker import CannedWorker, Reply
+from sparkmirror.rest_client.http_client import (
+    HttpClient,
+    HttpResponse,
+    WorkerEndpoint,
+    parse_worker_url,
+)
+from support.peers.stub_worker import StubResponse, StubWorker
 
 SHORT_SECONDS = 0.5
 
 
 @pytest.fixture
-def worker() -> Iterator[CannedWorker]:
+def worker() -> Iterator[StubWorker]:
     """Answers what the test prepares."""
-    with CannedWorker() as started:
+    with StubWorker() as started:
         yield started
 
 
@@ -36,7 +41,7 @@ def worker() -> Iterator[CannedWorker]:
 )
 def test_an_address_is_brought_into_one_form(text: str, wanted: str) -> None:
     """So that paths can be added."""
-    assert parse_url(text) == wanted
+    assert parse_worker_url(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -60,41 +65,43 @@ def test_an_address_is_brought_into_one_form(text: str, wanted: str) -> None:
 def test_other_texts_are_refused(text: str, words: str) -> None:
     """With what to write; a password is not repeated."""
     with pytest.raises(ConfigError) as caught:
-        parse_url(text)
+        parse_worker_url(text)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_any_status_is_an_answer(worker: CannedWorker) -> None:
+def test_any_status_is_an_answer(worker: StubWorker) -> None:
     """Judging it is not the exchange's business."""
-    worker.on("GET", "/x", Reply(404, {"message": "no"}))
-    assert Exchange(Access(worker.url)).ask("GET", "/x") == Answer(404, b'{"message": "no"}')
+    worker.on("GET", "/x", StubResponse(404, {"message": "no"}))
+    assert HttpClient(WorkerEndpoint(worker.url)).request("GET", "/x") == HttpResponse(
+        404, b'{"message": "no"}'
+    )
 
 
-def test_a_path_before_the_api_is_kept(worker: CannedWorker) -> None:
+def test_a_path_before_the_api_is_kept(worker: StubWorker) -> None:
     """As behind a gateway."""
-    worker.on("GET", "/connect/x", Reply(200, []))
-    assert Exchange(Access(worker.url + "/connect")).ask("GET", "/x").json() == []
+    worker.on("GET", "/connect/x", StubResponse(200, []))
+    assert HttpClient(WorkerEndpoint(worker.url + "/connect")).request("GET", "/x").json() == []
 
 
-def test_a_name_and_password_go_with_every_request(worker: CannedWorker) -> None:
+def test_a_name_and_password_go_with_every_request(worker: StubWorker) -> None:
     """As basic authentication, umlauts included; without them no header is sent."""
-    worker.on("PUT", "/x", Reply(204))
-    Exchange(Access(worker.url, "me", Secret("gehe:ü"))).ask("PUT", "/x", {"a": "ü"})
-    Exchange(Access(worker.url)).ask("PUT", "/x")
+    worker.on("PUT", "/x", StubResponse(204))
+    HttpClient(WorkerEndpoint(worker.url, "me", Secret("gehe:ü"))).ask("PUT", "/x", {"a": "ü"})
+    HttpClient(WorkerEndpoint(worker.url)).request("PUT", "/x")
     assert [(one.user, one.body) for one in worker.asked] == [
         ("me:gehe:ü", {"a": "ü"}),
         (None, None),
     ]
 
 
-def test_nobody_listens(worker: CannedWorker) -> None:
+def test_nobody_listens(worker: StubWorker) -> None:
     """A sentence with the address and what to check."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(WorkerUnreachableError) as caught:
-            Exchange(Access(url)).ask("GET", "/")
+            HttpClient(WorkerEndpoint(url)).request("GET", "/")
     assert str(caught.value) == (
         f"The Connect worker at {url} cannot be reached: nobody listens there. "
         "Check --url (or SPARKMIRROR_URL), and that the worker runs."
@@ -108,7 +115,7 @@ def test_nobody_listens(worker: CannedWorker) -> None:
 def test_a_host_without_an_address(url: str) -> None:
     """The resolver's own words."""
     with pytest.raises(WorkerUnreachableError, match=r"no-such-host.*cannot be reached"):
-        Exchange(Access(url, seconds=60)).ask("GET", "/")
+        HttpClient(WorkerEndpoint(url, seconds=60)).request("GET", "/")
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:
@@ -116,10 +123,10 @@ def test_a_server_that_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(WorkerUnreachableError, match=r"no whole answer within 0\.5 s"):
-            Exchange(Access(url, seconds=SHORT_SECONDS)).ask("GET", "/")
+            HttpClient(WorkerEndpoint(url, seconds=SHORT_SECONDS)).request("GET", "/")
 
 
-def test_an_answer_that_trickles_is_given_up(worker: CannedWorker) -> None:
+def test_an_answer_that_trickles_is_given_up(worker: StubWorker) -> None:
     """Each byte is in time, the whole is not."""
 
     def trickle(handler: BaseHTTPRequestHandler) -> None:
@@ -137,12 +144,12 @@ def test_an_answer_that_trickles_is_given_up(worker: CannedWorker) -> None:
     worker.on("GET", "/", trickle)
     begun = time.monotonic()
     with pytest.raises(WorkerUnreachableError, match=r"no whole answer within 0\.5 s"):
-        Exchange(Access(worker.url, seconds=SHORT_SECONDS)).ask("GET", "/")
+        HttpClient(WorkerEndpoint(worker.url, seconds=SHORT_SECONDS)).request("GET", "/")
     assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("length", [None, 10**12])
-def test_an_endless_answer_is_cut(worker: CannedWorker, length: int | None) -> None:
+def test_an_endless_answer_is_cut(worker: StubWorker, length: int | None) -> None:
     """Whether or not it says how long it will be."""
     sent = 0
 
@@ -160,11 +167,11 @@ def test_an_endless_answer_is_cut(worker: CannedWorker, length: int | None) -> N
 
     worker.on("GET", "/", pour)
     with pytest.raises(WorkerError, match="sends more than 1,000,000 bytes"):
-        Exchange(Access(worker.url, most_bytes=1_000_000)).ask("GET", "/")
+        HttpClient(WorkerEndpoint(worker.url, most_bytes=1_000_000)).request("GET", "/")
     assert sent < 50_000_000  # what the system had in its buffers
 
 
-def test_an_answer_that_ends_early_is_none(worker: CannedWorker) -> None:
+def test_an_answer_that_ends_early_is_none(worker: StubWorker) -> None:
     """Half a list of connectors would look like a short one."""
 
     def half(handler: BaseHTTPRequestHandler) -> None:
@@ -175,7 +182,7 @@ def test_an_answer_that_ends_early_is_none(worker: CannedWorker) -> None:
 
     worker.on("GET", "/", half)
     with pytest.raises(WorkerUnreachableError, match="the connection ended before the answer"):
-        Exchange(Access(worker.url)).ask("GET", "/")
+        HttpClient(WorkerEndpoint(worker.url)).request("GET", "/")
 
 
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9\r\n", b"\x15\x03\x01\x00\x02\x02", b""])
@@ -193,80 +200,82 @@ def test_a_server_that_does_not_speak_http(greeting: bytes) -> None:
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(WorkerUnreachableError, match="cannot be reached"):
-            Exchange(Access(url, seconds=60)).ask("GET", "/")
+            HttpClient(WorkerEndpoint(url, seconds=60)).request("GET", "/")
         thread.join()
 
 
-def test_plain_http_where_tls_is_expected(worker: CannedWorker) -> None:
+def test_plain_http_where_tls_is_expected(worker: StubWorker) -> None:
     """The port is the right one, the scheme is not."""
     url = worker.url.replace("http://", "https://")
     with pytest.raises(WorkerUnreachableError, match="cannot be reached"):
-        Exchange(Access(url, seconds=60)).ask("GET", "/")
+        HttpClient(WorkerEndpoint(url, seconds=60)).request("GET", "/")
 
 
-def test_a_redirect_on_the_same_server_is_followed_for_reading(worker: CannedWorker) -> None:
+def test_a_redirect_on_the_same_server_is_followed_for_reading(worker: StubWorker) -> None:
     """A gateway may move its paths."""
-    worker.on("GET", "/old", Reply(307, b"", {"Location": "/new"}))
-    worker.on("GET", "/new", Reply(200, [1]))
-    assert Exchange(Access(worker.url)).ask("GET", "/old").json() == [1]
+    worker.on("GET", "/old", StubResponse(307, b"", {"Location": "/new"}))
+    worker.on("GET", "/new", StubResponse(200, [1]))
+    assert HttpClient(WorkerEndpoint(worker.url)).request("GET", "/old").json() == [1]
 
 
 @pytest.mark.parametrize(
     "target", ["http://127.0.0.2:1/", "https://127.0.0.1/", "file:///etc/x", "http://[", "//x/"]
 )
-def test_a_redirect_to_another_server_is_not_followed(worker: CannedWorker, target: str) -> None:
+def test_a_redirect_to_another_server_is_not_followed(worker: StubWorker, target: str) -> None:
     """The password would go there too."""
-    worker.on("GET", "/", Reply(302, b"", {"Location": target}))
+    worker.on("GET", "/", StubResponse(302, b"", {"Location": target}))
     with pytest.raises(WorkerError, match=r"redirects to .*, which is not followed"):
-        Exchange(Access(worker.url, "me", Secret("secret"))).ask("GET", "/")
+        HttpClient(WorkerEndpoint(worker.url, "me", Secret("secret"))).request("GET", "/")
 
 
-def test_another_port_is_another_server(worker: CannedWorker) -> None:
+def test_another_port_is_another_server(worker: StubWorker) -> None:
     """Whoever listens there is not who was asked."""
-    with CannedWorker() as other:
-        worker.on("GET", "/", Reply(302, b"", {"Location": other.url}))
+    with StubWorker() as other:
+        worker.on("GET", "/", StubResponse(302, b"", {"Location": other.url}))
         with pytest.raises(WorkerError, match="is not followed"):
-            Exchange(Access(worker.url)).ask("GET", "/")
+            HttpClient(WorkerEndpoint(worker.url)).request("GET", "/")
         assert other.asked == []
 
 
-def test_a_change_is_never_redirected(worker: CannedWorker) -> None:
+def test_a_change_is_never_redirected(worker: StubWorker) -> None:
     """What was asked for would be done elsewhere, or as another method."""
-    worker.on("DELETE", "/x", Reply(301, b"", {"Location": "/y"}))
+    worker.on("DELETE", "/x", StubResponse(301, b"", {"Location": "/y"}))
     with pytest.raises(WorkerError, match="is not followed"):
-        Exchange(Access(worker.url)).ask("DELETE", "/x")
+        HttpClient(WorkerEndpoint(worker.url)).request("DELETE", "/x")
     assert worker.requests() == ["DELETE /x"]
 
 
-def test_redirects_in_circles_end(worker: CannedWorker) -> None:
+def test_redirects_in_circles_end(worker: StubWorker) -> None:
     """After a few."""
-    worker.on("GET", "/x", Reply(302, b"", {"Location": "/x"}))
+    worker.on("GET", "/x", StubResponse(302, b"", {"Location": "/x"}))
     with pytest.raises(WorkerError, match="in circles"):
-        Exchange(Access(worker.url)).ask("GET", "/x")
+        HttpClient(WorkerEndpoint(worker.url)).request("GET", "/x")
 
 
 def test_a_proxy_is_not_asked_for_this_machine(
-    worker: CannedWorker, monkeypatch: pytest.MonkeyPatch
+    worker: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would look for the worker on its own machine."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    worker.on("GET", "/", Reply(200, {}))
-    assert Exchange(Access(worker.url)).ask("GET", "/").status == 200
+    worker.on("GET", "/", StubResponse(200, {}))
+    assert HttpClient(WorkerEndpoint(worker.url)).request("GET", "/").status == 200
 
 
 def test_a_proxy_is_asked_for_other_machines(
-    worker: CannedWorker, monkeypatch: pytest.MonkeyPatch
+    worker: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As curl does it."""
     monkeypatch.setenv("http_proxy", worker.url)
     monkeypatch.delenv("no_proxy", raising=False)
-    worker.on("GET", "http://connect.invalid:8083/", Reply(200, {}))
-    assert Exchange(Access("http://connect.invalid:8083")).ask("GET", "/").status == 200
+    worker.on("GET", "http://connect.invalid:8083/", StubResponse(200, {}))
+    assert (
+        HttpClient(WorkerEndpoint("http://connect.invalid:8083")).request("GET", "/").status == 200
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[" * 200_000, b"1" * 10_000])
 def test_a_body_that_is_no_json(body: bytes) -> None:
     """Always a ValueError, however it is broken."""
     with pytest.raises(ValueError, match=r".+"):
-        Answer(200, body).json()
+        HttpResponse(200, body).json()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.rest_client.answers import ConnectorStateInfo, StateInfo
-from sparkmirror.rest_client.settling import NO_TASKS_SECONDS, STALE_SECONDS, Settling
+from sparkmirror.rest_client.deployment import NO_TASKS_SECONDS, STALE_SECONDS, StateSettling
+from sparkmirror.rest_client.responses import ConnectorStateInfo, StateInfo
 
 
 def status(connector: str, *tasks: str) -> ConnectorStateInfo:
@@ -36,44 +36,44 @@ def test_a_new_connector_settles_in_the_state_that_all_share(
     seen: ConnectorStateInfo | None, verdict: str | None
 ) -> None:
     """One task that failed is enough for FAILED."""
-    assert Settling(is_update=False).look(0.1, seen) == verdict
+    assert StateSettling(is_update=False).observe(0.1, seen) == verdict
 
 
 def test_running_without_a_task_counts_once_it_lasts() -> None:
     """A connector runs before its tasks are made; one without topics has none for good."""
-    settling = Settling(is_update=False)
-    assert settling.look(1, status("RUNNING")) is None
-    assert settling.look(1 + NO_TASKS_SECONDS / 2, status("RUNNING")) is None
-    assert settling.look(1 + NO_TASKS_SECONDS, status("RUNNING")) == "RUNNING"
+    settling = StateSettling(is_update=False)
+    assert settling.observe(1, status("RUNNING")) is None
+    assert settling.observe(1 + NO_TASKS_SECONDS / 2, status("RUNNING")) is None
+    assert settling.observe(1 + NO_TASKS_SECONDS, status("RUNNING")) == "RUNNING"
 
 
 def test_tasks_that_appear_end_the_wait() -> None:
     """They are what was waited for."""
-    settling = Settling(is_update=False)
-    assert settling.look(1, status("RUNNING")) is None
-    assert settling.look(1.1, status("RUNNING", "RUNNING")) == "RUNNING"
+    settling = StateSettling(is_update=False)
+    assert settling.observe(1, status("RUNNING")) is None
+    assert settling.observe(1.1, status("RUNNING", "RUNNING")) == "RUNNING"
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED"])
 def test_a_state_of_before_counts_only_once_it_lasts(state: str) -> None:
     """After a change the status is still the old one for a moment."""
-    settling = Settling(is_update=True)
-    assert settling.look(1, status(state, state)) is None
-    assert settling.look(0.9 + STALE_SECONDS, status(state, state)) is None
-    assert settling.look(1 + STALE_SECONDS, status(state, state)) == state
+    settling = StateSettling(is_update=True)
+    assert settling.observe(1, status(state, state)) is None
+    assert settling.observe(0.9 + STALE_SECONDS, status(state, state)) is None
+    assert settling.observe(1 + STALE_SECONDS, status(state, state)) == state
 
 
 def test_failed_after_anything_else_is_news() -> None:
     """Nobody waits for a second failure."""
-    settling = Settling(is_update=True)
-    assert settling.look(0.1, status("RUNNING", "RUNNING")) is None
-    assert settling.look(0.2, status("RUNNING", "FAILED")) == "FAILED"
+    settling = StateSettling(is_update=True)
+    assert settling.observe(0.1, status("RUNNING", "RUNNING")) is None
+    assert settling.observe(0.2, status("RUNNING", "FAILED")) == "FAILED"
 
 
 def test_tasks_follow_their_connector() -> None:
     """It runs again at once, and the state of its tasks is still that of before."""
-    settling = Settling(is_update=True)
-    assert settling.look(0.1, status("FAILED", "RUNNING")) is None
-    assert settling.look(0.2, status("UNASSIGNED", "RUNNING")) is None
-    assert settling.look(0.3, status("RUNNING", "RUNNING")) is None
-    assert settling.look(0.3 + STALE_SECONDS, status("RUNNING", "RUNNING")) == "RUNNING"
+    settling = StateSettling(is_update=True)
+    assert settling.observe(0.1, status("FAILED", "RUNNING")) is None
+    assert settling.observe(0.2, status("UNASSIGNED", "RUNNING")) is None
+    assert settling.observe(0.3, status("RUNNING", "RUNNING")) is None
+    assert settling.observe(0.3 + STALE_SECONDS, status("RUNNING", "RUNNING")) == "RUNNING"

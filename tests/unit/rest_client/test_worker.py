@@ -9,39 +9,41 @@ from typing import Any
 import pytest
 
 from sparkmirror.errors import ConfigError, WorkerError
-from sparkmirror.rest_client.answers import Objection, StateInfo
-from sparkmirror.rest_client.exchange import Access
-from sparkmirror.rest_client.worker import Worker
-from support.canned_worker import CannedWorker, Reply, recordings
-from support.hand_clock import HandClock
+from sparkmirror.rest_client.connect_client import ConnectClient
+from sparkmirror.rest_client.http_client import WorkerEndpoint
+from sparkmirror.rest_client.responses import ConfigProblem, StateInfo
+from support.manual_clock import ManualClock
+from support.peers.stub_worker import StubResponse, StubWorker, recordings
 
 CLASS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
-BUSY = Reply(409, {"error_code": 409, "message": "Cannot complete request because of a rebalance"})
-READING = Reply(
+BUSY = StubResponse(
+    409, {"error_code": 409, "message": "Cannot complete request because of a rebalance"}
+)
+READING = StubResponse(
     500,
     {"error_code": 500, "message": "Request cannot be completed because a rebalance is expected"},
 )
 
 
 @pytest.fixture
-def server() -> Iterator[CannedWorker]:
+def server() -> Iterator[StubWorker]:
     """Answers what the test prepares."""
-    with CannedWorker() as started:
+    with StubWorker() as started:
         yield started
 
 
 @pytest.fixture
-def worker(server: CannedWorker, monkeypatch: pytest.MonkeyPatch) -> Worker:
+def worker(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> ConnectClient:
     """Ours; its pauses take no time."""
-    clock = HandClock(monkeypatch, "sparkmirror.rest_client.worker")
+    clock = ManualClock(monkeypatch, "sparkmirror.rest_client.connect_client")
     monkeypatch.setattr(clock, "sleep", clock.advance)
-    return Worker(Access(server.url), busy_seconds=0.5)
+    return ConnectClient(WorkerEndpoint(server.url), busy_seconds=0.5)
 
 
-def test_connectors_are_listed_with_their_states(server: CannedWorker, worker: Worker) -> None:
+def test_connectors_are_listed_with_their_states(server: StubWorker, worker: ConnectClient) -> None:
     """As Java's worker tells them."""
     server.replay("GET /connectors", "GET /connectors?expand=status&expand=info")
-    listed = worker.listed()
+    listed = worker.list_connectors()
     assert list(listed) == ["beat", "broken", "resting"]
     found = {name: one.status and sorted(one.status.states) for name, one in listed.items()}
     assert found == {"beat": ["RUNNING"], "broken": ["FAILED"], "resting": ["PAUSED"]}
@@ -55,18 +57,20 @@ def test_connectors_are_listed_with_their_states(server: CannedWorker, worker: W
     assert broken.connector.trace.startswith("org.apache.kafka.common.KafkaException")
 
 
-def test_a_connector_without_a_state_is_listed_too(server: CannedWorker, worker: Worker) -> None:
+def test_a_connector_without_a_state_is_listed_too(
+    server: StubWorker, worker: ConnectClient
+) -> None:
     """Connect leaves it out of its list until a worker has taken it up."""
-    server.on("GET", "/connectors", Reply(200, ["beat", "new", "gone"]))
-    server.on("GET", "/connectors?expand=status&expand=info", Reply(200, {}))
+    server.on("GET", "/connectors", StubResponse(200, ["beat", "new", "gone"]))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {}))
     server.replay("GET /connectors/beat")
-    server.on("GET", "/connectors/new", Reply(404, {"message": "Connector new not found"}))
-    server.on("GET", "/connectors/gone", Reply(404, {"message": "Connector gone not found"}))
-    listed = worker.listed()
+    server.on("GET", "/connectors/new", StubResponse(404, {"message": "Connector new not found"}))
+    server.on("GET", "/connectors/gone", StubResponse(404, {"message": "Connector gone not found"}))
+    listed = worker.list_connectors()
     assert [(name, one.status) for name, one in listed.items()] == [("beat", None)]
 
 
-def test_the_parts_of_a_connector_are_read(server: CannedWorker, worker: Worker) -> None:
+def test_the_parts_of_a_connector_are_read(server: StubWorker, worker: ConnectClient) -> None:
     """Its configuration, topics and offsets."""
     path = "GET /connectors/beat"
     server.replay(path, f"{path}/config", f"{path}/topics", f"{path}/offsets", f"{path}/status")
@@ -78,7 +82,7 @@ def test_the_parts_of_a_connector_are_read(server: CannedWorker, worker: Worker)
     assert status.states == {"RUNNING"}
 
 
-def test_a_connector_that_is_not_there(server: CannedWorker, worker: Worker) -> None:
+def test_a_connector_that_is_not_there(server: StubWorker, worker: ConnectClient) -> None:
     """None where that is an answer, a sentence with the name where it is not."""
     path = "/connectors/nobody"
     server.replay(f"GET {path}", f"GET {path}/config", f"GET {path}/status", f"DELETE {path}")
@@ -101,12 +105,12 @@ def test_a_connector_that_is_not_there(server: CannedWorker, worker: Worker) -> 
         assert str(caught.value).startswith(f"connector 'nobody' is not known to {server.url}: ")
 
 
-def test_plugins_their_keys_and_loggers(server: CannedWorker, worker: Worker) -> None:
+def test_plugins_their_keys_and_loggers(server: StubWorker, worker: ConnectClient) -> None:
     """What a worker has."""
     server.replay("GET /connector-plugins", f"GET /connector-plugins/{CLASS}/config")
     server.replay("GET /admin/loggers", "GET /admin/loggers/root", "GET /admin/loggers/nobody")
     assert (CLASS, "source") in [(one.class_name, one.type) for one in worker.plugins()]
-    keys = {one.name: one for one in worker.definitions(CLASS)}
+    keys = {one.name: one for one in worker.plugin_config(CLASS)}
     assert (keys["tasks.max"].type, keys["tasks.max"].default) == ("INT", "1")
     assert keys["name"].required
     assert "root" in [one.name for one in worker.loggers()]
@@ -115,15 +119,15 @@ def test_plugins_their_keys_and_loggers(server: CannedWorker, worker: Worker) ->
         worker.logger("nobody")
 
 
-def test_a_configuration_is_validated(server: CannedWorker, worker: Worker) -> None:
+def test_a_configuration_is_validated(server: StubWorker, worker: ConnectClient) -> None:
     """Key by key."""
     path = f"PUT /connector-plugins/{CLASS}/config/validate"
     server.replay(path)
     assert worker.validate({"connector.class": CLASS, "name": "new"}) == []
-    server.on(*path.split(" "), Reply(200, recorded_objections()))
+    server.on(*path.split(" "), StubResponse(200, recorded_objections()))
     objections = worker.validate({"connector.class": CLASS, "name": "new", "tasks.max": "none"})
     assert {one.key for one in objections} == {"tasks.max"}
-    assert "Not a number" in objections[0].sentence
+    assert "Not a number" in objections[0].message
 
 
 def recorded_objections() -> Any:
@@ -132,19 +136,23 @@ def recorded_objections() -> Any:
     return [one for one in recordings() if one["path"] == path][1]["answer"]
 
 
-def test_objections_name_their_key(server: CannedWorker, worker: Worker) -> None:
+def test_objections_name_their_key(server: StubWorker, worker: ConnectClient) -> None:
     """As many as there are."""
     configs = [
         {"definition": None, "value": {"name": "a", "errors": ["too small", "too old"]}},
         {"definition": {}, "value": None},
         {"definition": {}, "value": {"name": "b", "errors": []}},
     ]
-    server.on("PUT", "/connector-plugins/C/config/validate", Reply(200, {"configs": configs}))
+    server.on(
+        "PUT", "/connector-plugins/C/config/validate", StubResponse(200, {"configs": configs})
+    )
     found = worker.validate({"connector.class": "C"})
-    assert found == [Objection("a", "too small"), Objection("a", "too old")]
+    assert found == [ConfigProblem("a", "too small"), ConfigProblem("a", "too old")]
 
 
-def test_connectors_are_created_changed_and_deleted(server: CannedWorker, worker: Worker) -> None:
+def test_connectors_are_created_changed_and_deleted(
+    server: StubWorker, worker: ConnectClient
+) -> None:
     """Whether it was new is Connect's word."""
     path = "/connectors/new"
     server.replay(f"PUT {path}/config 201", f"PUT {path}/config 200", f"DELETE {path}")
@@ -154,7 +162,9 @@ def test_connectors_are_created_changed_and_deleted(server: CannedWorker, worker
     assert [one.body for one in server.asked] == [{"a": "b"}, {"a": "c"}, None]
 
 
-def test_a_refused_configuration_keeps_connects_words(server: CannedWorker, worker: Worker) -> None:
+def test_a_refused_configuration_keeps_connects_words(
+    server: StubWorker, worker: ConnectClient
+) -> None:
     """They name the key."""
     server.replay("PUT /connectors/new/config 400")
     with pytest.raises(WorkerError) as caught:
@@ -164,7 +174,7 @@ def test_a_refused_configuration_keeps_connects_words(server: CannedWorker, work
     assert "tasks.max" in words
 
 
-def test_one_that_exists_is_not_tried_again(server: CannedWorker, worker: Worker) -> None:
+def test_one_that_exists_is_not_tried_again(server: StubWorker, worker: ConnectClient) -> None:
     """409 is no rebalance here."""
     server.replay("POST /connectors 409")
     with pytest.raises(WorkerError, match="already exists"):
@@ -173,16 +183,16 @@ def test_one_that_exists_is_not_tried_again(server: CannedWorker, worker: Worker
     assert len(server.asked) == 1
 
 
-def test_a_rebalance_is_waited_for(server: CannedWorker, worker: Worker) -> None:
+def test_a_rebalance_is_waited_for(server: StubWorker, worker: ConnectClient) -> None:
     """Both ways in which Connect tells it."""
-    server.on("PUT", "/connectors/m/pause", BUSY, BUSY, Reply(202))
-    server.on("GET", "/connectors", READING, Reply(200, ["m"]))
+    server.on("PUT", "/connectors/m/pause", BUSY, BUSY, StubResponse(202))
+    server.on("GET", "/connectors", READING, StubResponse(200, ["m"]))
     worker.pause("m")
-    assert worker.names() == ["m"]
+    assert worker.connector_names() == ["m"]
     assert len(server.asked) == 5
 
 
-def test_a_rebalance_without_an_end_is_told(server: CannedWorker, worker: Worker) -> None:
+def test_a_rebalance_without_an_end_is_told(server: StubWorker, worker: ConnectClient) -> None:
     """After some patience."""
     server.on("PUT", "/connectors/m/pause", BUSY)
     with pytest.raises(WorkerError, match=r"connector 'm': the workers .* are rebalancing"):
@@ -190,7 +200,9 @@ def test_a_rebalance_without_an_end_is_told(server: CannedWorker, worker: Worker
     assert len(server.asked) > 2
 
 
-def test_a_failure_while_changing_is_not_repeated(server: CannedWorker, worker: Worker) -> None:
+def test_a_failure_while_changing_is_not_repeated(
+    server: StubWorker, worker: ConnectClient
+) -> None:
     """Nobody knows what has been done."""
     server.on("PUT", "/connectors/m/pause", READING)
     with pytest.raises(WorkerError, match="refused with 500"):
@@ -198,24 +210,24 @@ def test_a_failure_while_changing_is_not_repeated(server: CannedWorker, worker: 
     assert len(server.asked) == 1
 
 
-def test_who_must_say_who_he_is(server: CannedWorker, worker: Worker) -> None:
+def test_who_must_say_who_he_is(server: StubWorker, worker: ConnectClient) -> None:
     """The sentence says how."""
-    server.on("GET", "/connectors", Reply(401, b"Unauthorized"))
+    server.on("GET", "/connectors", StubResponse(401, b"Unauthorized"))
     with pytest.raises(WorkerError, match="say --user NAME, with the password in SPARKMIRROR_PASS"):
-        worker.names()
+        worker.connector_names()
 
 
-def test_another_kind_of_server(server: CannedWorker, worker: Worker) -> None:
+def test_another_kind_of_server(server: StubWorker, worker: ConnectClient) -> None:
     """A 404 of its own."""
-    server.on("GET", "/connectors", Reply(404, b"<html>nothing here</html>"))
+    server.on("GET", "/connectors", StubResponse(404, b"<html>nothing here</html>"))
     with pytest.raises(WorkerError, match="Is --url the address of a Connect worker"):
-        worker.names()
+        worker.connector_names()
 
 
-def test_the_words_of_a_server_in_between(server: CannedWorker, worker: Worker) -> None:
+def test_the_words_of_a_server_in_between(server: StubWorker, worker: ConnectClient) -> None:
     """A gateway, or what is below Connect itself, answers with a page."""
     page = b"<html><title>Error 400</title><h1>Ambiguous\nURI</h1></html>"
-    server.on("PUT", "/connectors/m/pause", Reply(400, page), Reply(502, b""))
+    server.on("PUT", "/connectors/m/pause", StubResponse(400, page), StubResponse(502, b""))
     with pytest.raises(WorkerError, match="refused with 400: Error 400 Ambiguous URI"):
         worker.pause("m")
     with pytest.raises(WorkerError, match="refused with 502: it does not say why"):
@@ -234,11 +246,11 @@ def test_the_words_of_a_server_in_between(server: CannedWorker, worker: Worker) 
         ["a", None],
     ],
 )
-def test_an_answer_of_another_shape(server: CannedWorker, worker: Worker, body: Any) -> None:
+def test_an_answer_of_another_shape(server: StubWorker, worker: ConnectClient, body: Any) -> None:
     """Never a traceback."""
-    server.on("GET", "/connectors", Reply(200, body))
+    server.on("GET", "/connectors", StubResponse(200, body))
     with pytest.raises(WorkerError, match="something that no Connect worker says"):
-        worker.names()
+        worker.connector_names()
 
 
 @pytest.mark.parametrize(
@@ -253,29 +265,29 @@ def test_an_answer_of_another_shape(server: CannedWorker, worker: Worker, body: 
         {"name": "m", "connector": {"state": "RUNNING", "trace": []}},
     ],
 )
-def test_a_status_of_another_shape(server: CannedWorker, worker: Worker, status: Any) -> None:
+def test_a_status_of_another_shape(server: StubWorker, worker: ConnectClient, status: Any) -> None:
     """Each part is looked at."""
-    server.on("GET", "/connectors/m/status", Reply(200, status))
+    server.on("GET", "/connectors/m/status", StubResponse(200, status))
     with pytest.raises(WorkerError, match="something that no Connect worker says"):
         worker.status("m")
 
 
-def test_names_are_one_part_of_a_path(server: CannedWorker, worker: Worker) -> None:
+def test_names_are_one_part_of_a_path(server: StubWorker, worker: ConnectClient) -> None:
     """Whatever characters they have."""
-    server.on("PUT", "/connectors/a%2Fb%3F%25%20%C3%BC/pause", Reply(202))
+    server.on("PUT", "/connectors/a%2Fb%3F%25%20%C3%BC/pause", StubResponse(202))
     worker.pause("a/b?% ü")
 
 
-def test_a_name_that_java_does_not_take(server: CannedWorker, worker: Worker) -> None:
+def test_a_name_that_java_does_not_take(server: StubWorker, worker: ConnectClient) -> None:
     """Its server refuses such an address before Connect sees it, and says nothing."""
-    server.on("PUT", "/connectors/a%2Fb/config", Reply(400))
+    server.on("PUT", "/connectors/a%2Fb/config", StubResponse(400))
     with pytest.raises(WorkerError, match="take no slash, backslash or percent sign"):
         worker.put_config("a/b", {})
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_names_that_lead_elsewhere_are_refused(
-    server: CannedWorker, worker: Worker, name: str
+    server: StubWorker, worker: ConnectClient, name: str
 ) -> None:
     """`DELETE /connectors/..` is asked of nobody."""
     with pytest.raises(ConfigError, match="cannot be the name"):

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from sparkmirror.model import Secret
-from sparkmirror.security.assertions import ES256, RS256, read_key, signed
+from sparkmirror.security.jwt_assertions import ES256, RS256, load_signing_key, sign_assertion
 from sparkmirror.security.settings import AssertionSettings
 
 NOW = 1_000_000
@@ -43,11 +43,11 @@ def test_an_assertion_has_the_claims_of_kafkas() -> None:
     """Those of the settings, and those that depend on the time, which win."""
     settings = AssertionSettings(
         "assertion",
-        read_key(pem(RSA), None, RS256),
+        load_signing_key(pem(RSA), None, RS256),
         header={"kid": "k", "alg": "none"},
         claims={"iss": "me", "iat": 1, "list": [1, "a"]},
     )
-    header, claims, content, signature = parts(signed(settings, NOW))
+    header, claims, content, signature = parts(sign_assertion(settings, NOW))
     assert header == {"kid": "k", "alg": "RS256", "typ": "JWT"}
     times = {"iat": NOW, "exp": NOW + 300, "nbf": NOW - 60}
     assert claims == {"iss": "me", "list": [1, "a"], **times}
@@ -57,23 +57,27 @@ def test_an_assertion_has_the_claims_of_kafkas() -> None:
 def test_es256_is_two_numbers() -> None:
     """Not DER, as JWTs have it; and every assertion has another number, if that is asked for."""
     settings = AssertionSettings(
-        "assertion", read_key(pem(CURVE), None, ES256), ES256, has_id=True, lifetime_seconds=5
+        "assertion",
+        load_signing_key(pem(CURVE), None, ES256),
+        ES256,
+        includes_jti=True,
+        lifetime_seconds=5,
     )
-    _, claims, content, signature = parts(signed(settings, NOW))
+    _, claims, content, signature = parts(sign_assertion(settings, NOW))
     numbers = [int.from_bytes(half, "big") for half in (signature[:32], signature[32:])]
     assert len(signature) == 64
     der = encode_dss_signature(*numbers)
     CURVE.public_key().verify(der, content, ec.ECDSA(hashes.SHA256()))
     assert claims["exp"] == NOW + 5
-    assert claims["jti"] != parts(signed(settings, NOW))[1]["jti"]
+    assert claims["jti"] != parts(sign_assertion(settings, NOW))[1]["jti"]
 
 
 def test_a_key_may_have_a_passphrase_or_no_lines_around_it() -> None:
     """As Kafka takes them."""
-    plain = read_key(pem(RSA), None, RS256)
-    assert read_key(pem(RSA, "word"), Secret("word"), RS256) == plain
+    plain = load_signing_key(pem(RSA), None, RS256)
+    assert load_signing_key(pem(RSA, "word"), Secret("word"), RS256) == plain
     inner = b"".join(pem(RSA).splitlines()[1:-1])
-    assert read_key(inner, None, RS256) == plain
+    assert load_signing_key(inner, None, RS256) == plain
 
 
 @pytest.mark.parametrize(
@@ -92,4 +96,4 @@ def test_a_key_that_cannot_sign_is_a_sentence(
 ) -> None:
     """When the file is read, not when a token is needed."""
     with pytest.raises(ValueError, match=part):
-        read_key(data, None if word is None else Secret(word), algorithm)
+        load_signing_key(data, None if word is None else Secret(word), algorithm)

@@ -23,13 +23,19 @@ from kafka import KafkaAdminClient
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.clients import open_client
-from sparkmirror.kafka.logins import Login
+from sparkmirror.kafka.sasl_adapter import SaslAdapter
 from sparkmirror.model import Secret
 from sparkmirror.security import aws_credentials
-from sparkmirror.security.aws_credentials import CredentialSource, credential_source
-from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, signed_token
-from sparkmirror.security.settings import AwsSettings, Mechanism, Protocol, SaslSettings, Security
-from support.all_logged import all_logged
+from sparkmirror.security.aws_credentials import AwsCredentialSource, credential_source
+from sparkmirror.security.msk_iam import LIFETIME_SECONDS, AwsCredentials, sign_token
+from sparkmirror.security.settings import (
+    AwsSettings,
+    SaslMechanism,
+    SaslSettings,
+    SecurityProtocol,
+    SecuritySettings,
+)
+from support.log_capture import captured_log
 from support.waiting import PATIENCE_SECONDS, eventually
 
 REGION = "eu-central-1"
@@ -107,9 +113,11 @@ def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 
 def test_a_role_is_asked_for_once(sts: Sts) -> None:
     """However many connections log in, until its keys are about to expire."""
-    source = CredentialSource(replace(ROLE, external_id="ext"))
-    found: list[AwsKeys] = []
-    threads = [threading.Thread(target=lambda: found.append(source.keys(REGION))) for _ in range(8)]
+    source = AwsCredentialSource(replace(ROLE, external_id="ext"))
+    found: list[AwsCredentials] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(source.credentials(REGION))) for _ in range(8)
+    ]
     for one in threads:
         one.start()
     for one in threads:
@@ -125,17 +133,17 @@ def test_a_role_is_asked_for_once(sts: Sts) -> None:
 def test_keys_of_a_role_are_renewed_in_time(sts: Sts) -> None:
     """A new login has new ones when the old ones are about to expire."""
     sts.lifetime = timedelta(minutes=5)
-    source = CredentialSource(ROLE)
+    source = AwsCredentialSource(ROLE)
 
-    assert [source.keys(REGION).access_key for _ in range(2)] == ["ASIA1", "ASIA2"]
+    assert [source.credentials(REGION).access_key for _ in range(2)] == ["ASIA1", "ASIA2"]
     sts.lifetime = timedelta(hours=1)
-    assert [source.keys(REGION).access_key for _ in range(3)] == ["ASIA3"] * 3
+    assert [source.credentials(REGION).access_key for _ in range(3)] == ["ASIA3"] * 3
 
 
 def test_a_role_may_have_keys_of_its_own(sts: Sts) -> None:
     """The JAAS line names who asks."""
     settings = replace(ROLE, access_key="AKIDLINE", secret_key=Secret("s"), session_name="mine")
-    CredentialSource(settings).keys(REGION)
+    AwsCredentialSource(settings).credentials(REGION)
 
     assert sts.signers == ["AKIDLINE"]
     assert sts.asked[0]["RoleSessionName"] == ["mine"]
@@ -144,25 +152,25 @@ def test_a_role_may_have_keys_of_its_own(sts: Sts) -> None:
 def test_a_role_that_is_denied_is_a_sentence(sts: Sts) -> None:
     """With AWS's own word for it; and asked for again, since policies change."""
     sts.denies = True
-    source = CredentialSource(ROLE)
+    source = AwsCredentialSource(ROLE)
     with pytest.raises(
         AuthenticationError, match=r"ClientError, AccessDenied.*awsRoleArn"
     ) as caught:
-        source.keys(REGION)
+        source.credentials(REGION)
     assert caught.value.retriable
     sts.denies = False
-    assert source.keys(REGION).access_key.startswith("ASIA")
+    assert source.credentials(REGION).access_key.startswith("ASIA")
 
 
 def test_a_profile_is_read_anew(home: Path) -> None:
     """Keys that do not expire may be changed in their file at any time."""
     file = home / "credentials"
-    source = CredentialSource(replace(ROLE, profile="p"))
+    source = AwsCredentialSource(replace(ROLE, profile="p"))
     with pytest.raises(AuthenticationError, match="ProfileNotFound"):
-        source.keys(REGION)
+        source.credentials(REGION)
     for name in ("AKIDONE", "AKIDTWO"):
         file.write_text(f"[p]\naws_access_key_id={name}\naws_secret_access_key=s\n")
-        assert source.keys(REGION).access_key == name
+        assert source.credentials(REGION).access_key == name
 
 
 @pytest.mark.usefixtures("home")
@@ -173,7 +181,7 @@ def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
     """Unless the profile says where; without any region botocore would ask the whole world's."""
     profile = f"[profile mirror]\nrole_arn = {ARN}\ncredential_source = Environment\n{own}"
     (home / "config").write_text(profile)
-    keys = CredentialSource(AwsSettings(profile="mirror")).keys(REGION)
+    keys = AwsCredentialSource(AwsSettings(profile="mirror")).credentials(REGION)
     assert keys.access_key == "ASIA1"
     assert sts.regions == ["us-west-2" if own else REGION]
 
@@ -181,14 +189,14 @@ def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
 def test_a_machine_without_keys_says_so() -> None:
     """It may be one whose role cannot be asked for at the moment."""
     with pytest.raises(AuthenticationError, match="No credentials of AWS") as caught:
-        CredentialSource(AwsSettings()).keys(REGION)
+        AwsCredentialSource(AwsSettings()).credentials(REGION)
     assert caught.value.retriable
 
 
 @pytest.mark.usefixtures("home")
 def test_the_region_is_known_from_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Amazon's names first, then any name with a region in it, then what is set."""
-    source = CredentialSource(AwsSettings())
+    source = AwsCredentialSource(AwsSettings())
     with pytest.raises(AuthenticationError, match="Set AWS_REGION"):
         source.region("kafka.my-test-1.example.com")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
@@ -220,16 +228,16 @@ def test_no_key_is_in_any_log(sts: Sts, in_a_pod: Callable[[], None]) -> None:
     asks = {"access_key": "AKID", "secret_key": Secret("s"), "session_token": Secret("hush-token")}
     settings = replace(ROLE, **asks)
     sts.lifetime = timedelta(minutes=12)  # to be renewed, but not yet a must
-    source = CredentialSource(settings)
-    with all_logged() as text:
-        first = source.keys(REGION)
+    source = AwsCredentialSource(settings)
+    with captured_log() as text:
+        first = source.credentials(REGION)
         sts.breaks_off = True
-        assert source.keys(REGION) == first
+        assert source.credentials(REGION) == first
         with pytest.raises(AuthenticationError, match="ResponseParserError") as caught:
-            CredentialSource(settings).keys(REGION)
+            AwsCredentialSource(settings).credentials(REGION)
         sts.breaks_off = False
         in_a_pod()
-        CredentialSource(AwsSettings()).keys(REGION)
+        AwsCredentialSource(AwsSettings()).credentials(REGION)
 
     assert sts.asked[-1]["WebIdentityToken"] == ["hush-web-identity"]
     assert "failed during advisory refresh period. (ResponseParserError)" in text.getvalue()
@@ -258,12 +266,12 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
     monkeypatch.setattr(aws_credentials, "_SECONDS", 0.3)
     clock = CountingClock(monkeypatch)
     in_a_pod()
-    source = CredentialSource(AwsSettings())
+    source = AwsCredentialSource(AwsSettings())
     heard: list[str] = []
 
     def ask() -> None:
         with pytest.raises(AuthenticationError) as caught:
-            source.keys(REGION)
+            source.credentials(REGION)
         heard.append(str(caught.value))
 
     assert home.is_dir()
@@ -295,12 +303,12 @@ def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.Mon
     script, ready = home / "slow", home / "ready"
     script.write_text(f"while [ ! -e {ready} ]; do sleep 0.05; done\n")
     (home / "config").write_text(f"[profile p]\ncredential_process = sh {script}\n")
-    source = CredentialSource(AwsSettings(profile="p"))
+    source = AwsCredentialSource(AwsSettings(profile="p"))
     sentences: list[str] = []
 
     def ask() -> None:
         with pytest.raises(AuthenticationError) as caught:
-            source.keys(REGION)
+            source.credentials(REGION)
         sentences.append(str(caught.value))
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
@@ -323,7 +331,7 @@ def test_what_is_no_error_of_botocores_is_a_sentence_too(
     if not is_there:
         (home / "token").unlink()
     with pytest.raises(AuthenticationError, match=r"RuntimeError|FileNotFoundError") as caught:
-        CredentialSource(AwsSettings()).keys(REGION)
+        AwsCredentialSource(AwsSettings()).credentials(REGION)
     assert caught.value.retriable
 
 
@@ -331,15 +339,17 @@ def test_keys_are_there_before_kafka_python_needs_them(
     sts: Sts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread would wait for STS, and everything else on it."""
-    login = Login(SaslSettings(Mechanism.AWS_MSK_IAM, aws=replace(ROLE, session_name="before")))
+    login = SaslAdapter(
+        SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=replace(ROLE, session_name="before"))
+    )
     login.prepare(["proxy.example.com", BROKER])
     assert len(sts.asked) == 1
     sts.denies = True
     monkeypatch.setenv("AWS_REGION", REGION)
-    denied = SaslSettings(Mechanism.OAUTHBEARER, aws=replace(ROLE, session_name="denied"))
+    denied = SaslSettings(SaslMechanism.OAUTHBEARER, aws=replace(ROLE, session_name="denied"))
     with socket.create_server(("127.0.0.1", 0)) as broker:
         servers = (f"127.0.0.1:{broker.getsockname()[1]}",)
-        security = Security(Protocol.SASL_PLAINTEXT, sasl=denied)
+        security = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=denied)
         settings = ConnectionSettings("a", servers, "test", security=security)
         with pytest.raises(AuthenticationError, match=r"Cluster 'a'.*AccessDenied"):
             open_client(KafkaAdminClient, settings)
@@ -361,10 +371,10 @@ def test_botocore_signs_the_same(token: str | None) -> None:
     signer.add_auth(request)
     theirs = dict(parse_qsl(urlsplit(request.url).query))
     now = datetime.strptime(theirs["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    keys = AwsKeys(
+    keys = AwsCredentials(
         "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret(token) if token else None
     )
-    made = signed_token(REGION, keys, now).text.reveal()
+    made = sign_token(REGION, keys, now).text.reveal()
     address = base64.urlsafe_b64decode(made + "=" * (-len(made) % 4)).decode()
     ours = dict(parse_qsl(urlsplit(address).query))
 

@@ -14,13 +14,20 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
 from sparkmirror.security.aws_credentials import region_of
-from sparkmirror.security.aws_signing import LIFETIME_SECONDS, AwsKeys, login_message, signed_token
-from sparkmirror.security.sasl import authenticate_steps
-from sparkmirror.security.settings import AwsSettings, Mechanism, SaslSettings
+from sparkmirror.security.msk_iam import (
+    LIFETIME_SECONDS,
+    AwsCredentials,
+    sign_login_message,
+    sign_token,
+)
+from sparkmirror.security.sasl import create_sasl_client
+from sparkmirror.security.settings import AwsSettings, SaslMechanism, SaslSettings
 
 GOLDEN = Path(__file__).parent / "golden"
 REGION = "eu-central-1"
-KEYS = AwsKeys("AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj=="))
+KEYS = AwsCredentials(
+    "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj==")
+)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -37,7 +44,7 @@ def opened(token: str) -> list[str]:
 def test_a_signed_request_is_amazons() -> None:
     """All but who made it, the signature included."""
     theirs = json.loads((GOLDEN / "msk-iam.json").read_text())
-    ours = json.loads(login_message("localhost", REGION, KEYS, moment(theirs["x-amz-date"])))
+    ours = json.loads(sign_login_message("localhost", REGION, KEYS, moment(theirs["x-amz-date"])))
 
     assert {**theirs, "user-agent": ours["user-agent"]} == ours
     assert ours["user-agent"].startswith("sparkmirror/")
@@ -47,7 +54,7 @@ def test_a_signed_token_is_amazons() -> None:
     """The same as an address in base64, for as long as MSK takes it."""
     theirs = opened((GOLDEN / "msk-iam-token.txt").read_text().strip())
     now = moment(next(one for one in theirs if one.startswith("X-Amz-Date=")).partition("=")[2])
-    token = signed_token(REGION, KEYS, now)
+    token = sign_token(REGION, KEYS, now)
 
     *fields, agent = opened(token.text.reveal())
     assert sorted(theirs[:-1]) == sorted(fields)
@@ -58,8 +65,8 @@ def test_a_signed_token_is_amazons() -> None:
 def test_no_secret_key_is_in_what_is_sent() -> None:
     """It signs and stays here; the session token goes along, as it must."""
     for made in (
-        login_message("b-1.kafka", REGION, KEYS, NOW).decode(),
-        "".join(opened(signed_token(REGION, KEYS, NOW).text.reveal())),
+        sign_login_message("b-1.kafka", REGION, KEYS, NOW).decode(),
+        "".join(opened(sign_token(REGION, KEYS, NOW).text.reveal())),
     ):
         assert KEYS.secret_key.reveal() not in made
         assert KEYS.access_key in made
@@ -85,7 +92,7 @@ class _Source:
     def region(self, _host: str) -> str:
         return REGION
 
-    def keys(self, _region: str) -> AwsKeys:
+    def keys(self, _region: str) -> AwsCredentials:
         return KEYS
 
 
@@ -98,24 +105,27 @@ def _with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("answer", [b"", b"no JSON", b"[]", b"{}", b"[" * 100_000])
 def test_whoever_is_not_msk_is_noticed(answer: bytes) -> None:
     """MSK answers with the id of the request, and so ends the login."""
-    sasl = SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings())
+    sasl = SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=AwsSettings())
     good = b'{"version":"2020_10_22","request-id":"1"}'
 
-    assert authenticate_steps(sasl, "b-1.kafka", None).next(good) is None
+    assert create_sasl_client(sasl, "b-1.kafka", None).evaluate_challenge(good) is None
     with pytest.raises(AuthenticationError, match="Is it one of MSK's"):
-        authenticate_steps(sasl, "b-1.kafka", None).next(answer)
+        create_sasl_client(sasl, "b-1.kafka", None).evaluate_challenge(answer)
 
 
 @pytest.mark.usefixtures("_with_keys")
 def test_a_signed_token_goes_the_way_of_tokens() -> None:
     """A broker that refuses it says why, and the sentence does not repeat it."""
-    sasl = SaslSettings(Mechanism.OAUTHBEARER, aws=AwsSettings())
-    bearer = authenticate_steps(sasl, "b-1.kafka", None)
+    sasl = SaslSettings(SaslMechanism.OAUTHBEARER, aws=AwsSettings())
+    bearer = create_sasl_client(sasl, "b-1.kafka", None)
 
-    sent = bearer.first().decode()
+    sent = bearer.initial_response().decode()
     assert sent.startswith("n,,\x01auth=Bearer ")
     token = sent.removeprefix("n,,\x01auth=Bearer ").rstrip("\x01")
     assert opened(token)[0].startswith(f"https://kafka.{REGION}.amazonaws.com?Action=")
-    assert bearer.next(json.dumps({"status": f"Access denied: {token}"}).encode()) == b"\x01"
+    assert (
+        bearer.evaluate_challenge(json.dumps({"status": f"Access denied: {token}"}).encode())
+        == b"\x01"
+    )
     with pytest.raises(AuthenticationError, match=r"Access denied: \[hidden\].*IAM"):
-        bearer.next(b"")
+        bearer.evaluate_challenge(b"")

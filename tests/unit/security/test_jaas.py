@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.security.jaas import JaasLine, expected_modules, parse_jaas
-from sparkmirror.security.settings import Mechanism
+from sparkmirror.security.jaas import JaasEntry, expected_modules, parse_jaas
+from sparkmirror.security.settings import SaslMechanism
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "hunter2-hunter2"
@@ -36,7 +36,7 @@ SECRET = "hunter2-hunter2"
 )
 def test_options_are_read_as_java_reads_them(options: str, expected: dict[str, str]) -> None:
     """Each of these was put before Java's StreamTokenizer with Kafka's settings."""
-    assert parse_jaas(f"{PLAIN} required {options};") == JaasLine(PLAIN, "required", expected)
+    assert parse_jaas(f"{PLAIN} required {options};") == JaasEntry(PLAIN, "required", expected)
 
 
 def test_the_flag_may_be_in_any_case() -> None:
@@ -75,8 +75,8 @@ def test_values_are_not_in_the_repr() -> None:
 
 def test_every_mechanism_has_its_module() -> None:
     """The usual one comes first."""
-    assert expected_modules(Mechanism.PLAIN) == (PLAIN,)
-    assert all(expected_modules(mechanism) for mechanism in Mechanism)
+    assert expected_modules(SaslMechanism.PLAIN) == (PLAIN,)
+    assert all(expected_modules(mechanism) for mechanism in SaslMechanism)
 
 
 @settings(max_examples=60)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from sparkmirror.model import Secret
 from sparkmirror.security import der
-from sparkmirror.security.der import numbers_after_salts
-from sparkmirror.security.keystores import MOST_BYTES, KeyPair, read_keystore, read_truststore
-from support.encrypted_keys import (
+from sparkmirror.security.der import kdf_work_factors
+from sparkmirror.security.keystores import MAX_BYTES, KeyPair, read_keystore, read_truststore
+from support.data.encrypted_keys import (
     as_pem,
     number,
     octets,
@@ -215,7 +215,7 @@ def test_an_old_pem_key_opens() -> None:
         (lambda: read_truststore(b"-----BEGIN X-----", "JKS", STORE), "has to be PEM"),
         (lambda: read_truststore(stored("trust.jks"), "PEM", None), "not PEM"),
         (lambda: read_truststore(stored("trust.jks"), "BKS", STORE), "not one of JKS, PKCS12"),
-        (lambda: read_truststore(bytes(MOST_BYTES + 1), "JKS", STORE), "was not read"),
+        (lambda: read_truststore(bytes(MAX_BYTES + 1), "JKS", STORE), "was not read"),
         (lambda: read_truststore(stored("trust.jks")[:-30], "JKS", None), "ends too early"),
         (
             lambda: read_truststore(own_pair().key.reveal().encode(), "PEM", None),
@@ -400,7 +400,7 @@ WORK = sequence(octets(b"salt"), number(5_000_000))
 )
 def test_work_is_seen_however_it_is_written(data: bytes) -> None:
     """OpenSSL reads all of these."""
-    assert numbers_after_salts(data) == [(5_000_000,)]
+    assert kdf_work_factors(data) == [(5_000_000,)]
 
 
 def test_what_is_nested_too_deep_is_refused() -> None:
@@ -409,7 +409,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
     for _ in range(100):
         data = sequence(octets(data[:1]), octets(data[1:]))
     with pytest.raises(ValueError, match="too many parts"):
-        numbers_after_salts(data)
+        kdf_work_factors(data)
 
 
 def test_a_large_key_opens_at_once() -> None:

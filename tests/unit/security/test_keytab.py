@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.security.keytab import has_key, read_principals
-from support.keytabs import keytab
+from support.data.keytabs import keytab
 
 GOLDEN = Path(__file__).parent / "golden" / "mirror.keytab"
 

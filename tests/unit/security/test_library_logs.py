@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from py4j.java_gateway import GatewayClient
 
-from sparkmirror.security.library_logs import let_through
-from support.all_logged import all_logged
+from sparkmirror.security.redaction import limit_library_logs
+from support.log_capture import captured_log
 
 
 class _Java(socketserver.StreamRequestHandler):
@@ -38,9 +38,9 @@ def java() -> Iterator[GatewayClient]:
 @pytest.mark.parametrize("level", ["DEBUG", "TRACE", "ALL"])
 def test_no_command_of_py4j_is_logged(logger: str, level: str, java: GatewayClient) -> None:
     """The one that begins an epoch holds its token."""
-    with all_logged(logger, level) as text:
-        let_through("py4j", logging.WARNING)
-        let_through("py4j", logging.WARNING)
+    with captured_log(logger, level) as text:
+        limit_library_logs("py4j", logging.WARNING)
+        limit_library_logs("py4j", logging.WARNING)
         java.send_command("hush-token\n")
         logging.getLogger("py4j.java_gateway").warning("heard")
     assert text.getvalue() == "heard\n"
@@ -48,15 +48,15 @@ def test_no_command_of_py4j_is_logged(logger: str, level: str, java: GatewayClie
 
 def test_py4j_would_log_it(java: GatewayClient) -> None:
     """What the test above relies on."""
-    with all_logged() as text:
+    with captured_log() as text:
         java.send_command("hush-token\n")
     assert "Command to send: hush-token" in text.getvalue()
 
 
 def test_a_logger_that_is_made_later_is_no_way_out() -> None:
     """Modules are imported when they are needed."""
-    with all_logged("talkative") as text:
-        let_through("talkative", logging.INFO)
+    with captured_log("talkative") as text:
+        limit_library_logs("talkative", logging.INFO)
         later = logging.getLogger("talkative.made.later")
         later.debug("hush")
         later.info("heard")
@@ -65,8 +65,8 @@ def test_a_logger_that_is_made_later_is_no_way_out() -> None:
 
 def test_a_cause_is_named_and_not_quoted() -> None:
     """It may hold an answer, or a file."""
-    with all_logged() as text:
-        let_through("talkative", logging.INFO)
+    with captured_log() as text:
+        limit_library_logs("talkative", logging.INFO)
         error = ValueError("hush")
         logging.getLogger("talkative").error("It went %s.", "wrong", exc_info=error)
     assert text.getvalue() == "It went wrong. (ValueError)\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.security.login_files import kerberos_file_of, login_file_of, parse_login_file
+from sparkmirror.security.jaas import jaas_file_in_opts, krb5_conf_in_opts, parse_jaas_file
 
 FILE = """\
 // who may use the REST API
@@ -24,7 +24,7 @@ KafkaClient{a.B required x="1" y="2";c.D optional;};
 
 def test_sections_and_entries_are_found() -> None:
     """Braces and semicolons in quotes are text, comments are nothing."""
-    found = parse_login_file(FILE)
+    found = parse_jaas_file(FILE)
     assert list(found) == ["KafkaConnect", "KafkaClient"]
     (entry,) = found["KafkaConnect"]
     assert entry.module.endswith(".PropertyFileLoginModule")
@@ -36,7 +36,7 @@ def test_sections_and_entries_are_found() -> None:
 
 def test_an_empty_file_has_no_sections() -> None:
     """Comments are as good as nothing."""
-    assert parse_login_file("") == parse_login_file("// nothing\n/* more */") == {}
+    assert parse_jaas_file("") == parse_jaas_file("// nothing\n/* more */") == {}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_empty_file_has_no_sections() -> None:
 def test_what_is_none_is_told_without_its_words(text: str) -> None:
     """They may be passwords."""
     with pytest.raises(ValueError, match=r"\w") as refused:
-        parse_login_file(text)
+        parse_jaas_file(text)
     assert "hunter2" not in str(refused.value)
 
 
@@ -67,7 +67,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but ValueError comes out."""
     for one in (text, f"KafkaConnect {{ {text} }};"):
         with contextlib.suppress(ValueError):
-            assert isinstance(parse_login_file(one), dict)
+            assert isinstance(parse_jaas_file(one), dict)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 )
 def test_kafka_opts_name_the_file(options: str, file: str | None) -> None:
     """As a JVM would take it: the last one counts."""
-    assert login_file_of(options) == file
+    assert jaas_file_in_opts(options) == file
 
 
 def test_kafka_opts_name_the_file_of_kerberos() -> None:
     """The last one counts."""
     option = "-Djava.security.krb5.conf="
-    assert kerberos_file_of(f"-Xmx1g {option}/old {option}/etc/krb5.conf") == "/etc/krb5.conf"
-    assert kerberos_file_of("-Djava.security.auth.login.config=/x") is None
+    assert krb5_conf_in_opts(f"-Xmx1g {option}/old {option}/etc/krb5.conf") == "/etc/krb5.conf"
+    assert krb5_conf_in_opts("-Djava.security.auth.login.config=/x") is None

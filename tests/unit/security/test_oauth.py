@@ -28,11 +28,11 @@ from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security import oauth
 from sparkmirror.security.keystores import read_keystore, read_truststore
-from sparkmirror.security.oauth import TokenSource
+from sparkmirror.security.oauth import RefreshingTokenSource
 from sparkmirror.security.settings import AssertionSettings, OAuthSettings, TlsSettings
 from sparkmirror.security.tls import server_context
 from sparkmirror.security.token_sources import token_source
-from sparkmirror.security.tokens import Token, read_answer, refresh_at
+from sparkmirror.security.tokens import Token, parse_token_response, refresh_at
 from support.waiting import eventually
 
 SECRET = "hunter2-hunter2"
@@ -57,7 +57,7 @@ class Endpoint:
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no reason for an old token or for another request."""
-    monkeypatch.setattr(oauth, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(oauth, "REFRESH_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(oauth, "RETRY_SECONDS", 3600.0)
 
 
@@ -124,7 +124,7 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
     """Client credentials in the header, scope and audience in the body; many threads, one ask."""
     endpoint.answers = [answer(expires_in=3600)]
     endpoint.goes_on = threading.Event()
-    source = TokenSource(endpoint.settings())
+    source = RefreshingTokenSource(endpoint.settings())
     given_out: list[str] = []
     threads = [
         threading.Thread(target=lambda: given_out.append(source.token().text.reveal()))
@@ -173,12 +173,12 @@ def test_what_is_asked_with_is_in_the_form(
     endpoint.answers = [answer("one", expires_in=1000)]
     asking = endpoint.settings(**{"client_secret": None, "scope": "", "audience": ""} | changes)
 
-    assert TokenSource(asking).token().text.reveal() == "one"
+    assert RefreshingTokenSource(asking).token().text.reveal() == "one"
     assert endpoint.asked == [(header, sent)]
-    (name, hidden), *_ = asking.secret_fields.items()
+    (name, hidden), *_ = asking.secret_form_fields.items()
     endpoint.answers = [(400, json.dumps({"error": f"no {hidden.reveal()}"}).encode())]
     with pytest.raises(AuthenticationError, match=r"no \[hidden\]") as caught:
-        TokenSource(asking).token()
+        RefreshingTokenSource(asking).token()
     assert f"{name.replace('_', ' ')} and scope of the client" in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -188,11 +188,11 @@ def test_every_request_has_an_assertion_of_its_own(endpoint: Endpoint) -> None:
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2048).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    signs = AssertionSettings("assertion", Secret(key.decode()), has_id=True)
+    signs = AssertionSettings("assertion", Secret(key.decode()), includes_jti=True)
     endpoint.answers = [answer(expires_in=1000)]
     asking = endpoint.settings(client_secret=None, assertion=signs)
     for _ in range(2):
-        TokenSource(asking).token()
+        RefreshingTokenSource(asking).token()
     (header, first), (_, second) = endpoint.asked
     assert header is None
     assert first["assertion"][0].count(".") == 2
@@ -203,10 +203,10 @@ def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
     """By its own claim; whoever renews the file is waited for, the configuration is not."""
     for where, retriable in (("file:///etc/token", True), ("", False)):
         good = jwt(exp=time.time() + 100)
-        source = token_source(OAuthSettings(where, token=Secret(good)))
+        source = token_source(OAuthSettings(where, static_token=Secret(good)))
         assert source.token().text.reveal() == good
-        assert source.hide(f"x {good} y") == "x [hidden] y"
-        over = token_source(OAuthSettings(where, token=Secret(jwt(exp=1_000_000_000))))
+        assert source.redact(f"x {good} y") == "x [hidden] y"
+        over = token_source(OAuthSettings(where, static_token=Secret(jwt(exp=1_000_000_000))))
         with pytest.raises(
             AuthenticationError, match=r"expired \(2001-09-09 01:46:40 UTC\)"
         ) as told:
@@ -217,24 +217,26 @@ def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
 
 def test_an_opaque_token_that_is_given_is_good_until_it_is_refused() -> None:
     """Nobody but a broker knows."""
-    source = token_source(OAuthSettings("", token=Secret("opaque-1")))
+    source = token_source(OAuthSettings("", static_token=Secret("opaque-1")))
     assert source.token().expires_at == math.inf
     with pytest.raises(AuthenticationError, match="no token"):
-        token_source(OAuthSettings("", token=Secret("two words")))
+        token_source(OAuthSettings("", static_token=Secret("two words")))
 
 
 def test_a_token_is_used_no_longer_than_the_file_says(endpoint: Endpoint) -> None:
     """`oauth.max.token.expiry.seconds`."""
     endpoint.answers = [answer(expires_in=1000)]
     began = time.time()
-    token = TokenSource(endpoint.settings(longest_seconds=90.0)).token()
+    token = RefreshingTokenSource(endpoint.settings(longest_seconds=90.0)).token()
     assert began + 90 <= token.expires_at < began + 120
 
 
 def test_a_token_is_replaced_before_it_expires(endpoint: Endpoint) -> None:
     """At the window factor of its life."""
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
-    source = TokenSource(endpoint.settings(refresh_window_factor=0.0002, refresh_min_seconds=0))
+    source = RefreshingTokenSource(
+        endpoint.settings(refresh_window_factor=0.0002, refresh_min_seconds=0)
+    )
 
     assert source.token().text.reveal() == "one"
     time.sleep(0.25)
@@ -246,7 +248,9 @@ def test_the_old_token_is_used_while_the_endpoint_is_down(
 ) -> None:
     """As long as it is valid, with one line in the log and a pause between the questions."""
     endpoint.answers = [answer("one", expires_in=1000), (503, b"")]
-    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+    source = RefreshingTokenSource(
+        endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0)
+    )
 
     assert [source.token().text.reveal() for _ in range(4)] == ["one"] * 4
     assert len(endpoint.asked) == 2
@@ -262,7 +266,7 @@ def test_an_endpoint_that_refuses_us_is_left_alone_for_a_while(
 ) -> None:
     """Identity providers lock clients out; everybody hears of the one refusal meanwhile."""
     endpoint.answers = [(401, b'{"error":"invalid_client"}')]
-    source = TokenSource(endpoint.settings())
+    source = RefreshingTokenSource(endpoint.settings())
     for _ in range(5):
         with pytest.raises(AuthenticationError, match="invalid_client"):
             source.token()
@@ -278,7 +282,7 @@ def test_a_thread_that_cannot_start_is_a_failure_and_not_the_end(
 ) -> None:
     """The next one who asks does not wait for it."""
     endpoint.answers = [answer("one", expires_in=1000)]
-    source = TokenSource(endpoint.settings())
+    source = RefreshingTokenSource(endpoint.settings())
 
     def no_start(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -294,9 +298,11 @@ def test_nobody_waits_long_for_a_successor(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow endpoint holds up nobody who has a valid token."""
-    monkeypatch.setattr(oauth, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(oauth, "REFRESH_WAIT_SECONDS", 0.05)
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
-    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+    source = RefreshingTokenSource(
+        endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0)
+    )
     source.token()
     endpoint.goes_on = threading.Event()
     began = time.monotonic()
@@ -309,7 +315,9 @@ def test_nobody_waits_long_for_a_successor(
 def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
     """One that is nearly over would be good for a login of moments."""
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
-    source = TokenSource(endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0))
+    source = RefreshingTokenSource(
+        endpoint.settings(refresh_window_factor=0.0, refresh_min_seconds=0)
+    )
     source.token()
     endpoint.goes_on = threading.Event()
     given_out: list[str] = []
@@ -335,10 +343,10 @@ def test_an_endpoint_with_tls_has_to_be_trusted() -> None:
     context = server_context(TlsSettings(chain=own.chain, key=own.key), "none")
     with serving(context) as endpoint:
         endpoint.answers = [answer("one", expires_in=1000)]
-        trusting = TokenSource(endpoint.settings(tls=TlsSettings(trusted=authority)))
+        trusting = RefreshingTokenSource(endpoint.settings(tls=TlsSettings(trusted=authority)))
         assert trusting.token().text.reveal() == "one"
         with pytest.raises(AuthenticationError, match="certificate is not trusted") as caught:
-            TokenSource(endpoint.settings()).token()
+            RefreshingTokenSource(endpoint.settings()).token()
     assert caught.value.retriable
 
 
@@ -352,7 +360,7 @@ def test_an_endpoint_that_never_answers_is_given_up() -> None:
     """In the time that the file gives it."""
     listener, url = silent_port()
     with listener, pytest.raises(AuthenticationError, match="in time") as caught:
-        TokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.2)).token()
+        RefreshingTokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.2)).token()
     assert caught.value.retriable
 
 
@@ -374,7 +382,7 @@ def test_an_endpoint_that_answers_drop_by_drop_is_given_up() -> None:
     thread.start()
     began = time.monotonic()
     with listener, pytest.raises(AuthenticationError, match="in time"):
-        TokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.4)).token()
+        RefreshingTokenSource(replace(WANTED, endpoint=url, read_timeout_seconds=0.4)).token()
     is_over.set()
     thread.join()
     assert time.monotonic() - began < 60
@@ -385,7 +393,7 @@ def test_nobody_listens() -> None:
     listener, url = silent_port()
     listener.close()
     with pytest.raises(AuthenticationError, match="nobody listens there") as caught:
-        TokenSource(replace(WANTED, endpoint=url)).token()
+        RefreshingTokenSource(replace(WANTED, endpoint=url)).token()
     assert caught.value.retriable
     assert url in str(caught.value)
 
@@ -405,7 +413,7 @@ def test_nobody_listens() -> None:
         ((200, b"no json"), "without an access_token", True),
         ((200, b'{"access_token":"two words"}'), "without an access_token", True),
         (answer(expires_in=-5), "expired already", True),
-        ((200, b"x" * (oauth.MOST_BYTES + 1)), "more than", True),
+        ((200, b"x" * (oauth.MAX_BYTES + 1)), "more than", True),
     ],
 )
 def test_an_answer_without_a_token_is_a_sentence(
@@ -414,7 +422,7 @@ def test_an_answer_without_a_token_is_a_sentence(
     """It names the endpoint, never the secret, and says whether to try again."""
     endpoint.answers = [given_answer]
     with pytest.raises(AuthenticationError, match=sentence) as caught:
-        TokenSource(endpoint.settings()).token()
+        RefreshingTokenSource(endpoint.settings()).token()
     assert caught.value.retriable == retriable
     assert f"{endpoint.url}/token" in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -427,7 +435,7 @@ def test_an_answer_without_a_token_is_a_sentence(
 def test_an_odd_address_is_refused(address: str) -> None:
     """Without repeating it: people put passwords there."""
     with pytest.raises(AuthenticationError, match="token endpoint") as caught:
-        TokenSource(replace(WANTED, endpoint=address))
+        RefreshingTokenSource(replace(WANTED, endpoint=address))
     assert SECRET not in str(caught.value)
 
 
@@ -446,7 +454,7 @@ def test_an_odd_address_is_refused(address: str) -> None:
 )
 def test_a_token_says_how_long_it_lasts(given_answer: tuple[int, bytes], expected: float) -> None:
     """Its own claim counts more than the endpoint's word."""
-    assert read_answer(*given_answer, "url", WANTED, NOW).expires_at == expected
+    assert parse_token_response(*given_answer, "url", WANTED, NOW).expires_at == expected
 
 
 @pytest.mark.parametrize(
@@ -508,7 +516,7 @@ JSON = st.recursive(
 )
 def test_any_answer_is_a_token_or_a_sentence(status: int, body: bytes) -> None:
     """AuthenticationError or a token that lasts; never the secret."""
-    call: Callable[[], Token] = lambda: read_answer(status, body, "url", WANTED, NOW)  # noqa: E731
+    call: Callable[[], Token] = lambda: parse_token_response(status, body, "url", WANTED, NOW)  # noqa: E731
     try:
         assert call().expires_at > NOW
     except AuthenticationError as error:

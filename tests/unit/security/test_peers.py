@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.security.certificates import read_facts
-from sparkmirror.security.peers import find_fault
+from sparkmirror.security.certificates import parse_certificate
+from sparkmirror.security.chain_verification import find_chain_fault
 from sparkmirror.security.settings import TlsSettings
-from sparkmirror.security.tls import client_context, load_pair
-from support.encrypted_keys import number, octets, oid, sequence, value
-from support.odd_certificates import HOST, Odd, odd
-from support.odd_chains import CA, EXPIRED_LEAF, LEAF, OLD_CA, REFUSED, TAKEN
+from sparkmirror.security.tls import client_context, load_certificate_and_key
+from support.data.certificate_chains import CA, EXPIRED_LEAF, LEAF, OLD_CA, REFUSED, TAKEN
+from support.data.encrypted_keys import number, octets, oid, sequence, value
+from support.data.weak_certificates import HOST, WeakCertificate, weak_certificate
 from support.waiting import PATIENCE_SECONDS
 
 NO_CHECK_TIME = 0x200000
 
 
 def shake_hands(
-    settings: TlsSettings, *chain: Odd, trusts: str = "", suites: str = "DEFAULT"
+    settings: TlsSettings, *chain: WeakCertificate, trusts: str = "", suites: str = "DEFAULT"
 ) -> str:
     """The suite that a client and a server with this chain agree on, over a pair of sockets."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.set_ciphers(f"{suites}:@SECLEVEL=0")
-    load_pair(server, "".join(one.pem for one in chain), chain[0].key)
+    load_certificate_and_key(server, "".join(one.pem for one in chain), chain[0].key)
     if trusts:
         server.verify_mode = ssl.CERT_REQUIRED
         server.load_verify_locations(cadata=trusts)
@@ -87,10 +87,10 @@ def test_the_machines_own_authorities_are_held_to_more(
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     file.write_text(CA.pem)
     assert shake_hands(TlsSettings(), LEAF)
-    assert shake_hands(TlsSettings(), odd(by=CA, bits=1024))
+    assert shake_hands(TlsSettings(), weak_certificate(by=CA, bits=1024))
     for chain, words in (
-        ([odd(by=CA, digest="SHA-1")], "too weak"),
-        ([odd(by=CA, digest="MD5")], "too weak"),
+        ([weak_certificate(by=CA, digest="SHA-1")], "too weak"),
+        ([weak_certificate(by=CA, digest="MD5")], "too weak"),
         ([EXPIRED_LEAF], "expired"),
     ):
         with pytest.raises(ssl.SSLCertVerificationError, match=words):
@@ -100,7 +100,7 @@ def test_the_machines_own_authorities_are_held_to_more(
 @pytest.mark.parametrize("digest", ["SHA-256", "SHA-1"])
 def test_our_own_certificate_may_be_weak(digest: str) -> None:
     """Whether it will do is for the broker to say."""
-    own = odd("client", by=CA, bits=1024, digest=digest)
+    own = weak_certificate("client", by=CA, bits=1024, digest=digest)
     settings = TlsSettings(trusted=CA.pem, chain=own.pem, key=own.key)
     assert shake_hands(settings, LEAF, trusts=CA.pem)
 
@@ -144,7 +144,7 @@ def test_a_list_of_suites_keeps_what_certificates_are_taken() -> None:
     listed = replace(
         TlsSettings(trusted=CA.pem), ciphers=("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",)
     )
-    weak = odd(by=CA, bits=1024, digest="SHA-1")
+    weak = weak_certificate(by=CA, bits=1024, digest="SHA-1")
     assert shake_hands(listed, weak) == "ECDHE-RSA-AES128-GCM-SHA256"
 
 
@@ -199,15 +199,15 @@ def test_short_keys_are_not_taken(key: bytes, *, is_taken: bool) -> None:
     """Of whoever stands in the chain."""
     shaky, good = bare(key), bare(rsa_of(2048))
     for chain in ([shaky, good], [good, shaky], [shaky]):
-        fault = find_fault(chain, frozenset(chain[-1:]), NOW)
+        fault = find_chain_fault(chain, frozenset(chain[-1:]), NOW)
         assert (fault is None) == is_taken
 
 
 def test_what_cannot_be_read_is_not_taken() -> None:
     """Nor a chain that ends with nobody we know."""
     good = bare(rsa_of(2048))
-    assert find_fault([good], frozenset({b"other"}), NOW) is not None
-    assert find_fault([], frozenset({good}), NOW) is not None
+    assert find_chain_fault([good], frozenset({b"other"}), NOW) is not None
+    assert find_chain_fault([], frozenset({good}), NOW) is not None
     for broken in (
         b"",
         b"0",
@@ -216,11 +216,11 @@ def test_what_cannot_be_read_is_not_taken() -> None:
         good[:-20],
         good.replace(b"990101", b"99XX01"),
     ):
-        assert find_fault([broken, good], frozenset({good}), NOW) is not None
+        assert find_chain_fault([broken, good], frozenset({good}), NOW) is not None
 
 
 def test_times_have_two_forms() -> None:
     """Two digits of a year count from 1950 on."""
-    facts = read_facts(bare(rsa_of(2048)))
+    facts = parse_certificate(bare(rsa_of(2048)))
     assert (facts.begins.year, facts.ends.year) == (1999, 2051)
     assert (facts.kind, facts.bits, facts.digest) == ("RSA", 2048, "")

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.sasl import SaslClient, authenticate_steps
+from sparkmirror.security.sasl import SaslClient, create_sasl_client
 from sparkmirror.security.settings import (
     AwsSettings,
     KerberosSettings,
-    Mechanism,
     OAuthSettings,
+    SaslMechanism,
     SaslSettings,
 )
 from sparkmirror.security.tokens import Token
@@ -32,51 +32,53 @@ OAUTH = OAuthSettings("http://localhost/token", "me", Secret(PASSWORD))
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 FIRST = f"r={NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
 FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-SCRAMS = [Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512]
+SCRAMS = [SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512]
 
 
-def client(mechanism: Mechanism, username: str = "user", password: str = PASSWORD) -> SaslClient:
+def client(
+    mechanism: SaslMechanism, username: str = "user", password: str = PASSWORD
+) -> SaslClient:
     """A client that wants to log in."""
-    aws = AwsSettings() if mechanism is Mechanism.AWS_MSK_IAM else None
+    aws = AwsSettings() if mechanism is SaslMechanism.AWS_MSK_IAM else None
     given_settings = SaslSettings(
         mechanism, username, Secret(password), OAUTH, kerberos=KerberosSettings(), aws=aws
     )
-    return authenticate_steps(given_settings, "localhost", TOKEN)
+    return create_sasl_client(given_settings, "localhost", TOKEN)
 
 
 def test_plain_is_one_message() -> None:
     """RFC 4616, without an identity to act as: that is how Java's client does it."""
-    plain = client(Mechanism.PLAIN, "üser", "p:w")
+    plain = client(SaslMechanism.PLAIN, "üser", "p:w")
 
-    assert plain.first() == b"\0" + "üser".encode() + b"\0p:w"
-    assert plain.next(b"") is None
+    assert plain.initial_response() == b"\0" + "üser".encode() + b"\0p:w"
+    assert plain.evaluate_challenge(b"") is None
 
 
 @pytest.mark.parametrize(("username", "password"), [("a\0b", "c"), ("a", "b\0c"), ("", "c")])
 def test_plain_refuses_what_it_cannot_say(username: str, password: str) -> None:
     """A NUL would end the name."""
     with pytest.raises(AuthenticationError, match="PLAIN"):
-        client(Mechanism.PLAIN, username, password)
+        client(SaslMechanism.PLAIN, username, password)
 
 
 @pytest.fixture
 def of_the_standard(monkeypatch: pytest.MonkeyPatch) -> SaslClient:
     """The client in the example of RFC 7677."""
     monkeypatch.setattr(secrets, "token_hex", lambda _: NONCE)
-    return client(Mechanism.SCRAM_SHA_256, "user", "pencil")
+    return client(SaslMechanism.SCRAM_SHA_256, "user", "pencil")
 
 
 def test_scram_speaks_as_in_its_standard(of_the_standard: SaslClient) -> None:
     """The example of RFC 7677, byte for byte."""
-    assert of_the_standard.first() == f"n,,n=user,r={NONCE}".encode()
+    assert of_the_standard.initial_response() == f"n,,n=user,r={NONCE}".encode()
     assert (
-        of_the_standard.next(FIRST)
+        of_the_standard.evaluate_challenge(FIRST)
         == (
             f"c=biws,r={NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
             "p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
         ).encode()
     )
-    assert of_the_standard.next(FINAL) is None
+    assert of_the_standard.evaluate_challenge(FINAL) is None
 
 
 @pytest.mark.parametrize(
@@ -98,9 +100,9 @@ def test_scram_believes_nobody_without_a_proof(
     """The broker has to know the password as well."""
     *before, last = answers
     for answer in before:
-        of_the_standard.next(answer)
+        of_the_standard.evaluate_challenge(answer)
     with pytest.raises(AuthenticationError, match=sentence) as caught:
-        of_the_standard.next(last)
+        of_the_standard.evaluate_challenge(last)
     assert not caught.value.retriable
     assert "pencil" not in str(caught.value)
 
@@ -109,15 +111,15 @@ def test_scram_believes_nobody_without_a_proof(
 @given(username=st.text(min_size=1, max_size=20), password=st.text(max_size=20))
 @settings(max_examples=8, deadline=None)
 def test_a_broker_recognises_any_name_and_password(
-    mechanism: Mechanism, username: str, password: str
+    mechanism: SaslMechanism, username: str, password: str
 ) -> None:
     """Names with commas and equals signs too; the broker's side is written down here anew."""
     digest = mechanism.value.removeprefix("SCRAM-").replace("-", "").lower()
     scram = client(mechanism, username, password)
-    bare = scram.first().removeprefix(b"n,,")
+    bare = scram.initial_response().removeprefix(b"n,,")
     name, nonce = bare.removeprefix(b"n=").decode().split(",r=")
     server_first = f"r={nonce}server,s={base64.b64encode(b'salt').decode()},i=4096".encode()
-    answer = scram.next(server_first)
+    answer = scram.evaluate_challenge(server_first)
     assert answer is not None
     without_proof, proof = answer.rsplit(b",p=", 1)
     spoken = b",".join((bare, server_first, without_proof))
@@ -129,29 +131,36 @@ def test_a_broker_recognises_any_name_and_password(
     assert name.replace("=2C", ",").replace("=3D", "=") == username
     assert hashlib.new(digest, key).digest() == stored_key
     proved = hmac.digest(hmac.digest(salted, b"Server Key", digest), spoken, digest)
-    assert scram.next(b"v=" + base64.b64encode(proved)) is None
+    assert scram.evaluate_challenge(b"v=" + base64.b64encode(proved)) is None
 
 
 def test_a_delegation_token_says_so() -> None:
     """The option tokenauth of Kafka's ScramLoginModule."""
-    wanted = SaslSettings(Mechanism.SCRAM_SHA_256, "id", Secret("hmac"), is_token=True)
+    wanted = SaslSettings(SaslMechanism.SCRAM_SHA_256, "id", Secret("hmac"), is_token=True)
 
-    assert authenticate_steps(wanted, "localhost", None).first().endswith(b",tokenauth=true")
+    assert (
+        create_sasl_client(wanted, "localhost", None)
+        .initial_response()
+        .endswith(b",tokenauth=true")
+    )
 
 
 def test_a_token_is_carried_with_its_extensions() -> None:
     """RFC 7628; Confluent Cloud wants logicalCluster and identityPoolId."""
     with_extensions = SaslSettings(
-        Mechanism.OAUTHBEARER,
+        SaslMechanism.OAUTHBEARER,
         oauth=replace(OAUTH, extensions={"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}),
     )
-    bearer = authenticate_steps(with_extensions, "localhost", TOKEN)
+    bearer = create_sasl_client(with_extensions, "localhost", TOKEN)
 
-    assert client(Mechanism.OAUTHBEARER).first() == b"n,,\x01auth=Bearer token-text-1\x01\x01"
-    assert bearer.first() == (
+    assert (
+        client(SaslMechanism.OAUTHBEARER).initial_response()
+        == b"n,,\x01auth=Bearer token-text-1\x01\x01"
+    )
+    assert bearer.initial_response() == (
         b"n,,\x01auth=Bearer token-text-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-1\x01\x01"
     )
-    assert bearer.next(b"") is None
+    assert bearer.evaluate_challenge(b"") is None
 
 
 @pytest.mark.parametrize(
@@ -165,37 +174,37 @@ def test_a_token_is_carried_with_its_extensions() -> None:
 )
 def test_a_refused_token_is_a_sentence(challenge: bytes, reason: str) -> None:
     """The broker says why, we say that we heard it, and the error has the reason."""
-    bearer = client(Mechanism.OAUTHBEARER)
-    assert bearer.next(challenge) == b"\x01"
+    bearer = client(SaslMechanism.OAUTHBEARER)
+    assert bearer.evaluate_challenge(challenge) == b"\x01"
     with pytest.raises(AuthenticationError, match=reason) as caught:
-        bearer.next(b"")
+        bearer.evaluate_challenge(b"")
     assert "token-text-1" not in str(caught.value)
 
 
 @pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a1": "x"}, {"a": ""}, {"a": "\x01"}])
 def test_extensions_that_cannot_be_sent_are_refused(extensions: dict[str, str]) -> None:
     """An extension could otherwise replace the token."""
-    wanted = SaslSettings(Mechanism.OAUTHBEARER, oauth=replace(OAUTH, extensions=extensions))
+    wanted = SaslSettings(SaslMechanism.OAUTHBEARER, oauth=replace(OAUTH, extensions=extensions))
     with pytest.raises(AuthenticationError, match="extension"):
-        authenticate_steps(wanted, "localhost", TOKEN)
+        create_sasl_client(wanted, "localhost", TOKEN)
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
-def test_what_is_missing_is_named(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("mechanism", SaslMechanism)
+def test_what_is_missing_is_named(mechanism: SaslMechanism) -> None:
     """Nobody logs in without a password, a token, a ticket or keys."""
     with pytest.raises(AuthenticationError, match="needs"):
-        authenticate_steps(SaslSettings(mechanism, "user"), "localhost", None)
+        create_sasl_client(SaslSettings(mechanism, "user"), "localhost", None)
 
 
 @pytest.mark.parametrize(
     ("mechanism", "package", "extra"),
     [
-        (Mechanism.GSSAPI, "gssapi", r"sparkmirror\[kerberos\]"),
-        (Mechanism.AWS_MSK_IAM, "botocore", r"sparkmirror\[msk-iam\]"),
+        (SaslMechanism.GSSAPI, "gssapi", r"sparkmirror\[kerberos\]"),
+        (SaslMechanism.AWS_MSK_IAM, "botocore", r"sparkmirror\[msk-iam\]"),
     ],
 )
 def test_an_extra_that_is_missing_is_named(
-    mechanism: Mechanism, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    mechanism: SaslMechanism, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command that installs it."""
     for module in [one for one in sys.modules if one.split(".")[0] == package]:
@@ -207,7 +216,7 @@ def test_an_extra_that_is_missing_is_named(
 
 @settings(max_examples=50, deadline=None)
 @given(
-    mechanism=st.sampled_from([Mechanism.PLAIN, *SCRAMS, Mechanism.OAUTHBEARER]),
+    mechanism=st.sampled_from([SaslMechanism.PLAIN, *SCRAMS, SaslMechanism.OAUTHBEARER]),
     challenges=st.lists(
         st.one_of(
             st.binary(max_size=60),
@@ -223,14 +232,14 @@ def test_an_extra_that_is_missing_is_named(
     ),
 )
 def test_any_challenge_is_answered_or_refused(
-    mechanism: Mechanism, challenges: list[bytes]
+    mechanism: SaslMechanism, challenges: list[bytes]
 ) -> None:
     """AuthenticationError or an answer; neither password nor token in a sentence."""
     sasl = client(mechanism)
-    own = sasl.first().rsplit(b"r=", 1)[-1]
+    own = sasl.initial_response().rsplit(b"r=", 1)[-1]
     try:
         for challenge in challenges:
-            if sasl.next(challenge.replace(b"NONCE", own)) is None:
+            if sasl.evaluate_challenge(challenge.replace(b"NONCE", own)) is None:
                 break
     except AuthenticationError as error:
         assert PASSWORD not in str(error)  # noqa: PT017 - either outcome is right

@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from sparkmirror.model import Secret
+from sparkmirror.security.kerberos_errors import kerberos_error
 from sparkmirror.security.settings import KerberosSettings
-from sparkmirror.security.ticket_troubles import ticket_trouble
 
 FAILURE = 13 << 16  # GSS_S_FAILURE
 NO_CRED = 7 << 16
-KEYTAB = KerberosSettings(principal="me@HERE", keytab=Secret("k"), uses_cache=False)
-CACHE = KerberosSettings(cache="/tmp/krb5cc_7")  # noqa: S108 - the usual place
+KEYTAB = KerberosSettings(principal="me@HERE", keytab=Secret("k"), uses_ticket_cache=False)
+CACHE = KerberosSettings(ticket_cache="/tmp/krb5cc_7")  # noqa: S108 - the usual place
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_each_code_is_a_sentence(
     settings: KerberosSettings, major: int, minor: int, part: str, *, retriable: bool
 ) -> None:
     """With what the library said; who is refused is not sent again, as KDCs lock accounts."""
-    error = ticket_trouble(major, minor, "its words", settings, "kafka/h")
+    error = kerberos_error(major, minor, "its words", settings, "kafka/h")
     assert part in str(error)
     assert "its words" in str(error)
     assert error.retriable is retriable

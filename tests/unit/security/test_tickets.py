@@ -14,11 +14,11 @@ import pytest
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security import tickets as module
+from sparkmirror.security.kerberos import TicketSource
 from sparkmirror.security.settings import KerberosSettings
-from sparkmirror.security.tickets import Tickets
 from support.waiting import PATIENCE_SECONDS, eventually
 
-SETTINGS = KerberosSettings(principal="me@HERE", keytab=Secret("AAAA"), uses_cache=False)
+SETTINGS = KerberosSettings(principal="me@HERE", keytab=Secret("AAAA"), uses_ticket_cache=False)
 ONE, TWO = "kafka/one", "kafka/two"
 FAILURE = 13 << 16
 WRONG_KEY, UNKNOWN_SERVICE, NO_KDC = 2529638936, 2529638919, 2529639068
@@ -65,7 +65,7 @@ def kdc(monkeypatch: pytest.MonkeyPatch) -> Kdc:
         MechType=kinds,
         exceptions=SimpleNamespace(GSSError=GSSError),
     )
-    monkeypatch.setattr(module, "library", lambda: library)
+    monkeypatch.setattr(module, "import_gssapi", lambda: library)
     return made
 
 
@@ -78,10 +78,10 @@ def refuse(code: int) -> Callable[[object], NoReturn]:
     return work
 
 
-def fail(tickets: Tickets, service: str = ONE) -> str:
+def fail(tickets: TicketSource, service: str = ONE) -> str:
     """Why there is no ticket."""
     with pytest.raises(AuthenticationError) as caught:
-        tickets.use(service, lambda _credentials: None)
+        tickets.with_credentials(service, lambda _credentials: None)
     return str(caught.value)
 
 
@@ -92,11 +92,11 @@ def test_a_wrong_key_is_not_shown_to_the_kdc_again_and_again(
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     kdc.code = WRONG_KEY
-    tickets, attempts = Tickets(SETTINGS), []
+    tickets, attempts = TicketSource(SETTINGS), []
     for second in range(60):
         now[0] = 100.0 + second
         with pytest.raises(AuthenticationError, match="export the keytab anew"):
-            tickets.prepare()
+            tickets.acquire()
         assert "export the keytab anew" in fail(tickets, TWO)
         attempts.append(kdc.asked)
 
@@ -107,17 +107,17 @@ def test_a_wrong_key_is_not_shown_to_the_kdc_again_and_again(
 def test_another_keytab_is_tried_at_once(kdc: Kdc) -> None:
     """It is another key of the whole."""
     kdc.code = WRONG_KEY
-    fail(module.tickets(SETTINGS))
+    fail(module.ticket_source(SETTINGS))
     kdc.code = 0
-    assert "anew" in fail(module.tickets(SETTINGS))
-    other = KerberosSettings(principal="me@HERE", keytab=Secret("BBBB"), uses_cache=False)
-    assert module.tickets(other).use(ONE, lambda _credentials: 7) == 7
+    assert "anew" in fail(module.ticket_source(SETTINGS))
+    other = KerberosSettings(principal="me@HERE", keytab=Secret("BBBB"), uses_ticket_cache=False)
+    assert module.ticket_source(other).with_credentials(ONE, lambda _credentials: 7) == 7
 
 
 @pytest.mark.usefixtures("kdc")
 def test_a_broker_that_the_kdc_does_not_know_is_nobody_else_s_trouble() -> None:
     """Neither for who waits meanwhile nor for who comes later."""
-    tickets, began, goes_on = Tickets(SETTINGS), threading.Event(), threading.Event()
+    tickets, began, goes_on = TicketSource(SETTINGS), threading.Event(), threading.Event()
     outcomes: dict[str, object] = {}
 
     def unknown(_credentials: object) -> NoReturn:
@@ -127,7 +127,7 @@ def test_a_broker_that_the_kdc_does_not_know_is_nobody_else_s_trouble() -> None:
 
     def ask(name: str, service: str, work: Callable[[object], object]) -> None:
         try:
-            outcomes[name] = tickets.use(service, work)
+            outcomes[name] = tickets.with_credentials(service, work)
         except AuthenticationError as error:
             outcomes[name] = str(error)
 
@@ -149,17 +149,17 @@ def test_a_broker_that_the_kdc_does_not_know_is_nobody_else_s_trouble() -> None:
     assert outcomes["other"] == "ticket"
     for one in (outcomes["first"], outcomes["same"], fail(tickets, ONE)):
         assert ONE in str(one)
-    assert tickets.use(TWO, lambda _credentials: "ticket") == "ticket"
-    tickets.prepare()
+    assert tickets.with_credentials(TWO, lambda _credentials: "ticket") == "ticket"
+    tickets.acquire()
 
 
 def test_what_time_heals_is_tried_by_the_next_one(kdc: Kdc) -> None:
     """The KDC is up again."""
-    tickets = Tickets(SETTINGS)
+    tickets = TicketSource(SETTINGS)
     kdc.code = NO_KDC
     assert "no KDC answers" in fail(tickets)
     kdc.code = 0
-    assert tickets.use(ONE, lambda _credentials: 7) == 7
+    assert tickets.with_credentials(ONE, lambda _credentials: 7) == 7
     with pytest.raises(AuthenticationError, match="no KDC"):
-        tickets.use(ONE, refuse(NO_KDC))
-    assert tickets.use(ONE, lambda _credentials: 7) == 7
+        tickets.with_credentials(ONE, refuse(NO_KDC))
+    assert tickets.with_credentials(ONE, lambda _credentials: 7) == 7

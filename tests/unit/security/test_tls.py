@@ -13,7 +13,12 @@ import pytest
 from sparkmirror.model import Secret
 from sparkmirror.security.keystores import read_keystore, read_truststore
 from sparkmirror.security.settings import TlsSettings
-from sparkmirror.security.tls import client_context, openssl_suite, server_context, unasked_suites
+from sparkmirror.security.tls import (
+    client_context,
+    openssl_suite,
+    server_context,
+    unlisted_tls13_suites,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 STORE = Secret("store-secret")
@@ -79,7 +84,7 @@ def test_a_server_may_insist() -> None:
 def test_a_name_is_checked_unless_the_file_says_otherwise() -> None:
     """An empty `ssl.endpoint.identification.algorithm` still checks the chain."""
     server = server_context(SERVER, "none")
-    careless = replace(CLIENT, checks_host=False)
+    careless = replace(CLIENT, verifies_hostname=False)
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shake_hands(client_context(CLIENT), server, "elsewhere")
     assert shake_hands(client_context(careless), server, "elsewhere")
@@ -196,6 +201,6 @@ def test_a_choice_among_the_suites_of_tls_13_is_not_kept_and_told() -> None:
     """They are all strong; a list that names one of them is a file that works with Java."""
     one = replace(CLIENT, ciphers=("TLS_AES_256_GCM_SHA384",))
     assert client_context(one).minimum_version is ssl.TLSVersion.TLSv1_3
-    assert unasked_suites(one) == ("TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-    assert unasked_suites(CLIENT) == ()
-    assert unasked_suites(replace(one, protocols=("TLSv1.2",))) == ()
+    assert unlisted_tls13_suites(one) == ("TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+    assert unlisted_tls13_suites(CLIENT) == ()
+    assert unlisted_tls13_suites(replace(one, protocols=("TLSv1.2",))) == ()

@@ -14,16 +14,21 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import KeyNames, Protocol, Security, TlsSettings
-from sparkmirror.security.tls import client_context, load_pair, server_context
-from sparkmirror.security.troubles import silence_hint, tls_trouble
-from support.certificates import Authority
-from support.odd_certificates import odd
+from sparkmirror.security.error_hints import no_response_hint, tls_error_hint
+from sparkmirror.security.settings import (
+    SecurityKeyNames,
+    SecurityProtocol,
+    SecuritySettings,
+    TlsSettings,
+)
+from sparkmirror.security.tls import client_context, load_certificate_and_key, server_context
+from support.data.certificates import Authority
+from support.data.weak_certificates import weak_certificate
 
 A_DAY = dt.timedelta(days=1)
 HOST = "broker.example.com"
 ADDRESS = f"{HOST}:9093"
-KEYS = KeyNames(
+KEYS = SecurityKeyNames(
     protocol="a.security.protocol",
     trust="a.ssl.truststore.location",
     identity="a.ssl.keystore.location",
@@ -113,7 +118,7 @@ def shake_hands(
 def sentence(error: ssl.SSLError | None, tls: TlsSettings) -> str:
     """What a user reads."""
     assert error is not None
-    return tls_trouble(error, ADDRESS, Security(Protocol.SSL, tls, None, KEYS))
+    return tls_error_hint(error, ADDRESS, SecuritySettings(SecurityProtocol.SSL, tls, None, KEYS))
 
 
 def of(who: Identity) -> TlsSettings:
@@ -145,12 +150,12 @@ def test_a_certificate_that_is_not_trusted(broker: Identity, parts: list[str]) -
 
 def test_a_certificate_that_is_too_weak() -> None:
     """MD5 is taken nowhere; the broker's own settings are no matter here."""
-    authority = odd("authority", bits=1024)
-    weak = odd(by=authority, digest="MD5")
+    authority = weak_certificate("authority", bits=1024)
+    weak = weak_certificate(by=authority, digest="MD5")
     tls = TlsSettings(trusted=authority.pem)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.set_ciphers("DEFAULT:@SECLEVEL=0")
-    load_pair(server, weak.pem, weak.key)
+    load_certificate_and_key(server, weak.pem, weak.key)
     found = sentence(shake_hands(tls, server), tls)
     assert "is too weak (signed with MD5): the brokers need a new one" in found
     assert "a.ssl.truststore.location" in found
@@ -231,5 +236,5 @@ def test_an_end_in_the_middle_is_nobodys_fault() -> None:
 
 def test_silence_has_a_hint() -> None:
     """About the protocol, whichever it is."""
-    assert "a listener with TLS or SASL" in silence_hint(Security())
-    assert "security.protocol=SSL" in silence_hint(Security(Protocol.SSL))
+    assert "a listener with TLS or SASL" in no_response_hint(SecuritySettings())
+    assert "security.protocol=SSL" in no_response_hint(SecuritySettings(SecurityProtocol.SSL))

@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_records import (
+from sparkmirror.formats.connect_config_records import (
     ConfigRecord,
     ConnectorConfig,
-    ConnectorTarget,
+    ConnectorTargetState,
     LoggerLevel,
     RestartRequest,
     SessionKey,
     TargetState,
     TaskConfig,
-    TaskCount,
     TasksCommit,
+    TasksFencing,
 )
-from sparkmirror.kafka.records import LogRecord
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.state.connect_configs import (
+    ClusterConfigState,
     ConfigEvent,
-    ConfigState,
     ConnectorChanged,
     ConnectorRemoved,
     TargetChanged,
@@ -41,8 +41,8 @@ RECORDS = st.one_of(
     st.builds(ConnectorConfig, NAMES, st.none() | CONFIGS),
     st.builds(TaskConfig, NAMES, st.integers(0, 3), CONFIGS),
     st.builds(TasksCommit, NAMES, st.integers(0, 3)),
-    st.builds(ConnectorTarget, NAMES, st.none() | st.sampled_from(TargetState)),
-    st.builds(TaskCount, NAMES, st.integers(0, 3)),
+    st.builds(ConnectorTargetState, NAMES, st.none() | st.sampled_from(TargetState)),
+    st.builds(TasksFencing, NAMES, st.integers(0, 3)),
 )
 
 
@@ -54,9 +54,11 @@ def log(records: Sequence[ConfigRecord]) -> list[LogRecord]:
     ]
 
 
-def read(*records: ConfigRecord) -> tuple[ConfigState, list[ConfigEvent | Foreign | None]]:
+def read(
+    *records: ConfigRecord,
+) -> tuple[ClusterConfigState, list[ConfigEvent | UnreadableRecord | None]]:
     """The state afterwards and what every record has led to."""
-    state = ConfigState()
+    state = ClusterConfigState()
     return state, [state.apply(record) for record in log(records)]
 
 
@@ -69,7 +71,7 @@ def test_tasks_count_from_their_commit_on() -> None:
     assert state.tasks("c") == [{"n": "0"}, {"n": "1"}]
     assert events[-1] == TasksChanged("c", (0, 1))
     assert state.waiting_tasks("c") == set()
-    assert state.applied == {"c": {"name": "c"}}
+    assert state.applied_configs == {"c": {"name": "c"}}
 
 
 def test_fewer_tasks_leave_none_behind() -> None:
@@ -85,7 +87,7 @@ def test_a_commit_without_all_its_tasks_makes_a_connector_inconsistent() -> None
     state, events = read(C, TASKS[1], TasksCommit("c", 2))
     assert (state.inconsistent, state.tasks("c")) == ({"c"}, [])
     assert events[-1] == TasksChanged("c", ())
-    assert state.applied == {}
+    assert state.applied_configs == {}
     state, _ = read(C, TASKS[1], TasksCommit("c", 2), TASKS[0], TasksCommit("c", 2))
     assert state.inconsistent == {"c"}
     state, _ = read(C, TASKS[1], TasksCommit("c", 2), *TASKS, TasksCommit("c", 2))
@@ -98,7 +100,7 @@ def test_a_deleted_connector_takes_its_tasks_with_it() -> None:
     assert (state.connectors, state.tasks("c"), state.waiting_tasks("c")) == ([], [], set())
     assert events[-1] == ConnectorRemoved("c")
     state, _ = read(C, *TASKS, TasksCommit("c", 2), GONE, C)
-    assert (state.tasks("c"), state.applied, state.inconsistent) == ([], {}, set())
+    assert (state.tasks("c"), state.applied_configs, state.inconsistent) == ([], {}, set())
 
 
 def test_tasks_that_the_cleaner_left_of_a_deleted_connector_do_not_count() -> None:
@@ -110,14 +112,16 @@ def test_tasks_that_the_cleaner_left_of_a_deleted_connector_do_not_count() -> No
 
 def test_a_connector_is_meant_to_run_unless_somebody_says_otherwise() -> None:
     """A state before its connector is the one to begin with, and no news."""
-    paused = ConnectorTarget("c", TargetState.PAUSED)
+    paused = ConnectorTargetState("c", TargetState.PAUSED)
     state, events = read(paused, C)
     assert state.target_state("c") is TargetState.PAUSED
     assert events == [None, ConnectorChanged("c")]
-    state, events = read(C, paused, paused, ConnectorTarget("c", None))
+    state, events = read(C, paused, paused, ConnectorTargetState("c", None))
     assert state.target_state("c") is TargetState.STARTED
     assert events[1:] == [TargetChanged("c"), None, TargetChanged("c")]
-    _, events = read(C, ConnectorTarget("c", TargetState.STARTED), GONE, ConnectorTarget("c", None))
+    _, events = read(
+        C, ConnectorTargetState("c", TargetState.STARTED), GONE, ConnectorTargetState("c", None)
+    )
     assert events == [ConnectorChanged("c"), None, ConnectorRemoved("c"), None]
 
 
@@ -126,9 +130,9 @@ def test_tasks_are_to_be_fenced_after_every_commit() -> None:
     commit = TasksCommit("c", 2)
     state, _ = read(C, *TASKS, commit)
     assert (state.unfenced, state.fenced_counts) == ({"c"}, {})
-    state, _ = read(C, *TASKS, commit, TaskCount("c", 2))
+    state, _ = read(C, *TASKS, commit, TasksFencing("c", 2))
     assert (state.unfenced, state.fenced_counts) == (set(), {"c": 2})
-    state, _ = read(C, *TASKS, commit, TaskCount("c", 2), GONE, C, *TASKS, commit)
+    state, _ = read(C, *TASKS, commit, TasksFencing("c", 2), GONE, C, *TASKS, commit)
     assert (state.unfenced, state.fenced_counts) == ({"c"}, {"c": 2})
 
 
@@ -145,29 +149,33 @@ def test_foreign_records_are_counted_and_change_nothing() -> None:
     """And what is not even JSON does not move the offset, as with Java."""
     state, _ = read(C)
     before = state.copy()
-    assert isinstance(state.apply(LogRecord(0, 1, 0, b"connector-c", b"{")), Foreign)
-    assert (state.offset, state.passed_over) == (1, 1)
-    assert isinstance(state.apply(LogRecord(0, 2, 0, b"anything", None)), Foreign)
-    assert (state.offset, state.passed_over) == (3, 2)
-    state.offset, state.passed_over = before.offset, before.passed_over
+    assert isinstance(state.apply(LogRecord(0, 1, 0, b"connector-c", b"{")), UnreadableRecord)
+    assert (state.offset, state.skipped_records) == (1, 1)
+    assert isinstance(state.apply(LogRecord(0, 2, 0, b"anything", None)), UnreadableRecord)
+    assert (state.offset, state.skipped_records) == (3, 2)
+    state.offset, state.skipped_records = before.offset, before.skipped_records
     assert state == before
 
 
 def test_nothing_read_is_offset_minus_one() -> None:
     """As Java tells its group."""
-    assert ConfigState().offset == -1
+    assert ClusterConfigState().offset == -1
     assert read(C)[0].offset == 1
 
 
 @given(st.lists(RECORDS, max_size=40))
 def test_every_sequence_of_records_leaves_a_sound_state(records: list[ConfigRecord]) -> None:
     """After each record: tasks only of connectors that are there, and all that were committed."""
-    state = ConfigState()
+    state = ClusterConfigState()
     for record in log(records):
         earlier = state.copy()
-        seen = repr(earlier), earlier._tasks, earlier._waiting
+        seen = repr(earlier), earlier._tasks, earlier._pending_tasks
         state.apply(record)
-        assert (repr(earlier), earlier._tasks, earlier._waiting) == seen  # a copy is on its own
+        assert (
+            repr(earlier),
+            earlier._tasks,
+            earlier._pending_tasks,
+        ) == seen  # a copy is on its own
         there = set(state.connectors)
         assert state.task_counts.keys() <= there
         assert state.inconsistent <= there
@@ -203,7 +211,7 @@ def test_compaction_never_shows_tasks_that_were_not_committed(
         for record, entry in zip(log(written), written, strict=True)
         if record.offset >= cleaned_up_to or last[entry.key()] == record.offset
     ]
-    whole, compacted = ConfigState(), ConfigState()
+    whole, compacted = ClusterConfigState(), ClusterConfigState()
     for one in log(written):
         whole.apply(one)
     for one in kept:

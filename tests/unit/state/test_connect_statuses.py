@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.formats.connect_fields import Foreign
-from sparkmirror.formats.connect_statuses import (
+from sparkmirror.formats.connect_fields import UnreadableRecord
+from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
-    State,
+    RunState,
     Status,
     StatusRecord,
     TaskStatus,
     TopicSeen,
     TopicStatus,
 )
-from sparkmirror.kafka.records import LogRecord
-from sparkmirror.state.connect_statuses import StatusState
+from sparkmirror.kafka.log_records import LogRecord
+from sparkmirror.state.connect_statuses import ClusterStatusState
 
 HERE, THERE = "here:8083", "there:8083"
 STATUSES = st.builds(
-    Status, st.sampled_from(State), st.sampled_from([HERE, THERE]), st.integers(0, 3)
+    Status, st.sampled_from(RunState), st.sampled_from([HERE, THERE]), st.integers(0, 3)
 )
 NAMES = st.sampled_from(["a", "a-0"])
 RECORDS = st.one_of(
@@ -37,22 +37,22 @@ RECORDS = st.one_of(
 )
 
 
-def read(*records: StatusRecord) -> StatusState:
+def read(*records: StatusRecord) -> ClusterStatusState:
     """The state after records that were written one after the other."""
-    state = StatusState()
+    state = ClusterStatusState()
     for number, record in enumerate(records):
         state.apply(LogRecord(0, number, number, record.key(), record.value()))
     return state
 
 
-def status(state: State, generation: int = 3, worker: str = HERE) -> Status:
+def status(state: RunState, generation: int = 3, worker: str = HERE) -> Status:
     """A status of a generation."""
     return Status(state, worker, generation)
 
 
 def test_the_last_status_counts() -> None:
     """Of connectors, tasks and topics, each by itself."""
-    running, failed = status(State.RUNNING), Status(State.FAILED, HERE, 3, "because", "4.3.1")
+    running, failed = status(RunState.RUNNING), Status(RunState.FAILED, HERE, 3, "because", "4.3.1")
     seen = TopicSeen(1, 99)
     state = read(
         ConnectorStatus("c", running),
@@ -68,19 +68,19 @@ def test_the_last_status_counts() -> None:
     assert (state.tasks("x"), state.topics("x")) == ({}, {})
 
 
-@pytest.mark.parametrize("bad", [State.FAILED, State.UNASSIGNED])
+@pytest.mark.parametrize("bad", [RunState.FAILED, RunState.UNASSIGNED])
 @pytest.mark.parametrize(
     ("known", "allowed"),
     [
         (None, True),
-        (status(State.RUNNING, 3, THERE), True),
-        (status(State.RUNNING, 2, THERE), True),
-        (status(State.RUNNING, 4, THERE), False),
-        (status(State.RUNNING, 4, HERE), True),
+        (status(RunState.RUNNING, 3, THERE), True),
+        (status(RunState.RUNNING, 2, THERE), True),
+        (status(RunState.RUNNING, 4, THERE), False),
+        (status(RunState.RUNNING, 4, HERE), True),
     ],
 )
 def test_bad_news_is_not_written_over_what_a_newer_generation_does(
-    bad: State, known: Status | None, allowed: bool
+    bad: RunState, known: Status | None, allowed: bool
 ) -> None:
     """A worker that has lost its place must not call FAILED what runs elsewhere."""
     state = read(
@@ -88,7 +88,7 @@ def test_bad_news_is_not_written_over_what_a_newer_generation_does(
     )
     assert state.may_write(ConnectorStatus("c", status(bad))) is allowed
     assert state.may_write(TaskStatus("c", 0, status(bad))) is allowed
-    assert state.may_write(ConnectorStatus("c", status(State.RUNNING)))
+    assert state.may_write(ConnectorStatus("c", status(RunState.RUNNING)))
     assert state.may_write(TaskStatus("c", 0, None))
     assert state.may_write(TaskStatus("c", 1, status(bad)))
 
@@ -96,17 +96,17 @@ def test_bad_news_is_not_written_over_what_a_newer_generation_does(
 @pytest.mark.parametrize(
     ("known", "generation", "counts"),
     [
-        (State.RUNNING, 2, False),
-        (State.RUNNING, 3, False),
-        (State.RUNNING, 4, True),
-        (State.PAUSED, 2, True),
+        (RunState.RUNNING, 2, False),
+        (RunState.RUNNING, 3, False),
+        (RunState.RUNNING, 4, True),
+        (RunState.PAUSED, 2, True),
     ],
 )
 def test_an_unassigned_task_that_runs_elsewhere_already_is_running(
-    known: State, generation: int, counts: bool
+    known: RunState, generation: int, counts: bool
 ) -> None:
     """The worker that lost it says so late; a connector's last word counts always."""
-    late = status(State.UNASSIGNED, generation, THERE)
+    late = status(RunState.UNASSIGNED, generation, THERE)
     state = read(TaskStatus("c", 0, status(known)), TaskStatus("c", 0, late))
     assert (state.tasks("c")[0] == late) is counts
     state = read(ConnectorStatus("c", status(known)), ConnectorStatus("c", late))
@@ -115,7 +115,7 @@ def test_an_unassigned_task_that_runs_elsewhere_already_is_running(
 
 def test_a_connector_that_is_gone_takes_its_tasks_with_it() -> None:
     """Not its topics, which are forgotten one by one, as Java does."""
-    running = status(State.RUNNING)
+    running = status(RunState.RUNNING)
     state = read(
         TaskStatus("c", 0, running),
         TaskStatus("c-0", 0, running),
@@ -129,9 +129,9 @@ def test_a_connector_that_is_gone_takes_its_tasks_with_it() -> None:
 
 def test_tasks_of_a_connector_that_was_created_again_survive_the_deletion_before() -> None:
     """Partitions come in any order: the new task may be read before the old connector's end."""
-    running = status(State.RUNNING)
+    running = status(RunState.RUNNING)
     gone, task = ConnectorStatus("c", None), TaskStatus("c", 0, running)
-    state = StatusState()
+    state = ClusterStatusState()
     state.apply(LogRecord(3, 0, 2_000, task.key(), task.value()))
     state.apply(LogRecord(0, 0, 1_000, gone.key(), gone.value()))
     assert state.tasks("c") == {0: running}
@@ -139,10 +139,10 @@ def test_tasks_of_a_connector_that_was_created_again_survive_the_deletion_before
 
 def test_foreign_records_are_counted() -> None:
     """And told, so that a log line can say so."""
-    state = StatusState()
-    assert isinstance(state.apply(LogRecord(0, 0, 0, b"status-connector-c", b"")), Foreign)
-    assert isinstance(state.apply(LogRecord(0, 1, 0, None, None)), Foreign)
-    assert (state.passed_over, state.connectors) == (2, {})
+    state = ClusterStatusState()
+    assert isinstance(state.apply(LogRecord(0, 0, 0, b"status-connector-c", b"")), UnreadableRecord)
+    assert isinstance(state.apply(LogRecord(0, 1, 0, None, None)), UnreadableRecord)
+    assert (state.skipped_records, state.connectors) == (2, {})
 
 
 @given(st.lists(RECORDS, max_size=30))
@@ -151,7 +151,7 @@ def test_the_records_without_a_connector_leave_nothing_of_it(records: list[Statu
     state = read(*records)
     other = (state.connectors.get("a-0"), state.tasks("a-0"), state.topics("a-0"))
     twin = state.copy()
-    for record in state.without("a"):
+    for record in state.removal_records("a"):
         state.apply(LogRecord(0, 99, 99, record.key(), record.value()))
     assert ("a" in state.connectors, state.tasks("a"), state.topics("a")) == (False, {}, {})
     assert (state.connectors.get("a-0"), state.tasks("a-0"), state.topics("a-0")) == other
@@ -169,7 +169,7 @@ def test_partitions_may_be_read_in_any_order(records: list[StatusRecord], random
     for one in in_order:
         by_key.setdefault(one.key, []).append(one)
     queues = list(by_key.values())
-    state, expected = StatusState(), read(*records)
+    state, expected = ClusterStatusState(), read(*records)
     while queues:
         queue = random.choice(queues)  # type: ignore[attr-defined]
         state.apply(queue.pop(0))

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.keys import CONNECTOR
-from sparkmirror.metrics.prometheus import FlowCollector
-from sparkmirror.metrics.reloads import ReloadTally
-from sparkmirror.state.incidents import RULES, Incident, Kind
+from sparkmirror.config.keys.table import CONNECTOR
+from sparkmirror.metrics.prometheus import FlowCollector, ReloadMetrics
+from sparkmirror.state.incidents import INCIDENT_RULES, Incident, IncidentKind
 
 GAP = Incident(
-    Kind.GAP, "orders", 3, 10, 19, 10, "offsets below 20 are gone", 1_700_000_000_123, "continue"
+    IncidentKind.GAP,
+    "orders",
+    3,
+    10,
+    19,
+    10,
+    "offsets below 20 are gone",
+    1_700_000_000_123,
+    "continue",
 )
 
 
@@ -31,26 +38,28 @@ def test_what_is_not_known_is_not_said() -> None:
     """One offset, no offset, an unknown number of records, no policy."""
     one = replace(GAP, last_offset=10, records=1)
     assert str(one).startswith("gap: orders-3: offset 10 (1 record): ")
-    bare = replace(GAP, kind=Kind.NO_READ, first_offset=-1, last_offset=-1, records=-1, policy="")
+    bare = replace(
+        GAP, kind=IncidentKind.NO_READ, first_offset=-1, last_offset=-1, records=-1, policy=""
+    )
     assert str(bare).startswith("no-read: orders-3: the target may not be read")
     assert "[" not in str(bare)
 
 
 def test_every_kind_has_its_rule_and_every_rule_a_real_key() -> None:
     """The table is complete and names only keys that exist."""
-    assert set(RULES) == set(Kind)
-    named = {rule.policy_key for rule in RULES.values()} - {""}
+    assert set(INCIDENT_RULES) == set(IncidentKind)
+    named = {rule.policy_key for rule in INCIDENT_RULES.values()} - {""}
     assert named <= CONNECTOR.keys()
 
 
 def test_the_page_about_incidents_is_complete() -> None:
     """Every kind with its key and its default, and every metric."""
     page = (Path(__file__).parents[3] / "docs" / "incidents.md").read_text("utf-8")
-    for kind, rule in RULES.items():
+    for kind, rule in INCIDENT_RULES.items():
         assert f"| `{kind}` |" in page
         if rule.policy_key:
             assert f"`{rule.policy_key}` = `{CONNECTOR[rule.policy_key].default}`" in page
-    families = {family.name for family in FlowCollector(list, ReloadTally()).collect()}
+    families = {family.name for family in FlowCollector(list, ReloadMetrics()).collect()}
     named = {name.removesuffix("_total") for name in re.findall(r"`(sparkmirror_\w+)`", page)}
     assert named == families
 
@@ -58,15 +67,17 @@ def test_the_page_about_incidents_is_complete() -> None:
 @pytest.mark.parametrize(
     ("kind", "policy", "is_entered"),
     [
-        (Kind.GAP, "continue", True),
-        (Kind.GAP, "stop", False),
-        (Kind.DEAD_LETTER, "dead-letter", True),
-        (Kind.CORRUPT_BATCH, "skip", True),
-        (Kind.OPEN_TRANSACTION, "", False),
-        (Kind.RESUME_MISMATCH, "", True),
+        (IncidentKind.GAP, "continue", True),
+        (IncidentKind.GAP, "stop", False),
+        (IncidentKind.DEAD_LETTER, "dead-letter", True),
+        (IncidentKind.CORRUPT_BATCH, "skip", True),
+        (IncidentKind.OPEN_TRANSACTION, "", False),
+        (IncidentKind.RESUME_MISMATCH, "", True),
     ],
 )
-def test_the_ledger_lists_what_left_a_mark(kind: Kind, policy: str, is_entered: bool) -> None:
+def test_the_ledger_lists_what_left_a_mark(
+    kind: IncidentKind, policy: str, is_entered: bool
+) -> None:
     """A partition that waits has lost nothing yet."""
     assert replace(GAP, kind=kind, policy=policy).belongs_in_ledger == is_entered
 

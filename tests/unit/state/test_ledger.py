@@ -8,21 +8,23 @@ import json
 import pytest
 
 from sparkmirror.errors import WireError
-from sparkmirror.state.incidents import Incident, Kind
-from sparkmirror.state.ledger import entry_from, entry_of
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.state.ledger import entry_for_incident, parse_entry
 
-INCIDENT = Incident(Kind.GAP, "größe", 3, 10, 19, 10, 'said "no"', 1_700_000_000_123, "continue")
+INCIDENT = Incident(
+    IncidentKind.GAP, "größe", 3, 10, 19, 10, 'said "no"', 1_700_000_000_123, "continue"
+)
 
 
 def test_an_entry_comes_back_as_it_was_written() -> None:
     """Names beyond ASCII and quotation marks included."""
-    entry = entry_of("a->b", INCIDENT)
-    assert entry_from(entry.key(), entry.value()) == entry
+    entry = entry_for_incident("a->b", INCIDENT)
+    assert parse_entry(entry.key(), entry.value()) == entry
 
 
 def test_an_entry_is_plain_json() -> None:
     """People read it with any consumer; the key is what makes it the same entry again."""
-    entry = entry_of("a->b", INCIDENT)
+    entry = entry_for_incident("a->b", INCIDENT)
     assert json.loads(entry.key()) == {
         "flow": "a->b", "topic": "größe", "partition": 3, "firstOffset": 10, "kind": "gap",
     }  # fmt: skip
@@ -47,11 +49,11 @@ def test_an_entry_is_plain_json() -> None:
 def test_what_is_no_entry_is_refused(key: bytes, value: bytes) -> None:
     """Somebody else's record, or one that is damaged."""
     with pytest.raises(WireError):
-        entry_from(key, value)
+        parse_entry(key, value)
 
 
 def test_kinds_of_a_newer_version_are_read() -> None:
     """The command prints what it does not know by its name."""
-    entry = entry_of("a->b", INCIDENT)
+    entry = entry_for_incident("a->b", INCIDENT)
     newer = entry.key().replace(b'"gap"', b'"eclipse"')
-    assert entry_from(newer, entry.value()).kind == "eclipse"
+    assert parse_entry(newer, entry.value()).kind == "eclipse"

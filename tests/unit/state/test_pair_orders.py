@@ -13,11 +13,11 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Flow
-from sparkmirror.state import pair_orders
+from sparkmirror.runtime import commands
+from sparkmirror.runtime.commands import FlowCommands
 from sparkmirror.state.connect_configs import ConfigLog
-from sparkmirror.state.pair_orders import PairOrders
 from sparkmirror.wire import backoff
-from support.secure_peer import AUTHENTICATE, SecurePeer
+from support.peers.secure_broker import AUTHENTICATE, SecureBroker
 from support.waiting import PATIENCE_SECONDS, eventually
 
 LOOK_SECONDS = 0.02  # with a password that is right
@@ -25,13 +25,13 @@ LONG_SECONDS = 3600.0
 
 
 @pytest.fixture
-def peer() -> Iterator[SecurePeer]:
+def peer() -> Iterator[SecureBroker]:
     """A broker that knows another password."""
-    with SecurePeer(login=b"\0me\0right") as made:
+    with SecureBroker(login=b"\0me\0right") as made:
         yield made
 
 
-def settings(peer: SecurePeer, password: str) -> FlowSettings:
+def settings(peer: SecureBroker, password: str) -> FlowSettings:
     """A pair whose target is that broker."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     lines = (
@@ -52,10 +52,10 @@ def is_over() -> bool:
 
 
 def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
-    peer: SecurePeer, monkeypatch: pytest.MonkeyPatch
+    peer: SecureBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice a second would lock accounts and fill the brokers' logs."""
-    monkeypatch.setattr(pair_orders, "_LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr(commands, "_LOOK_SECONDS", LOOK_SECONDS)
     monkeypatch.setattr(backoff, "_FIRST_SLOW", LONG_SECONDS)
     monkeypatch.setattr(backoff, "_LONGEST_SLOW", LONG_SECONDS)
     reads: list[ConfigLog] = []
@@ -66,15 +66,15 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
         return refresh(log, seconds)
 
     monkeypatch.setattr(ConfigLog, "refresh", counted)
-    orders = PairOrders(settings(peer, "wrong"), lambda _: None, lambda _: None)
+    orders = FlowCommands(settings(peer, "wrong"), lambda _: None, lambda _: None)
     orders.start()
     try:
-        eventually(lambda: orders.trouble, PATIENCE_SECONDS, "it is told")
-        assert "does not let us in" in orders.trouble
+        eventually(lambda: orders.problem, PATIENCE_SECONDS, "it is told")
+        assert "does not let us in" in orders.problem
         time.sleep(20 * LOOK_SECONDS)
         assert (len(reads), peer.seen.count(AUTHENTICATE)) == (1, 1)
 
-        orders.renew(settings(peer, "another").target_admin)
+        orders.update_connection(settings(peer, "another").target_admin)
         eventually(
             lambda: peer.seen.count(AUTHENTICATE) == 2, PATIENCE_SECONDS, "another one is tried"
         )

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sparkmirror.errors import WireError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.positions import (
+from sparkmirror.state.position_records import (
     PositionRecord,
+    parse_positions,
     position_record,
-    positions_from,
 )
 
 CONNECTOR = "MirrorSourceConnector"
@@ -23,7 +23,7 @@ ORDERS = TopicPartition("orders", 3)
 
 def read(records: list[PositionRecord], partitions: int = 25) -> dict[TopicPartition, object]:
     """The positions of source cluster a."""
-    return dict(positions_from(records, CONNECTOR, "a", partitions))
+    return dict(parse_positions(records, CONNECTOR, "a", partitions))
 
 
 def write(position: StoredPosition | None, cluster: str = "a") -> PositionRecord:
@@ -94,7 +94,7 @@ def test_an_unreadable_position_stops_the_flow() -> None:
 def test_executors_import_no_client_and_no_spark() -> None:
     """Tasks encode positions themselves; their start must not pay for other libraries."""
     code = (
-        "import sys, sparkmirror.state.positions;"
+        "import sys, sparkmirror.state.position_records;"
         "sys.exit(any(m.split('.')[0] in ('kafka', 'pyspark') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -39,7 +39,7 @@ def rules(scope: AclScope, *lines: str) -> AclRules:
     policy = load_policy(settings.policy, flow)
     return AclRules(
         scope,
-        policy.selection.replicate,
+        policy.selection.should_replicate_topic,
         lambda topic: policy.replication.format_remote_topic("a", topic),
         policy.group_filter.should_replicate_group,
     )
@@ -200,16 +200,16 @@ def test_only_ours_is_revoked_and_only_if_it_is_asked_for() -> None:
     """One of somebody else's stays; one that is gone already is forgotten."""
     ours, theirs, gone = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=True)
-    assert plan == AclPlan(revocations=(RevokeAcl(ours),), gone=(gone,))
+    assert plan == AclPlan(revocations=(RevokeAcl(ours),), vanished=(gone,))
     plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=False)
-    assert plan == AclPlan(gone=(gone,))
+    assert plan == AclPlan(vanished=(gone,))
 
 
 def test_a_target_that_does_not_tell_gets_each_acl_once() -> None:
     """And loses none: what is there may be somebody else's."""
     one, two, three = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls({one, two}, None, {one, three}, removals=True)
-    assert plan == AclPlan(grants=(GrantAcl(two),), is_blind=True)
+    assert plan == AclPlan(grants=(GrantAcl(two),), target_unreadable=True)
 
 
 SETS = st.frozensets(st.sampled_from([acl(f"a.{number}") for number in range(6)]))
@@ -227,14 +227,14 @@ def test_a_plan_never_reaches_beyond_ours(
     grants = {action.binding for action in plan.grants}
     revoked = {action.binding for action in plan.revocations}
     assert revoked <= ours - wanted
-    assert set(plan.gone) <= ours - wanted
+    assert set(plan.vanished) <= ours - wanted
     assert grants <= wanted
     assert removals or not revoked
     if existing is not None:
         after = (existing | grants) - revoked
         assert wanted <= after
         assert existing - ours <= after
-        again = plan_acls(wanted, after, ours - revoked - set(plan.gone), removals=removals)
+        again = plan_acls(wanted, after, ours - revoked - set(plan.vanished), removals=removals)
         assert again == AclPlan()
 
 
@@ -252,7 +252,7 @@ def test_a_prefix_without_a_topic_is_neither_given_nor_taken() -> None:
     there = replace(one, name="a.orders-")
     assert wanted_acls([one], rules(AclScope.ALL), ["orders-eu"]).bindings == {there}
     found = wanted_acls([one], rules(AclScope.ALL), [])
-    assert (found.bindings, found.idle) == (frozenset(), {there})
-    plan = plan_acls(found.bindings, {there}, {there}, removals=True, idle=found.idle)
-    assert (plan.grants, plan.revocations, plan.gone) == ((), (), ())
+    assert (found.bindings, found.inactive) == (frozenset(), {there})
+    plan = plan_acls(found.bindings, {there}, {there}, removals=True, idle=found.inactive)
+    assert (plan.grants, plan.revocations, plan.vanished) == ((), (), ())
     assert plan_acls(set(), {there}, {there}, removals=True).revocations == (RevokeAcl(there),)

@@ -7,12 +7,12 @@ import pytest
 
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.topology.apply import (
-    Outcome,
-    RefusedConfig,
-    apply_plan,
-    refusals,
-    unknown_to_target,
+from sparkmirror.topology.apply_topics import (
+    RejectedConfig,
+    TopicOutcome,
+    apply_topic_plan,
+    rejected_config_messages,
+    unknown_config_messages,
 )
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
@@ -73,7 +73,7 @@ def test_a_refused_config_is_left_out_and_the_topic_created(says_which: bool) ->
     """Whether or not the broker names it, only the culprit is missing."""
     target = PickyCluster(refusing("segment.bytes", says_which=says_which))
     action = creation(retention_ms="1", segment_bytes="2", cleanup_policy="compact")
-    (outcome,) = apply_plan([action], target)
+    (outcome,) = apply_topic_plan([action], target)
     assert outcome.error is None
     assert [refused.name for refused in outcome.refused] == ["segment.bytes"]
     assert target.created["a.t"].configs == {"retention.ms": "1", "cleanup.policy": "compact"}
@@ -84,7 +84,7 @@ def test_a_refused_config_is_left_out_and_the_topic_created(says_which: bool) ->
 def test_several_refused_configs_are_left_out(says_which: bool) -> None:
     """One after the other, all of them."""
     target = PickyCluster(refusing("a.a", "c.c", "e.e", says_which=says_which))
-    (outcome,) = apply_plan([creation(a_a="1", b_b="2", c_c="3", d_d="4", e_e="5")], target)
+    (outcome,) = apply_topic_plan([creation(a_a="1", b_b="2", c_c="3", d_d="4", e_e="5")], target)
     assert {refused.name for refused in outcome.refused} == {"a.a", "c.c", "e.e"}
     assert target.created["a.t"].configs == {"b.b": "2", "d.d": "4"}
 
@@ -93,7 +93,7 @@ def test_a_target_that_refuses_everything_still_gets_the_topic() -> None:
     """After some tries the topic is created with no config at all, and all are reported."""
     configs = {f"c_{number}": "1" for number in range(12)}
     target = PickyCluster(refusing(*(f"c.{n}" for n in range(12)), says_which=True))
-    (outcome,) = apply_plan([creation(**configs)], target)
+    (outcome,) = apply_topic_plan([creation(**configs)], target)
     assert outcome.error is None
     assert len(outcome.refused) == 12
     assert target.created["a.t"].configs == {}
@@ -103,7 +103,7 @@ def test_many_topics_with_one_culprit_cost_few_requests() -> None:
     """What was learnt from one topic is used for the others."""
     target = PickyCluster(refusing("segment.bytes", says_which=False))
     actions = [creation(f"t{n}", retention_ms="1", segment_bytes="2") for n in range(100)]
-    outcomes = apply_plan(actions, target)
+    outcomes = apply_topic_plan(actions, target)
     assert all(outcome.error is None for outcome in outcomes)
     assert len(target.created) == 100
     assert target.requests <= 6
@@ -112,10 +112,10 @@ def test_many_topics_with_one_culprit_cost_few_requests() -> None:
 def test_a_refused_config_makes_one_sentence_for_all_topics() -> None:
     """A hundred topics with the same refused config are not a hundred log lines."""
     target = PickyCluster(refusing("segment.bytes", says_which=True))
-    outcomes = apply_plan(
+    outcomes = apply_topic_plan(
         [creation("x", segment_bytes="2"), creation("y", segment_bytes="2")], target
     )
-    (sentence,) = refusals(outcomes)
+    (sentence,) = rejected_config_messages(outcomes)
     assert "segment.bytes=2" in sentence
     assert "'a.x' and 1 more" in sentence
     assert "Topic 'a.x': config segment.bytes is not allowed." in sentence
@@ -124,31 +124,31 @@ def test_a_refused_config_makes_one_sentence_for_all_topics() -> None:
 def test_a_config_is_recognised_by_its_whole_name() -> None:
     """The refusal of local.retention.ms is not blamed on retention.ms."""
     target = PickyCluster(refusing("local.retention.ms", says_which=True))
-    (outcome,) = apply_plan([creation(retention_ms="1", local_retention_ms="2")], target)
+    (outcome,) = apply_topic_plan([creation(retention_ms="1", local_retention_ms="2")], target)
     reason = "Topic 'a.t': config local.retention.ms is not allowed."
-    assert outcome.refused == (RefusedConfig("local.retention.ms", "2", reason),)
+    assert outcome.refused == (RejectedConfig("local.retention.ms", "2", reason),)
 
 
 def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
     """A policy against the name stays an error, with no config left out in vain."""
     target = PickyCluster(lambda _: refusal(POLICY_VIOLATION, "Names begin with x."))
     action = creation(retention_ms="1")
-    (outcome,) = apply_plan([action], target)
+    (outcome,) = apply_topic_plan([action], target)
     assert isinstance(outcome.error, BrokerError)
-    assert outcome == Outcome(action, outcome.error)
+    assert outcome == TopicOutcome(action, outcome.error)
     assert str(outcome.error) == "Names begin with x."
 
 
 def test_an_existing_topic_is_success() -> None:
     """Another worker was faster."""
     target = PickyCluster(lambda _: refusal(36))
-    assert [outcome.error for outcome in apply_plan([creation()], target)] == [None]
+    assert [outcome.error for outcome in apply_topic_plan([creation()], target)] == [None]
 
 
 def test_one_failure_leaves_the_others_alone() -> None:
     """Each action has its own outcome, in the order of the plan."""
     target = PickyCluster(lambda topic: refusal(29) if topic.name == "a.secret" else None)
-    outcomes = apply_plan([creation("secret"), creation("open")], target)
+    outcomes = apply_topic_plan([creation("secret"), creation("open")], target)
     errors = [outcome.error for outcome in outcomes]
     assert isinstance(errors[0], BrokerError)
     assert errors[0].code == 29
@@ -158,7 +158,7 @@ def test_one_failure_leaves_the_others_alone() -> None:
 def test_partitions_added_by_somebody_else_are_success() -> None:
     """INVALID_PARTITIONS says that the topic has grown meanwhile."""
     target = PickyCluster(lambda topic: refusal(37) if topic.name == "a.x" else refusal(29))
-    outcomes = apply_plan([GrowTopic("x", "a.x", 1, 2), GrowTopic("y", "a.y", 1, 2)], target)
+    outcomes = apply_topic_plan([GrowTopic("x", "a.x", 1, 2), GrowTopic("y", "a.y", 1, 2)], target)
     assert outcomes[0].error is None
     assert isinstance(outcomes[1].error, BrokerError)
 
@@ -169,7 +169,7 @@ def test_an_unreachable_target_fails_every_action() -> None:
     def judge(_topic: NewTopic) -> BrokerError | None:
         raise UnreachableError("Cluster 'b' is down.", cluster="b")
 
-    outcomes = apply_plan([creation(), GrowTopic("x", "a.x", 1, 2)], PickyCluster(judge))
+    outcomes = apply_topic_plan([creation(), GrowTopic("x", "a.x", 1, 2)], PickyCluster(judge))
     assert [str(outcome.error) for outcome in outcomes] == ["Cluster 'b' is down."] * 2
 
 
@@ -182,14 +182,14 @@ def test_a_target_lost_while_looking_for_the_culprit_is_handed_back() -> None:
             raise UnreachableError("Cluster 'b' is down.", cluster="b")
         return answers.pop()
 
-    (outcome,) = apply_plan([creation(retention_ms="1")], PickyCluster(judge))
+    (outcome,) = apply_topic_plan([creation(retention_ms="1")], PickyCluster(judge))
     assert isinstance(outcome.error, UnreachableError)
 
 
 def test_an_empty_plan_asks_nothing() -> None:
     """The steady state costs no request."""
     target = PickyCluster(lambda _: None)
-    assert apply_plan([], target) == []
+    assert apply_topic_plan([], target) == []
     assert target.requests == 0
 
 
@@ -203,9 +203,9 @@ def test_a_config_that_an_old_target_does_not_know_is_no_refusal() -> None:
     target = PickyCluster(judge)
     wanted = creation(remote_storage_enable="true", retention_ms="1")
 
-    outcomes = apply_plan([wanted], target)
+    outcomes = apply_topic_plan([wanted], target)
 
     assert target.created["a.t"].configs == {"retention.ms": "1"}
-    assert refusals(outcomes) == []
-    (remark,) = unknown_to_target(outcomes)
+    assert rejected_config_messages(outcomes) == []
+    (remark,) = unknown_config_messages(outcomes)
     assert remark.startswith("The target does not know the topic config remote.storage.enable=true")

@@ -5,10 +5,10 @@ from uuid import UUID
 
 from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource, TopicDescription
 from sparkmirror.model import Flow
-from sparkmirror.topology.as_if import Changes, cluster_of, joined
 from sparkmirror.topology.configs import AlterTopic, plan_configs
 from sparkmirror.topology.flow_plan import MoveGroup
 from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
+from sparkmirror.topology.projected_state import ProjectedChanges, cluster_of, merge_actions
 from sparkmirror.topology.topics import CreateTopic, GrowTopic, TopicRules, plan_topics
 
 RULES = TopicRules(lambda _: True, lambda name: f"a.{name}")
@@ -24,7 +24,7 @@ def test_a_plan_that_is_reckoned_with_is_not_planned_again() -> None:
     own = ConfigEntry("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC)
     configs = {"t": (own,), "u": (own,)}
     shown = (ConfigEntry("retention.ms", "9", ConfigSource.DYNAMIC_TOPIC),)
-    changes = Changes()
+    changes = ProjectedChanges()
     plan = plan_topics(source, THERE, configs, RULES, 1)
     alterations = plan_configs({"t": "a.t"}, configs, {"a.t": shown}, RULES)
     assert [type(one) for one in (*plan.actions, *alterations)] == [
@@ -33,30 +33,33 @@ def test_a_plan_that_is_reckoned_with_is_not_planned_again() -> None:
         AlterTopic,
     ]
     for action in (*plan.actions, *alterations):
-        changes.enter(action)
-    there = changes.topics(THERE)
+        changes.add(action)
+    there = changes.projected_topics(THERE)
     assert plan_topics(source, there, configs, RULES, 1).actions == ()
-    entries = {"a.t": changes.entries("a.t", shown), "a.u": changes.entries("a.u", ())}
+    entries = {
+        "a.t": changes.projected_configs("a.t", shown),
+        "a.u": changes.projected_configs("a.u", ()),
+    }
     assert plan_configs({"t": "a.t", "u": "a.u"}, configs, entries, RULES) == []
     assert there["a.t"].topic_id == UUID(int=7)
 
 
 def test_a_value_that_is_taken_back_is_not_the_topics_own_any_more() -> None:
     """A copy of the copy loses it, too."""
-    changes = Changes()
-    changes.enter(AlterTopic("t", "a.t", {"retention.ms": None}, {"retention.ms": "9"}))
+    changes = ProjectedChanges()
+    changes.add(AlterTopic("t", "a.t", {"retention.ms": None}, {"retention.ms": "9"}))
     shown = (ConfigEntry("retention.ms", "9", ConfigSource.DYNAMIC_TOPIC),)
     copy = plan_configs(
-        {"a.t": "b.a.t"}, {"a.t": changes.entries("a.t", shown)}, {"b.a.t": shown}, RULES
+        {"a.t": "b.a.t"}, {"a.t": changes.projected_configs("a.t", shown)}, {"b.a.t": shown}, RULES
     )
     assert [one.changes for one in copy] == [{"retention.ms": None}]
 
 
 def test_what_is_found_counts_more_than_what_is_planned() -> None:
     """Somebody may have been quicker."""
-    changes = Changes()
-    changes.enter(CreateTopic("t", "a.t", 5, 1, {}))
-    assert changes.topics(THERE)["a.t"].partitions == 1
+    changes = ProjectedChanges()
+    changes.add(CreateTopic("t", "a.t", 5, 1, {}))
+    assert changes.projected_topics(THERE)["a.t"].partitions == 1
 
 
 def test_more_of_the_same_becomes_one_action() -> None:
@@ -71,7 +74,7 @@ def test_more_of_the_same_becomes_one_action() -> None:
         AlterTopic("t", "a.t", {"x": "2", "y": "3"}, {"x": "1", "y": None}),
         CreateTopic("u", "a.u", 1, 1, {}),
     ]
-    assert joined(first, more) == [
+    assert merge_actions(first, more) == [
         GrowTopic("t", "a.t", 1, 5),
         AlterTopic("t", "a.t", {"x": "2", "y": "3"}, {"x": None, "y": None}),
         MoveGroup("g", "a.t", 0, None, 5),

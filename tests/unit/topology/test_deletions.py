@@ -10,7 +10,7 @@ from sparkmirror.errors import BrokerError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import TopicPartition
-from sparkmirror.topology.deletions import (
+from sparkmirror.topology.topic_deletions import (
     CopiedTopic,
     DeleteTopic,
     DeletionPlan,

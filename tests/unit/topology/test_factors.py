@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
-from sparkmirror.config.settings import TopicFactor
+from sparkmirror.config.settings import ReplicationFactor
 from sparkmirror.errors import ReplicationFactorError
-from sparkmirror.topology.factors import ReplicationFactors, choose_factor
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser, choose_factor
 
 
-def unset(preferred: int) -> TopicFactor:
+def unset(preferred: int) -> ReplicationFactor:
     """A factor that the file does not mention."""
-    return TopicFactor("replication.factor", None, preferred)
+    return ReplicationFactor("replication.factor", None, preferred)
 
 
 @pytest.mark.parametrize(("brokers", "expected"), [(1, 1), (2, 2), (3, 3), (5, 3)])
@@ -23,12 +23,12 @@ def test_an_unset_factor_is_what_the_cluster_can_hold(brokers: int, expected: in
 
 def test_a_set_factor_is_kept() -> None:
     """Also where MM2's default is another one."""
-    assert choose_factor(TopicFactor("replication.factor", 1, 2), "b", 3) == 1
+    assert choose_factor(ReplicationFactor("replication.factor", 1, 2), "b", 3) == 1
 
 
 def test_a_set_factor_that_cannot_be_met_names_key_cluster_and_brokers() -> None:
     """The sentence says all that is needed to correct the file."""
-    factor = TopicFactor("replication.factor", 3, 2)
+    factor = ReplicationFactor("replication.factor", 3, 2)
     with pytest.raises(
         ReplicationFactorError, match=r"'replication\.factor' asks for 3 .* 'b' has 1 broker\."
     ) as caught:
@@ -38,12 +38,12 @@ def test_a_set_factor_that_cannot_be_met_names_key_cluster_and_brokers() -> None
 
 def test_minus_one_leaves_the_factor_to_the_brokers() -> None:
     """As in MM2."""
-    assert choose_factor(TopicFactor("replication.factor", -1, 2), "b", 1) == -1
+    assert choose_factor(ReplicationFactor("replication.factor", -1, 2), "b", 1) == -1
 
 
 def test_each_cluster_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
     """Many topics, one sentence per cluster that falls short."""
-    factors = ReplicationFactors()
+    factors = ReplicationFactorChooser()
     with caplog.at_level(logging.WARNING):
         chosen = [factors.choose(unset(3), alias, 1) for alias in ("b", "b", "c", "b")]
         factors.choose(unset(3), "large", 3)

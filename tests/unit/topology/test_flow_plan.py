@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import Flow
 from sparkmirror.topology.acls import GrantAcl, RevokeAcl
-from sparkmirror.topology.action_words import count_words, printable, words
+from sparkmirror.topology.action_text import describe_action, printable, summarize_actions
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
 from sparkmirror.topology.flow_plan import (
     STAGES,
     Action,
-    Misfit,
+    ChangedAction,
     MoveGroup,
-    compare,
-    in_order,
+    action_key,
+    compare_actions,
     is_destructive,
-    subject,
+    sorted_actions,
 )
 from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
+from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
-from support.any_plans import actions
+from support.data.plan_strategies import actions
 
 FLOW = Flow("a", "b")
 MOVE = MoveGroup("billing", "a.orders", 3, 10, 17)
@@ -44,13 +44,13 @@ ALTER = AlterTopic("views", "a.views", {"retention.ms": "6"}, {"retention.ms": "
 
 def test_the_same_actions_fit() -> None:
     """In whatever order they come."""
-    fit = compare([CREATE, ALTER, MOVE], [MOVE, CREATE, ALTER])
-    assert (fit.misfits, fit.news) == ((), ())
+    fit = compare_actions([CREATE, ALTER, MOVE], [MOVE, CREATE, ALTER])
+    assert (fit.changed, fit.new_actions) == ((), ())
 
 
 def test_an_action_that_is_not_planned_any_more_does_not_fit() -> None:
     """Somebody has done it, or it cannot be done."""
-    assert compare([CREATE, ALTER], [ALTER]).misfits == (Misfit(CREATE, None),)
+    assert compare_actions([CREATE, ALTER], [ALTER]).changed == (ChangedAction(CREATE, None),)
 
 
 @pytest.mark.parametrize(
@@ -68,37 +68,37 @@ def test_an_action_that_is_not_planned_any_more_does_not_fit() -> None:
 )
 def test_an_action_that_would_be_another_now_does_not_fit(stored: Action, now: Action) -> None:
     """Both are told."""
-    fit = compare([stored], [now])
-    assert (fit.misfits, fit.news) == ((Misfit(stored, now),), ())
+    fit = compare_actions([stored], [now])
+    assert (fit.changed, fit.new_actions) == ((ChangedAction(stored, now),), ())
 
 
 def test_a_group_that_has_gone_on_still_fits() -> None:
     """The stored position is one that it has passed."""
-    assert compare([MOVE], [replace(MOVE, after=25, metadata="new")]).misfits == ()
+    assert compare_actions([MOVE], [replace(MOVE, after=25, metadata="new")]).changed == ()
 
 
 def test_what_is_only_in_the_new_plan_is_news() -> None:
     """It does no harm to the stored one."""
-    fit = compare([CREATE], [CREATE, MOVE, ALTER])
-    assert (fit.misfits, fit.news) == ((), (ALTER, MOVE))
+    fit = compare_actions([CREATE], [CREATE, MOVE, ALTER])
+    assert (fit.changed, fit.new_actions) == ((), (ALTER, MOVE))
 
 
-@given(st.lists(actions, unique_by=subject))
+@given(st.lists(actions, unique_by=action_key))
 def test_the_order_does_not_depend_on_how_actions_were_found(some: list[Action]) -> None:
     """Stages follow each other; what takes something away is last."""
-    ordered = in_order(some)
-    assert in_order(reversed(some)) == ordered
+    ordered = sorted_actions(some)
+    assert sorted_actions(reversed(some)) == ordered
     stages = [STAGES.index(type(one)) for one in ordered]
     assert stages == sorted(stages)
     takes_away = [is_destructive(one) for one in ordered]
     assert takes_away == sorted(takes_away)
 
 
-@given(st.lists(actions, unique_by=subject))
+@given(st.lists(actions, unique_by=action_key))
 def test_a_plan_fits_itself(some: list[Action]) -> None:
     """Whatever is in it."""
-    fit = compare(some, list(reversed(some)))
-    assert (fit.misfits, fit.news) == ((), ())
+    fit = compare_actions(some, list(reversed(some)))
+    assert (fit.changed, fit.new_actions) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
 )
 def test_actions_are_told_in_words(action: Action, line: str) -> None:
     """Names of others cannot do anything to a terminal."""
-    assert str(words(action, FLOW)) == line
+    assert str(describe_action(action, FLOW)) == line
 
 
 def test_counts_follow_the_order_of_the_stages() -> None:
     """Internal topics and remote ones are both created."""
     internal = CreateInternalTopic(Side.TARGET, "offsets", 25, 3, {})
     some = [DeleteTopic("o", "a.o", "id"), RevokeAcl(ACL), CREATE, MOVE, internal]
-    assert count_words(some) == "2 to create, 1 to move, 1 to revoke, 1 to delete"
+    assert summarize_actions(some) == "2 to create, 1 to move, 1 to revoke, 1 to delete"
 
 
 @given(st.text())

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from sparkmirror.model import TopicPartition
 from sparkmirror.topology.forecast import (
     MOST_TOPICS,
-    Backlog,
     Forecast,
+    PartitionBacklog,
     TopicForecast,
-    duration_words,
-    forecast,
+    format_bytes,
+    format_duration,
     parse_rate,
-    size_words,
+    summarize_backlogs,
 )
 
 
 def backlog(
     topic: str = "t", *, first: int = 0, end: int = 100, position: int = 0, size: int | None = 1000
-) -> Backlog:
+) -> PartitionBacklog:
     """A partition of a hundred records in a thousand bytes."""
-    return Backlog(TopicPartition(topic, 0), first, end, position, size)
+    return PartitionBacklog(TopicPartition(topic, 0), first, end, position, size)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def backlog(
     ],
 )
 def test_only_what_is_there_and_not_copied_counts(
-    one: Backlog, records: int, size: int | None
+    one: PartitionBacklog, records: int, size: int | None
 ) -> None:
     """Bytes are in proportion."""
     assert (one.records, one.bytes) == (records, size)
@@ -48,7 +48,7 @@ def test_only_what_is_there_and_not_copied_counts(
 def test_the_biggest_topics_are_named_and_all_are_counted() -> None:
     """Those with nothing to copy are not named."""
     some = [backlog(f"t{n:02}", size=100 * n) for n in range(1, 15)]
-    found = forecast([*some, backlog("done", position=100)])
+    found = summarize_backlogs([*some, backlog("done", position=100)])
     assert (found.records, found.bytes) == (1400, 100 * sum(range(1, 15)))
     assert [one.topic for one in found.biggest] == [f"t{n:02}" for n in range(14, 4, -1)]
     assert len(found.biggest) == MOST_TOPICS
@@ -56,7 +56,7 @@ def test_the_biggest_topics_are_named_and_all_are_counted() -> None:
 
 def test_an_unknown_size_makes_the_sum_unknown() -> None:
     """Half of a sum would be taken for all of it."""
-    found = forecast([backlog("a"), backlog("b", size=None)])
+    found = summarize_backlogs([backlog("a"), backlog("b", size=None)])
     biggest = (TopicForecast("a", 100, 1000), TopicForecast("b", 100, None))
     assert found == Forecast(200, None, biggest)
 
@@ -67,10 +67,10 @@ def test_a_forecast_is_never_negative_nor_more_than_there_is(
 ) -> None:
     """Wherever the position lies."""
     some = [
-        Backlog(TopicPartition("t", n), first, first + held, position, 1000)
+        PartitionBacklog(TopicPartition("t", n), first, first + held, position, 1000)
         for n, (first, held, position) in enumerate(places)
     ]
-    found = forecast(some)
+    found = summarize_backlogs(some)
     assert 0 <= found.records <= sum(held for _, held, _ in places)
     assert found.bytes is not None
     assert 0 <= found.bytes <= 1000 * len(some)
@@ -116,7 +116,7 @@ def test_other_rates_are_refused(text: str) -> None:
 )
 def test_sizes_are_short(size: float, text: str) -> None:
     """Never 1000 of a unit while there is a larger one."""
-    assert size_words(size) == text
+    assert format_bytes(size) == text
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_sizes_are_short(size: float, text: str) -> None:
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     """A forecast is no more exact than that."""
-    assert duration_words(seconds) == text
+    assert format_duration(seconds) == text

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.config.connector_classes import ConnectorClass
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
@@ -13,7 +13,7 @@ from sparkmirror.topology.internal_topics import (
     InternalTopic,
     connector_topics,
     internal_topics,
-    side_topics,
+    on_demand_topics,
 )
 
 FILE = """
@@ -102,7 +102,7 @@ def test_topics_of_our_own_are_internal_to_every_policy(line: str, names: tuple[
     """The flow in the other direction must not mirror them."""
     settings = MirrorConfig.parse(FILE + line).flow_settings(Flow("a", "b"))
     policy = load_policy(settings.policy, Flow("a", "b")).replication
-    ledger, letters = side_topics(settings, policy)
+    ledger, letters = on_demand_topics(settings, policy)
     assert (ledger.name, letters.name) == names
     assert all(policy.is_internal_topic(name) for name in names)
     assert not {ledger.name, letters.name} & {topic.name for topic in planned(line)}
@@ -111,7 +111,7 @@ def test_topics_of_our_own_are_internal_to_every_policy(line: str, names: tuple[
 def test_dead_letters_need_no_key_and_may_be_large() -> None:
     """A compacted topic refuses records without a key."""
     settings = MirrorConfig.parse(FILE).flow_settings(Flow("a", "b"))
-    ledger, letters = side_topics(
+    ledger, letters = on_demand_topics(
         settings, load_policy(settings.policy, Flow("a", "b")).replication
     )
     assert (ledger.cleanup_policy, letters.cleanup_policy) == ("compact", "delete")

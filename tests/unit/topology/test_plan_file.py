@@ -14,13 +14,13 @@ from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permissio
 from sparkmirror.model import Flow
 from sparkmirror.topology.acls import RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
-from sparkmirror.topology.deletions import DeleteTopic
-from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, in_order
+from sparkmirror.topology.flow_plan import FlowPlan, MoveGroup, sorted_actions
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
 from sparkmirror.topology.plan_file import PlanDocument, dump, parse, read, write
+from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
-from support.any_plans import documents
+from support.data.plan_strategies import documents
 
 ACL = AclBinding(
     ResourceType.TOPIC,
@@ -31,7 +31,7 @@ ACL = AclBinding(
     Operation.READ,
     Permission.ALLOW,
 )
-ACTIONS = in_order(
+ACTIONS = sorted_actions(
     [
         CreateInternalTopic(Side.SOURCE, "syncs", 1, 3, {"cleanup.policy": "compact"}),
         CreateTopic("orders", "a.orders", 6, 3, {"retention.ms": "1"}),

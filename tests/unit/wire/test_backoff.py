@@ -23,10 +23,10 @@ def test_pauses_double_up_to_a_bound(*, slow: bool, first: float, longest: float
 def test_a_reset_begins_with_short_pauses_again() -> None:
     """One success forgets the past."""
     backoff = Backoff()
-    assert not backoff.is_growing
+    assert not backoff.has_failed
     for _ in range(8):
         backoff.next_pause()
-    assert backoff.is_growing
+    assert backoff.has_failed
 
     backoff.reset()
 
@@ -58,8 +58,8 @@ def test_unknown_error_codes_are_quarantined_not_ignored() -> None:
         (20, Remedy.RETRY),
         (29, Remedy.QUARANTINE),
         (45, Remedy.COMPARE),
-        (error_codes.LOST_CONNECTION, Remedy.REFRESH),
-        (error_codes.CORRUPT_SOURCE, Remedy.RETRY),
+        (error_codes.CONNECTION_LOST, Remedy.REFRESH),
+        (error_codes.CORRUPT_SOURCE_BATCH, Remedy.RETRY),
     ],
 )
 def test_each_code_has_its_remedy(code: int, remedy: Remedy) -> None:

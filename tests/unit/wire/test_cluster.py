@@ -11,16 +11,21 @@ import pytest
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret, TopicPartition
-from sparkmirror.security.settings import Mechanism, Protocol, SaslSettings, Security
+from sparkmirror.security.settings import (
+    SaslMechanism,
+    SaslSettings,
+    SecurityProtocol,
+    SecuritySettings,
+)
 from sparkmirror.wire import cluster as cluster_module
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.loop import Loop
-from support.fake_brokers import FakeConnection, FakeLoop, Request
-from support.hand_clock import WIRE, HandClock
-from support.metadata_answers import metadata, partition, topic
-from support.secure_peer import AUTHENTICATE, SecurePeer
-from support.wire_requests import turn
+from sparkmirror.wire.event_loop import EventLoop
+from support.clients.wire_requests import run_until
+from support.data.metadata_responses import metadata, partition, topic
+from support.manual_clock import WIRE, ManualClock
+from support.peers.fake_cluster import FakeConnection, FakeLoop, Request
+from support.peers.secure_broker import AUTHENTICATE, SecureBroker
 
 LOOPBACK = "127.0.0.1"
 DIALER = Dialer("b", "test", 60.0, 60.0, -1, -1)
@@ -35,11 +40,13 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connections: dict[Address, FakeConnection] = {}
-        monkeypatch.setattr(cluster_module, "Connection", self._open)
+        monkeypatch.setattr(cluster_module, "BrokerConnection", self._open)
         self.loop = FakeLoop()
         self.cluster = Cluster(self.loop, DIALER, [BROKERS[1]])  # type: ignore[arg-type]
 
-    def _open(self, _loop: Loop, _dialer: Dialer, address: Address, _refused: object) -> object:
+    def _open(
+        self, _loop: EventLoop, _dialer: Dialer, address: Address, _refused: object
+    ) -> object:
         return self.connections.setdefault(address, FakeConnection(12))
 
     def asked(self) -> tuple[Address, Request]:
@@ -69,7 +76,7 @@ class Scripted:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     """A cluster that knows topic t, led by broker 1, and has a connection to it."""
     found = Scripted(monkeypatch)
-    found.cluster.want(["t"])
+    found.cluster.track_topics(["t"])
     assert found.names(topic("t", partition(0, 1))) == ["t"]
     found.connections.clear()
     found.cluster.connection(1)
@@ -78,50 +85,50 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 def test_what_is_known_is_not_asked_again(scripted: Scripted) -> None:
     """However often it is wanted."""
-    scripted.cluster.want(["t"])
+    scripted.cluster.track_topics(["t"])
     assert scripted.is_silent
 
 
 def test_only_new_topics_are_asked_about(scripted: Scripted) -> None:
     """One request for all that were wanted at once."""
-    scripted.cluster.want(["t", "u"])
-    scripted.cluster.want(["v"])
+    scripted.cluster.track_topics(["t", "u"])
+    scripted.cluster.track_topics(["v"])
     assert scripted.names(topic("u", partition(0, 1)), topic("v", partition(0, 1))) == ["u", "v"]
     assert scripted.is_silent
 
 
 def test_a_topic_wanted_again_while_it_is_asked_about_is_asked_once(scripted: Scripted) -> None:
     """The answer that is under way will do."""
-    scripted.cluster.want(["u"])
+    scripted.cluster.track_topics(["u"])
     _address, request = scripted.asked()
-    scripted.cluster.want(["u"])
+    scripted.cluster.track_topics(["u"])
     request.reply(metadata(BROKERS, topic("u", partition(0, 1))))
     assert scripted.is_silent
 
 
 def test_a_topic_that_was_not_found_is_asked_again_when_wanted(scripted: Scripted) -> None:
     """It may have been created meanwhile."""
-    scripted.cluster.want(["u"])
+    scripted.cluster.track_topics(["u"])
     scripted.names(topic("u", error=UNKNOWN_TOPIC))
-    assert scripted.cluster.knows(TopicPartition("u", 0))
-    scripted.cluster.want(["u"])
+    assert scripted.cluster.has_metadata(TopicPartition("u", 0))
+    scripted.cluster.track_topics(["u"])
     assert scripted.names(topic("u", partition(0, 1))) == ["u"]
 
 
 def test_a_refresh_asks_about_all_topics_or_those_named(scripted: Scripted) -> None:
     """All win where both are due."""
-    scripted.cluster.want(["u"])
+    scripted.cluster.track_topics(["u"])
     scripted.names(topic("u", partition(0, 1)))
-    scripted.cluster.refresh(topics=["u"])
+    scripted.cluster.refresh_metadata(topics=["u"])
     assert scripted.names() == ["u"]
-    scripted.cluster.refresh(topics=["u"])
-    scripted.cluster.refresh()
+    scripted.cluster.refresh_metadata(topics=["u"])
+    scripted.cluster.refresh_metadata()
     assert scripted.names() == ["t", "u"]
 
 
 def test_what_was_not_answered_is_asked_again(scripted: Scripted) -> None:
     """By the same names; a request for brokers only has none."""
-    scripted.cluster.refresh(topics=["u"])
+    scripted.cluster.refresh_metadata(topics=["u"])
     _address, request = scripted.asked()
     request.fail(UnreachableError("lost", cluster="b"))
     assert scripted.names() == ["u"]
@@ -132,7 +139,7 @@ def test_a_broker_with_stale_metadata_is_not_the_only_one_asked(scripted: Script
     stale = topic("t", partition(0, 1))
     at = []
     for _ in range(6):
-        scripted.cluster.refresh()
+        scripted.cluster.refresh_metadata()
         address, request = scripted.asked()
         at.append(address)
         request.reply(metadata(BROKERS, stale))
@@ -144,7 +151,7 @@ def test_connected_brokers_are_asked_in_turn(scripted: Scripted) -> None:
     scripted.cluster.connection(2)
     at = []
     for epoch in range(1, 5):
-        scripted.cluster.refresh()
+        scripted.cluster.refresh_metadata()
         address, request = scripted.asked()
         at.append(address)
         request.reply(metadata(BROKERS, topic("t", partition(0, 1, epoch))))
@@ -158,16 +165,16 @@ def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
             Address(LOOPBACK, stack.enter_context(made).getsockname()[1])
             for made in (socket.create_server((LOOPBACK, 0)) for _ in range(2))
         )
-        loop = Loop()
+        loop = EventLoop()
         stack.callback(loop.close)
         cluster = Cluster(loop, DIALER, [old])
         stack.callback(cluster.close)
-        cluster._answered(metadata({1: old}))
+        cluster._on_metadata(metadata({1: old}))
         before = [cluster.connection(1, lane) for lane in range(3)]
         assert len(set(map(id, before))) == 3
         assert cluster.connection(1, 2) is before[2]
 
-        cluster._answered(metadata({1: new}))
+        cluster._on_metadata(metadata({1: new}))
 
         assert all(one.closed for one in before)
         assert {cluster.connection(1, lane).address for lane in range(3)} == {new}
@@ -177,24 +184,24 @@ def test_a_broker_that_refuses_us_is_not_asked_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The trouble is told meanwhile, to whoever wants a connection and in the status."""
-    clock = HandClock(monkeypatch, *WIRE, "sparkmirror.wire.cluster")
-    login = SaslSettings(Mechanism.PLAIN, "me", Secret("wrong"))
-    security = Security(Protocol.SASL_PLAINTEXT, sasl=login)
-    loop = Loop()
+    clock = ManualClock(monkeypatch, *WIRE, "sparkmirror.wire.cluster")
+    login = SaslSettings(SaslMechanism.PLAIN, "me", Secret("wrong"))
+    security = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=login)
+    loop = EventLoop()
     with ExitStack() as stack:
         stack.callback(loop.close)
-        peer = stack.enter_context(SecurePeer(login=b"\0me\0right"))
+        peer = stack.enter_context(SecureBroker(login=b"\0me\0right"))
         cluster = Cluster(loop, DIALER._replace(security=security), [peer.address])
         stack.callback(cluster.close)
         cluster._addresses[1] = peer.address
-        cluster.want(["t"])
-        turn(loop, lambda: cluster.trouble is not None)
+        cluster.track_topics(["t"])
+        run_until(loop, lambda: cluster.error is not None)
         for _ in range(9):  # a tenth of a second short of the pause
             with pytest.raises(UnreachableError, match=r"sasl\.jaas\.config"):
                 cluster.connection(1)
-            loop.turn(0.01)
+            loop.run_once(0.01)
             clock.advance(0.1)
         assert peer.seen.count(AUTHENTICATE) == 1
         clock.advance(1.0)
-        turn(loop, lambda: peer.seen.count(AUTHENTICATE) == 2)
-        assert "sasl.jaas.config" in str(cluster.trouble)
+        run_until(loop, lambda: peer.seen.count(AUTHENTICATE) == 2)
+        assert "sasl.jaas.config" in str(cluster.error)

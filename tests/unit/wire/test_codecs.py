@@ -15,7 +15,16 @@ from kafka.codec import gzip_decode, lz4_decode
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.wire import codecs
-from support.record_batches import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress, raw_snappy
+from support.data.record_batches import (
+    CODECS,
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+    raw_snappy,
+)
 
 BODIES = {
     "one byte": b"x",
@@ -116,7 +125,7 @@ def test_nothing_is_decompressed_beyond_the_bound(
     codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What would be larger is refused with a sentence, and little memory is used to find out."""
-    monkeypatch.setattr(codecs, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(codecs, "MAX_DECOMPRESSED_BYTES", 4 << 20)
     packed = bomb(codec)
     tracemalloc.start()
     try:
@@ -185,7 +194,7 @@ def test_a_cut_off_body_is_refused(codec: int, size: int) -> None:
 
 def test_codecs_have_the_names_of_compression_type() -> None:
     """None in particular is None."""
-    assert [codecs.codec_named(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == [
+    assert [codecs.codec_id(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == [
         *CODECS
     ]
-    assert codecs.codec_named(None) is None
+    assert codecs.codec_id(None) is None

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.loop import Loop
-from support.hand_clock import WIRE, HandClock
+from sparkmirror.wire.event_loop import EventLoop
+from support.clients.wire_requests import Outcome, run_until
+from support.manual_clock import WIRE, ManualClock
 from support.waiting import PATIENCE_SECONDS
-from support.wire_requests import Outcome, turn
 
 LOOPBACK = "127.0.0.1"
 FAR = "sparkmirror.wire.connection._FAR_SECONDS"
@@ -50,9 +50,9 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
+def loop() -> Iterator[EventLoop]:
     """A loop that the test turns."""
-    made = Loop()
+    made = EventLoop()
     yield made
     made.close()
 
@@ -97,20 +97,20 @@ def closed_port() -> Iterator[Address]:
         yield Address(LOOPBACK, sock.getsockname()[1])
 
 
-def ask(loop: Loop, address: Address, requests: int = 1) -> list[Outcome]:
+def ask(loop: EventLoop, address: Address, requests: int = 1) -> list[Outcome]:
     """Open a connection, send requests, wait for the end of all."""
-    connection = Connection(loop, DIALER, address)
+    connection = BrokerConnection(loop, DIALER, address)
     outcomes = [Outcome() for _ in range(requests)]
     for outcome in outcomes:
         outcome.send(connection)
-    turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+    run_until(loop, lambda: all(outcome.is_over for outcome in outcomes))
     connection.close("the test is over")
     assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
     return outcomes
 
 
 def test_replies_come_in_the_order_of_the_requests(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Even when the peer answers all at once."""
 
@@ -129,7 +129,7 @@ def test_replies_come_in_the_order_of_the_requests(
 
 
 def test_a_peer_that_hangs_up_fails_everything_that_waits(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Once each, with the cluster and the broker in the sentence."""
 
@@ -144,7 +144,7 @@ def test_a_peer_that_hangs_up_fails_everything_that_waits(
 
 
 def test_a_peer_that_hangs_up_before_it_is_ready_fails_everything_too(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """What was queued for later fails as well."""
     outcomes = ask(loop, serve(lambda _peer: None), 2)
@@ -160,7 +160,7 @@ def test_a_peer_that_hangs_up_before_it_is_ready_fails_everything_too(
     ],
 )
 def test_a_peer_that_speaks_something_else_is_left(
-    loop: Loop, serve: Callable[[Script], Address], answer: bytes, reason: str
+    loop: EventLoop, serve: Callable[[Script], Address], answer: bytes, reason: str
 ) -> None:
     """Nothing is guessed."""
 
@@ -175,7 +175,7 @@ def test_a_peer_that_speaks_something_else_is_left(
 
 
 def test_an_answer_that_cannot_be_read_fails_its_request(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Once, and those behind it too: the connection is closed, the loop goes on."""
 
@@ -187,25 +187,25 @@ def test_an_answer_that_cannot_be_read_fails_its_request(
         peer.recv(1)
 
     outcome, behind = Outcome(), Outcome()
-    connection = Connection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, DIALER, serve(script))
     connection.when_ready(
-        lambda: connection.call(
+        lambda: connection.request(
             MetadataRequest(topics=None), outcome.replies.append, outcome.failures.append, newest=12
         ),
         outcome.failures.append,
     )
     behind.send(connection)
-    turn(loop, lambda: outcome.is_over and behind.is_over)
+    run_until(loop, lambda: outcome.is_over and behind.is_over)
 
     assert (len(outcome.failures), len(behind.failures)) == (1, 1)
     assert "is no MetadataResponse of version 12" in str(outcome.failures[0])
     assert connection.closed
 
 
-def test_a_silent_peer_is_given_up(loop: Loop, serve: Callable[[Script], Address]) -> None:
+def test_a_silent_peer_is_given_up(loop: EventLoop, serve: Callable[[Script], Address]) -> None:
     """After the time allowed for opening."""
     gone = threading.Event()
-    connection = Connection(
+    connection = BrokerConnection(
         loop,
         DIALER._replace(connect_timeout_seconds=0.2),
         serve(lambda _peer: gone.wait(PATIENCE_SECONDS) and None),
@@ -213,14 +213,14 @@ def test_a_silent_peer_is_given_up(loop: Loop, serve: Callable[[Script], Address
     outcome = Outcome()
     outcome.send(connection)
 
-    turn(loop, lambda: outcome.is_over)
+    run_until(loop, lambda: outcome.is_over)
     gone.set()
 
     assert "no answer within 0.2 s" in str(outcome.failures[0])
 
 
 def test_a_request_without_reply_closes_the_connection(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """When somebody looks after its deadline."""
 
@@ -230,20 +230,20 @@ def test_a_request_without_reply_closes_the_connection(
         read_frame(peer)
         peer.recv(1)
 
-    connection = Connection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, DIALER, serve(script))
     outcome = Outcome()
     outcome.send(connection)
-    turn(loop, lambda: connection.in_flight == 1 and bool(connection.api_versions))
+    run_until(loop, lambda: connection.in_flight == 1 and bool(connection.api_versions))
 
-    connection.check_deadlines(0.0)
+    connection.check_timeout(0.0)
     assert not outcome.is_over
-    connection.check_deadlines(float("inf"))
+    connection.check_timeout(float("inf"))
 
     assert "no reply" in str(outcome.failures[0])
 
 
 def test_a_connection_that_nobody_uses_is_closed(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Not while a request is on its way, and never if there is no limit."""
 
@@ -252,16 +252,16 @@ def test_a_connection_that_nobody_uses_is_closed(
         peer.sendall(api_versions())
         peer.recv(1)
 
-    patient = Connection(loop, DIALER, serve(script))
-    turn(loop, lambda: bool(patient.api_versions))
+    patient = BrokerConnection(loop, DIALER, serve(script))
+    run_until(loop, lambda: bool(patient.api_versions))
     patient.check_idle(float("inf"))
     assert not patient.closed
 
-    connection = Connection(loop, DIALER._replace(max_idle_seconds=5.0), serve(script))
+    connection = BrokerConnection(loop, DIALER._replace(max_idle_seconds=5.0), serve(script))
     connection.check_idle(float("inf"))
     assert not connection.closed, "it is being opened"
-    turn(loop, lambda: bool(connection.api_versions))
-    last_used_at = max(connection._used_at, connection._heard_at)
+    run_until(loop, lambda: bool(connection.api_versions))
+    last_used_at = max(connection._used_at, connection._received_at)
     connection.check_idle(last_used_at + 4.9)
     assert not connection.closed
     connection.check_idle(last_used_at + 5.1)
@@ -269,7 +269,7 @@ def test_a_connection_that_nobody_uses_is_closed(
     patient.close("the test is over")
 
 
-def test_a_refused_connection_fails_what_was_queued(loop: Loop, closed_port: Address) -> None:
+def test_a_refused_connection_fails_what_was_queued(loop: EventLoop, closed_port: Address) -> None:
     """With the reason of the operating system."""
     (outcome,) = ask(loop, closed_port)
 
@@ -277,7 +277,7 @@ def test_a_refused_connection_fails_what_was_queued(loop: Loop, closed_port: Add
 
 
 def test_every_address_of_a_name_is_tried(
-    loop: Loop,
+    loop: EventLoop,
     serve: Callable[[Script], Address],
     closed_port: Address,
     monkeypatch: pytest.MonkeyPatch,
@@ -300,7 +300,7 @@ def test_every_address_of_a_name_is_tried(
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_addresses_that_all_fail_are_one_failure(
-    loop: Loop, closed_port: Address, monkeypatch: pytest.MonkeyPatch, family: int
+    loop: EventLoop, closed_port: Address, monkeypatch: pytest.MonkeyPatch, family: int
 ) -> None:
     """Also when the last one fails at once, in the kernel, rather than by a refusal."""
     nowhere = ("192.0.2.1", 9) if family == socket.AF_INET else ("2001:db8::1", 9, 0, 0)
@@ -319,22 +319,22 @@ def test_addresses_that_all_fail_are_one_failure(
 
 
 def test_events_for_a_closed_connection_are_ignored(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Another callback of the same turn may have closed it."""
-    connection = Connection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
     connection.close("closed by another callback")
 
-    connection.ready(selectors.EVENT_READ | selectors.EVENT_WRITE)
+    connection.on_ready(selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     assert connection.closed
 
 
 def test_a_closed_connection_fails_requests_at_once(
-    loop: Loop, serve: Callable[[Script], Address]
+    loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Nothing is queued for ever."""
-    connection = Connection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
     connection.close("for a reason")
     outcome = Outcome()
     outcome.send(connection)
@@ -350,7 +350,7 @@ def _resolved(address: Address) -> tuple[Any, ...]:
     ("first", "second", "is_far"), [(0.0, 0.0, False), (0.5, 0.0, False), (0.5, 0.5, True)]
 )
 def test_a_broker_is_far_away_if_it_answers_late_twice(
-    loop: Loop,
+    loop: EventLoop,
     serve: Callable[[Script], Address],
     monkeypatch: pytest.MonkeyPatch,
     first: float,
@@ -359,7 +359,7 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
 ) -> None:
     """One that has just begun is late once."""
     monkeypatch.setattr(FAR, 0.3)
-    clock = HandClock(monkeypatch, *WIRE)
+    clock = ManualClock(monkeypatch, *WIRE)
 
     def script(peer: socket.socket) -> None:
         for correlation_id, pause in enumerate((first, second), start=1):
@@ -370,17 +370,17 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
             peer.sendall(api_versions(correlation_id))
         peer.recv(1)
 
-    connection = Connection(loop, DIALER, serve(script))
-    turn(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
-    assert connection.is_far is is_far
+    connection = BrokerConnection(loop, DIALER, serve(script))
+    run_until(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
+    assert connection.is_high_latency is is_far
     connection.close("the test is over")
 
 
 def test_an_answer_that_is_arriving_is_not_late(
-    loop: Loop, serve: Callable[[Script], Address], monkeypatch: pytest.MonkeyPatch
+    loop: EventLoop, serve: Callable[[Script], Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large one takes longer than the request's time on a slow line."""
-    clock = HandClock(monkeypatch, *WIRE)
+    clock = ManualClock(monkeypatch, *WIRE)
     asked, begin, finish = (threading.Event() for _ in range(3))
 
     def script(peer: socket.socket) -> None:
@@ -394,17 +394,17 @@ def test_an_answer_that_is_arriving_is_not_late(
         finish.wait(PATIENCE_SECONDS)
         peer.sendall(answer[9:])
 
-    connection = Connection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, DIALER, serve(script))
     outcome = Outcome()
     outcome.send(connection)
-    turn(loop, asked.is_set)
+    run_until(loop, asked.is_set)
     clock.advance(1.0)
     began = clock.monotonic()
     begin.set()
-    turn(loop, lambda: connection._heard_at == began)
-    connection.check_deadlines(began + DIALER.request_timeout_seconds - 0.5)
+    run_until(loop, lambda: connection._received_at == began)
+    connection.check_timeout(began + DIALER.request_timeout_seconds - 0.5)
     assert not outcome.failures
     finish.set()
-    turn(loop, lambda: outcome.is_over)
+    run_until(loop, lambda: outcome.is_over)
     assert [frame[4:] for frame in outcome.replies] == [b"x" * 10]
     connection.close("the test is over")

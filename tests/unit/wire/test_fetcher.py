@@ -8,20 +8,29 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparkmirror.errors import UnreachableError, UnreadableAnswerError
+from sparkmirror.errors import UndecodableResponseError, UnreachableError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.budget import Buffer
-from support.fake_brokers import partition_data
-from support.fetch_bench import LIMIT, MAX_PARTITION_BYTES, A, B, Bench, data, error, named
-from support.record_batches import encode, numbered
+from sparkmirror.wire.memory import SharedBuffer
+from support.data.record_batches import encode, numbered
+from support.peers.fake_cluster import partition_data
+from support.peers.fetcher_harness import (
+    LIMIT,
+    MAX_PARTITION_BYTES,
+    A,
+    B,
+    FetcherHarness,
+    data,
+    error,
+    named,
+)
 
 NOT_LEADER, REFUSED, OUT_OF_RANGE = 6, 29, 1
 
 
 def test_after_the_first_request_only_what_changed_is_named() -> None:
     """The session keeps the rest: idle partitions cost nothing."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     first = bench.request()
     assert (first.content.session_id, first.content.session_epoch) == (0, 0)
@@ -39,9 +48,9 @@ def test_after_the_first_request_only_what_changed_is_named() -> None:
 
 def test_only_one_request_is_in_flight_per_session() -> None:
     """Pumping again changes nothing."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
-    bench.fetcher.pump()
+    bench.fetcher.send_fetches()
     bench.cluster.learn()
 
     assert len(bench.broker().waiting) == 1
@@ -50,7 +59,7 @@ def test_only_one_request_is_in_flight_per_session() -> None:
 @pytest.mark.parametrize("code", [70, 71, 106])
 def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
     """A full fetch from the same positions; nobody is in trouble."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), session_id=77)
     bench.request().fetched(error=code, session_id=0)
@@ -63,7 +72,7 @@ def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
 
 def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
     """Its answers carry the session id 0."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), session_id=0)
 
@@ -72,10 +81,10 @@ def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
 
 def test_data_of_a_partition_that_was_forgotten_is_ignored() -> None:
     """An answer that was under way when the partition left changes nothing."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     under_way = bench.request()
-    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+    bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
 
     under_way.fetched(data(A, 0), data(B, 0))
 
@@ -86,12 +95,12 @@ def test_data_of_a_partition_that_was_forgotten_is_ignored() -> None:
 
 def test_a_rewound_partition_is_read_again_from_there() -> None:
     """After the pause, once metadata is fresh."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), data(B, 0))
     for out in bench.sink.taken.pop(A):
-        out.let_go()
-    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+        out.release()
+    bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
     bench.request().fetched()
     bench.loop.advance(5.1)
     bench.cluster.learn()
@@ -104,7 +113,7 @@ def test_a_rewound_partition_is_read_again_from_there() -> None:
 
 def test_a_partition_with_enough_waiting_leaves_until_it_has_drained() -> None:
     """It is named again with its position when the target has caught up."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0, 60))
     assert bench.parts[A].queued_bytes >= 2 * MAX_PARTITION_BYTES
@@ -121,7 +130,7 @@ def test_a_partition_with_enough_waiting_leaves_until_it_has_drained() -> None:
 
 def test_the_wait_grows_while_a_partition_is_held_back_and_nothing_comes() -> None:
     """A stuck target does not make the source busy."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0, 60))
     waits = []
@@ -136,16 +145,16 @@ def test_the_wait_grows_while_a_partition_is_held_back_and_nothing_comes() -> No
 
 def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
     """Reading goes on when record batches are acknowledged; in the end nothing is held."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), data(B, 0))
     bench.request().fetched(data(A, 2))
-    pinned = Buffer(bench.budget, LIMIT)
+    pinned = SharedBuffer(bench.budget, LIMIT)
     request = bench.request()
     request.fetched(data(B, 2))
     assert not bench.broker().waiting
 
-    pinned.settle()
+    pinned.release_owner()
     bench.acknowledge(A)
     bench.acknowledge(B)
 
@@ -157,15 +166,15 @@ def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
 
 def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
     """Both partitions are in trouble, look for their leader, and go on where they were."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
     bench.acknowledge(A)
     bench.broker().lose()
     assert bench.budget.held == 0
     assert sorted(bench.sink.troubles) == [
-        (A, error_codes.LOST_CONNECTION),
-        (B, error_codes.LOST_CONNECTION),
+        (A, error_codes.CONNECTION_LOST),
+        (B, error_codes.CONNECTION_LOST),
     ]
     assert bench.cluster.refreshes > 0
 
@@ -180,21 +189,21 @@ def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
 
 def test_a_dead_broker_does_not_stop_the_others() -> None:
     """Its partitions are reported, those of the other broker are read."""
-    bench = Bench(leaders={A: 1, B: 2})
+    bench = FetcherHarness(leaders={A: 1, B: 2})
     bench.cluster.dead.add(1)
     bench.start()
 
     bench.request(2).fetched(data(B, 0))
 
     assert bench.offsets(B) == [0, 1]
-    assert bench.sink.troubles == [(A, error_codes.LOST_CONNECTION)]
+    assert bench.sink.troubles == [(A, error_codes.CONNECTION_LOST)]
     assert bench.budget.held < LIMIT
 
 
 def test_partitions_with_known_leaders_are_read_without_metadata() -> None:
     """A resume starts thousands of them, a few at a time."""
-    bench = Bench()
-    bench.fetcher.start(bench.parts.values())
+    bench = FetcherHarness()
+    bench.fetcher.add(bench.parts.values())
 
     assert set(bench.request().positions) == {tuple(A), tuple(B)}
     assert not bench.cluster.wanted
@@ -203,11 +212,11 @@ def test_partitions_with_known_leaders_are_read_without_metadata() -> None:
 
 def test_requests_wait_less_while_partitions_join_one_after_the_other() -> None:
     """One that comes too late for a request that waits for data is not to be followed by more."""
-    bench = Bench()
-    bench.fetcher.start([bench.parts[A]])
+    bench = FetcherHarness()
+    bench.fetcher.add([bench.parts[A]])
     waiting = bench.request()
     assert waiting.content.max_wait_ms == 500
-    bench.fetcher.start([bench.parts[B]])
+    bench.fetcher.add([bench.parts[B]])
     waits = []
     waiting.fetched()
     for _ in range(8):
@@ -224,7 +233,7 @@ def test_requests_wait_less_while_partitions_join_one_after_the_other() -> None:
 def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
     """The partitions of others are read meanwhile."""
     other = TopicPartition("other", 0)
-    bench = Bench(leaders={A: 1, B: 1, other: 1})
+    bench = FetcherHarness(leaders={A: 1, B: 1, other: 1})
     del bench.cluster.leaders[other]
     bench.start()
 
@@ -234,12 +243,12 @@ def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
 
 def test_a_partition_without_a_leader_is_in_trouble_and_looked_for() -> None:
     """Its topic is known: it is not waited for in silence."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.cluster.answered.add("t")
     del bench.cluster.leaders[A]
     bench.start()
 
-    assert bench.sink.troubles == [(A, error_codes.UNKNOWN_LEADER)]
+    assert bench.sink.troubles == [(A, error_codes.NO_LEADER)]
     assert bench.cluster.refreshes == 1
     bench.request()
     bench.cluster.learn({A: 2})
@@ -248,7 +257,7 @@ def test_a_partition_without_a_leader_is_in_trouble_and_looked_for() -> None:
 
 def test_a_moved_partition_is_read_from_its_new_leader() -> None:
     """From the position where the old one left it, in another session."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
     bench.request().fetched(error(A, NOT_LEADER))
@@ -263,12 +272,12 @@ def test_a_moved_partition_is_read_from_its_new_leader() -> None:
     assert bench.offsets(A) == [0, 1]
 
 
-@pytest.mark.parametrize("code", [REFUSED, 9_999, error_codes.CORRUPT_SOURCE])
+@pytest.mark.parametrize("code", [REFUSED, 9_999, error_codes.CORRUPT_SOURCE_BATCH])
 def test_whatever_the_error_the_partition_comes_back(code: int) -> None:
     """Never given up: after its pause metadata is asked for and it is read again."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
-    if code == error_codes.CORRUPT_SOURCE:
+    if code == error_codes.CORRUPT_SOURCE_BATCH:
         damaged = encode(numbered(0, 2))
         damaged[-1] ^= 1
         bench.request().fetched((A.topic, partition_data(0, damaged)))
@@ -287,7 +296,7 @@ def test_whatever_the_error_the_partition_comes_back(code: int) -> None:
 
 def test_refused_metadata_is_looked_at_again() -> None:
     """A right that is granted later is noticed."""
-    bench = Bench(leaders={B: 1})
+    bench = FetcherHarness(leaders={B: 1})
     bench.cluster.topic_errors["t"] = REFUSED
     bench.start()
     assert bench.sink.troubles == [(A, REFUSED)]
@@ -303,7 +312,7 @@ def test_refused_metadata_is_looked_at_again() -> None:
 
 def test_many_partitions_without_a_leader_ask_calmly() -> None:
     """The pauses grow together: metadata is not asked for faster and faster."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.cluster.leaders.clear()
     bench.start()
     for _ in range(8):
@@ -316,14 +325,14 @@ def test_many_partitions_without_a_leader_ask_calmly() -> None:
 
 def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
     """The partition rests until it is told where to go on."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(error(A, OUT_OF_RANGE))
     bench.loop.advance(60)
     assert bench.sink.outside == [bench.parts[A]]
     bench.request().fetched()
 
-    bench.fetcher.resume(bench.parts[A], 500)
+    bench.fetcher.resume_at(bench.parts[A], 500)
     bench.request().fetched()
 
     request = bench.request()
@@ -334,7 +343,7 @@ def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
 
 def test_a_finished_partition_leaves_and_a_finished_task_asks_no_more() -> None:
     """A bounded run ends by position."""
-    bench = Bench(stop_at=2)
+    bench = FetcherHarness(stop_at=2)
     bench.start()
     bench.request().fetched(data(A, 0))
     request = bench.request()
@@ -348,7 +357,7 @@ def test_a_finished_partition_leaves_and_a_finished_task_asks_no_more() -> None:
 
 def test_a_recreated_topic_is_reported_and_not_read() -> None:
     """Its offsets have another meaning."""
-    bench = Bench(fetch_version=13)
+    bench = FetcherHarness(fetch_version=13)
     planned, now = uuid.UUID(int=1), uuid.UUID(int=2)
     bench.cluster.topic_ids["t"], bench.cluster.topic_names[now] = now, "t"
     bench.parts[A].topic_id = planned
@@ -361,7 +370,7 @@ def test_a_recreated_topic_is_reported_and_not_read() -> None:
 
 def test_answers_for_an_unknown_topic_id_begin_a_new_session() -> None:
     """The topic was recreated and the broker still has the old one in its session."""
-    bench = Bench(fetch_version=13)
+    bench = FetcherHarness(fetch_version=13)
     old, new = uuid.UUID(int=1), uuid.UUID(int=2)
     bench.cluster.topic_ids["t"], bench.cluster.topic_names[old] = old, "t"
     bench.start()
@@ -377,7 +386,7 @@ def test_answers_for_an_unknown_topic_id_begin_a_new_session() -> None:
 
 def test_a_broker_that_is_too_old_is_reported() -> None:
     """Before Fetch version 4 there are no record batches as we have them."""
-    bench = Bench(fetch_version=3)
+    bench = FetcherHarness(fetch_version=3)
     bench.broker().api_versions[1] = (0, 3)
     bench.start()
 
@@ -388,7 +397,7 @@ def test_a_broker_that_is_too_old_is_reported() -> None:
 
 def test_close_ends_the_session_and_drops_what_arrives_later() -> None:
     """Memory is given back, nothing is handed over, no timer asks again."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
     bench.acknowledge(A)
@@ -408,7 +417,7 @@ def test_close_ends_the_session_and_drops_what_arrives_later() -> None:
 
 def test_positions_follow_the_data_over_many_answers() -> None:
     """Each partition is read without a gap, whatever else is in the answers."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     schedule: Sequence[tuple[TopicPartition, int]] = [(A, 0), (B, 0), (B, 2), (A, 2), (A, 4)]
     for tp, first in schedule:
@@ -420,14 +429,14 @@ def test_positions_follow_the_data_over_many_answers() -> None:
 
 def test_data_for_an_older_position_is_ignored_after_a_rewind() -> None:
     """The answer was so slow that the partition had come back at its earlier position."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
     slow = bench.request()
     assert slow.positions == named((A, 2))
     for out in bench.sink.taken.pop(A):
-        out.let_go()
-    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+        out.release()
+    bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
     bench.loop.advance(6)
     bench.cluster.learn()
 
@@ -439,13 +448,13 @@ def test_data_for_an_older_position_is_ignored_after_a_rewind() -> None:
 
 def test_a_partition_that_was_paused_comes_back_when_it_is_rewound() -> None:
     """Whoever rewinds wants it to be read."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
     for out in bench.sink.taken.pop(A):
-        out.let_go()
+        out.release()
     bench.fetcher.pause(bench.parts[A])
-    bench.fetcher.rewind(bench.parts[A], 0, 5.0)
+    bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
     bench.request().fetched()
     bench.loop.advance(5.1)
     bench.cluster.learn()
@@ -459,7 +468,7 @@ def test_a_partition_that_was_paused_comes_back_when_it_is_rewound() -> None:
 def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
     """Five brokers and room for four requests: each is asked in its turn."""
     parts = [TopicPartition("t", index) for index in range(5)]
-    bench = Bench(leaders={tp: index + 1 for index, tp in enumerate(parts)})
+    bench = FetcherHarness(leaders={tp: index + 1 for index, tp in enumerate(parts)})
     bench.budget.limit = 4 << 20
     bench.start()
     answers = dict.fromkeys(range(1, 6), 0)
@@ -469,7 +478,7 @@ def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
             if waiting:
                 answers[node] += 1
                 waiting.popleft().fetched()
-        bench.fetcher.pump()
+        bench.fetcher.send_fetches()
 
     assert min(answers.values()) > 70
 
@@ -477,9 +486,9 @@ def test_brokers_with_nothing_new_do_not_starve_the_others_of_memory() -> None:
 TEN = [TopicPartition("t", index) for index in range(10)]
 
 
-def far_bench() -> Bench:
+def far_bench() -> FetcherHarness:
     """Ten partitions at one broker that is far away, and memory for eight requests to it."""
-    bench = Bench(leaders=dict.fromkeys(TEN, 1))
+    bench = FetcherHarness(leaders=dict.fromkeys(TEN, 1))
     bench.budget.limit = 64 << 20
     bench.start()
     bench.broker().is_far = True  # known after the first request was sent
@@ -511,7 +520,7 @@ def test_a_broker_that_is_far_away_has_several_requests_at_once() -> None:
 
 def test_further_sessions_need_memory() -> None:
     """With little of it there are fewer, and their long polls do not take all."""
-    bench = Bench(leaders=dict.fromkeys(TEN, 1))
+    bench = FetcherHarness(leaders=dict.fromkeys(TEN, 1))
     bench.start()
     bench.broker().is_far = True
     bench.request().fetched()
@@ -558,7 +567,7 @@ def test_a_broker_that_refuses_further_connections_is_read_with_one() -> None:
 
 def test_partitions_that_wait_for_the_target_leave_memory_for_the_others() -> None:
     """What one may have waiting does not grow when others are held back."""
-    bench = Bench(leaders=dict.fromkeys(TEN, 1), max_partition_bytes=-1)
+    bench = FetcherHarness(leaders=dict.fromkeys(TEN, 1), max_partition_bytes=-1)
     bench.budget.limit = 64 << 20
     bench.start()
     first = bench.request()
@@ -577,7 +586,7 @@ def test_partitions_that_wait_for_the_target_leave_memory_for_the_others() -> No
 
 def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() -> None:
     """Over a long line one megabyte per round trip would be little."""
-    bench = Bench(max_partition_bytes=-1)
+    bench = FetcherHarness(max_partition_bytes=-1)
     bench.budget.limit = 32 << 20
     bench.start()
     first = bench.request()
@@ -594,7 +603,7 @@ def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() 
 
 def test_one_partition_gets_no_more_than_can_be_written_when_an_epoch_ends() -> None:
     """However much memory there is."""
-    bench = Bench(leaders={A: 1}, max_partition_bytes=-1, max_bytes=1 << 30)
+    bench = FetcherHarness(leaders={A: 1}, max_partition_bytes=-1, max_bytes=1 << 30)
     bench.parts = {A: bench.parts[A]}
     bench.budget.limit = 1 << 30
     bench.start()
@@ -603,7 +612,7 @@ def test_one_partition_gets_no_more_than_can_be_written_when_an_epoch_ends() -> 
 
 def test_a_session_without_partitions_takes_no_share_of_the_memory() -> None:
     """A broker that leads nothing any more."""
-    bench = Bench(max_bytes=1 << 30)
+    bench = FetcherHarness(max_bytes=1 << 30)
     bench.budget.limit = 64 << 20
     bench.start()
     first = bench.request()
@@ -617,12 +626,12 @@ def test_a_session_without_partitions_takes_no_share_of_the_memory() -> None:
 
 def test_an_answer_that_cannot_be_read_is_a_lost_request() -> None:
     """Its memory is free again, once, and its partitions are asked for anew."""
-    bench = Bench()
+    bench = FetcherHarness()
     bench.start()
     request = bench.request()
     held = bench.budget.held
 
-    with pytest.raises(UnreadableAnswerError):
+    with pytest.raises(UndecodableResponseError):
         request.reply(memoryview(b"\x00\x00\x00\x01\xff\xff"))
     assert bench.budget.held == held > 0
     request.fail(UnreachableError("closed", cluster="fake"))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sparkmirror.errors import WireError
 from sparkmirror.wire import frames as frames_module
 from sparkmirror.wire.frames import (
-    BELIEVED_BYTES,
-    FIRST_FRAME_BYTES,
     MAX_FRAME_BYTES,
+    MAX_PREALLOCATED_BYTES,
+    MAX_UNTRUSTED_FRAME_BYTES,
     SCRATCH_BYTES,
     FrameReader,
 )
@@ -35,7 +35,7 @@ BODIES = [
 def trusting() -> FrameReader:
     """For frames of any size."""
     reader = FrameReader()
-    reader.trust()
+    reader.allow_large_frames()
     return reader
 
 
@@ -50,11 +50,11 @@ def feed(reader: FrameReader, stream: bytes, sizes: Iterable[int]) -> list[bytes
     at = 0
     wanted = iter(sizes)
     while at < len(stream):
-        space = reader.space()
+        space = reader.writable_buffer()
         assert len(space) > 0, "the reader has no room and would never go on"
         size = min(next(wanted, len(stream)), len(space), len(stream) - at)
         space[:size] = stream[at : at + size]
-        frames += [bytes(frame) for frame in reader.received(size)]
+        frames += [bytes(frame) for frame in reader.feed(size)]
         at += size
     return frames
 
@@ -86,10 +86,10 @@ def test_any_cut_gives_the_same_frames(lengths: list[int], sizes: list[int]) -> 
 def test_a_frame_is_independent_of_what_comes_later() -> None:
     """Frames cut out of the shared scratch buffer are not overwritten by the next ones."""
     reader = FrameReader()
-    space = reader.space()
+    space = reader.writable_buffer()
     first = framed([b"first"])
     space[: len(first)] = first
-    (frame,) = reader.received(len(first))
+    (frame,) = reader.feed(len(first))
 
     feed(reader, framed([b"other"]), [])
 
@@ -104,10 +104,10 @@ def test_frames_can_be_patched_in_place() -> None:
         at = 0
         frames: list[memoryview] = []
         while not frames:
-            space = reader.space()
+            space = reader.writable_buffer()
             size = min(len(space), len(stream) - at)
             space[:size] = stream[at : at + size]
-            frames = reader.received(size)
+            frames = reader.feed(size)
             at += size
         frames[0][0] = 0
         assert frames[0][0] == 0
@@ -122,16 +122,18 @@ def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
 
 def test_nobody_gets_much_room_before_being_known() -> None:
     """A few bytes of a stranger must not set a gigabyte aside; a broker's may."""
-    announced = struct.pack(">i", FIRST_FRAME_BYTES + 1)
+    announced = struct.pack(">i", MAX_UNTRUSTED_FRAME_BYTES + 1)
     with pytest.raises(WireError, match="is it a Kafka port"):
         feed(FrameReader(), announced, [])
     assert feed(trusting(), announced, []) == []
-    assert feed(FrameReader(), framed([b"x" * FIRST_FRAME_BYTES]), []) == [b"x" * FIRST_FRAME_BYTES]
+    assert feed(FrameReader(), framed([b"x" * MAX_UNTRUSTED_FRAME_BYTES]), []) == [
+        b"x" * MAX_UNTRUSTED_FRAME_BYTES
+    ]
 
 
 def test_of_a_large_frame_room_is_made_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same frame comes out, and frames behind it."""
-    monkeypatch.setattr(frames_module, "BELIEVED_BYTES", SCRATCH_BYTES)
+    monkeypatch.setattr(frames_module, "MAX_PREALLOCATED_BYTES", SCRATCH_BYTES)
     large = bytes(range(256)) * 4_000
     for sizes in ([], [1, 70_000, 3, 200_000], [SCRATCH_BYTES + 4, SCRATCH_BYTES]):
         assert feed(trusting(), framed([large, b"behind"]), sizes) == [large, b"behind"]
@@ -146,7 +148,7 @@ def test_a_gigabyte_that_is_only_announced_takes_no_gigabyte() -> None:
         _now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < BELIEVED_BYTES + (1 << 20)
+    assert peak < MAX_PREALLOCATED_BYTES + (1 << 20)
 
 
 def test_nonsense_behind_a_good_frame_is_refused() -> None:

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError
-from sparkmirror.wire.budget import OBJECTS_BYTES, Budget, Buffer
-from sparkmirror.wire.merge import TINY_BYTES, TINY_RECORDS
+from sparkmirror.wire.memory import BATCH_OVERHEAD_BYTES, MemoryBudget, SharedBuffer
+from sparkmirror.wire.merge import MAX_TINY_BYTES, MAX_TINY_RECORDS
 from sparkmirror.wire.outgoing import (
     AbortedTransaction,
-    Admitted,
-    Outgoing,
-    admit,
-    join,
-    split_outgoing,
+    OutgoingBatch,
+    PreparedBatches,
+    merge_pending,
+    prepare_batches,
+    split_batch,
 )
 from sparkmirror.wire.record_batch import TRANSACTIONAL, stamp
-from sparkmirror.wire.reframe import Run
-from support.record_batches import (
+from sparkmirror.wire.reframe import OffsetRun
+from support.data.record_batches import (
     CODECS,
     GZIP,
     LZ4,
@@ -45,10 +45,10 @@ def transactional(first: int, count: int, producer_id: int) -> bytearray:
     return encode(numbered(first, count), attributes=TRANSACTIONAL, producer=(producer_id, 0, 0))
 
 
-def copied(admitted: Admitted) -> list[int]:
+def copied(admitted: PreparedBatches) -> list[int]:
     """The source offsets that go on, in order, proven by the records themselves."""
     found = []
-    for out in admitted.outgoing:
+    for out in admitted.batches:
         offsets = [o for run in out.runs for o in range(run.first, run.first + run.length)]
         stamp(out.view, 1, 0, 0)
         assert [one.key for one in decode(out.view)] == [b"k%d" % offset for offset in offsets]
@@ -66,18 +66,18 @@ def test_plain_batches_pass_as_they_are() -> None:
     """Views into the response, one run each, positions behind each batch."""
     records = response(encode(numbered(0, 3)), encode(numbered(3, 2), codec=4))
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
-    assert [out.next_position for out in admitted.outgoing] == [3, 5]
-    assert [out.runs for out in admitted.outgoing] == [(Run(0, 3),), (Run(3, 2),)]
-    assert all(out.view.obj is records.obj for out in admitted.outgoing)
+    assert [out.next_position for out in admitted.batches] == [3, 5]
+    assert [out.runs for out in admitted.batches] == [(OffsetRun(0, 3),), (OffsetRun(3, 2),)]
+    assert all(out.view.obj is records.obj for out in admitted.batches)
     assert (admitted.position, admitted.aborted_records) == (5, 0)
     assert copied(admitted) == [0, 1, 2, 3, 4]
 
 
 def test_a_start_in_the_middle_takes_only_the_rest() -> None:
     """The broker serves the whole batch that holds the position."""
-    admitted = admit(response(encode(numbered(0, 5)), encode(numbered(5, 2))), 3)
+    admitted = prepare_batches(response(encode(numbered(0, 5)), encode(numbered(5, 2))), 3)
 
     assert copied(admitted) == [3, 4, 5, 6]
     assert admitted.position == 7
@@ -85,17 +85,17 @@ def test_a_start_in_the_middle_takes_only_the_rest() -> None:
 
 def test_batches_behind_the_position_are_ignored() -> None:
     """Nothing is copied twice, and the position never goes back."""
-    admitted = admit(response(encode(numbered(0, 5)), encode(numbered(5, 2))), 5)
+    admitted = prepare_batches(response(encode(numbered(0, 5)), encode(numbered(5, 2))), 5)
 
     assert copied(admitted) == [5, 6]
-    assert admit(response(encode(numbered(0, 5))), 9) == Admitted([], 9, 0)
+    assert prepare_batches(response(encode(numbered(0, 5))), 9) == PreparedBatches([], 9, 0)
 
 
 def test_empty_batches_only_advance_the_position() -> None:
     """Compaction leaves batches without records."""
     empty = encode([], base_offset=3, last_offset=8)
 
-    admitted = admit(response(encode(numbered(0, 3)), empty), 0)
+    admitted = prepare_batches(response(encode(numbered(0, 3)), empty), 0)
 
     assert copied(admitted) == [0, 1, 2]
     assert admitted.position == 9
@@ -103,16 +103,16 @@ def test_empty_batches_only_advance_the_position() -> None:
 
 def test_a_batch_without_wanted_records_only_advances_the_position() -> None:
     """The records at the end of the batch were compacted away."""
-    admitted = admit(response(encode(numbered(0, 3), last_offset=9)), 6)
+    admitted = prepare_batches(response(encode(numbered(0, 3), last_offset=9)), 6)
 
-    assert admitted == Admitted([], 10, 0, leader_epoch=7)
+    assert admitted == PreparedBatches([], 10, 0, leader_epoch=7)
 
 
 def test_markers_only_advance_the_position() -> None:
     """Control batches are never produced."""
     records = response(transactional(0, 2, 7), marker(2, 7, commits=True), encode(numbered(3, 1)))
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
     assert copied(admitted) == [0, 1, 3]
     assert admitted.position == 4
@@ -128,7 +128,7 @@ def test_aborted_transactions_are_dropped_until_their_marker() -> None:
         marker(6, 7, commits=True),
     )
 
-    admitted = admit(records, 0, [AbortedTransaction(7, 0)])
+    admitted = prepare_batches(records, 0, [AbortedTransaction(7, 0)])
 
     assert copied(admitted) == [4, 5]
     assert (admitted.position, admitted.aborted_records) == (7, 3)
@@ -155,7 +155,7 @@ def test_interleaved_producers_are_told_apart_whatever_the_lists_order() -> None
     aborted = [AbortedTransaction(7, 0), AbortedTransaction(7, 7), AbortedTransaction(9, 2)]
 
     for order in itertools.permutations(aborted):
-        admitted = admit(response(*records), 0, order)
+        admitted = prepare_batches(response(*records), 0, order)
         assert copied(admitted) == [1, 3, 6, 12]
         assert (admitted.position, admitted.aborted_records) == (14, 5)
 
@@ -163,8 +163,8 @@ def test_interleaved_producers_are_told_apart_whatever_the_lists_order() -> None
 def test_a_transaction_that_spans_responses_stays_dropped() -> None:
     """Each response brings its own list; the second one names the transaction again."""
     aborted = [AbortedTransaction(7, 0)]
-    first = admit(response(transactional(0, 3, 7), encode(numbered(3, 1))), 0, aborted)
-    second = admit(
+    first = prepare_batches(response(transactional(0, 3, 7), encode(numbered(3, 1))), 0, aborted)
+    second = prepare_batches(
         response(transactional(4, 2, 7), marker(6, 7, commits=False), transactional(7, 1, 7)),
         first.position,
         aborted,
@@ -179,7 +179,7 @@ def test_without_a_list_everything_but_markers_goes_on() -> None:
     """read_uncommitted."""
     records = response(transactional(0, 2, 7), marker(2, 7, commits=False))
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
     assert copied(admitted) == [0, 1]
     assert admitted.position == 3
@@ -192,19 +192,19 @@ def test_nothing_damaged_passes_or_is_skipped(place: int, bit: int) -> None:
     good, bad = encode(numbered(0, 3)), encode(numbered(3, 3))
     bad[21 + place % (len(bad) - 21)] ^= 1 << bit
 
-    admitted = admit(response(good, bad, encode(numbered(6, 2))), 0)
+    admitted = prepare_batches(response(good, bad, encode(numbered(6, 2))), 0)
 
     assert copied(admitted) == [0, 1, 2]
     assert admitted.position == 3
     with pytest.raises(CorruptRecordBatchError):
-        admit(response(bad), 3)
+        prepare_batches(response(bad), 3)
 
 
 def test_a_marker_batch_that_the_cleaner_emptied_is_skipped() -> None:
     """The last batch of a producer is kept without its records, control bit and all."""
     emptied = encode([], base_offset=1, last_offset=1, attributes=0x30, producer=(7, 0, -1))
 
-    admitted = admit(response(encode(numbered(0, 1)), emptied, encode(numbered(2, 1))), 0)
+    admitted = prepare_batches(response(encode(numbered(0, 1)), emptied, encode(numbered(2, 1))), 0)
 
     assert copied(admitted) == [0, 2]
     assert admitted.position == 3
@@ -212,14 +212,14 @@ def test_a_marker_batch_that_the_cleaner_emptied_is_skipped() -> None:
 
 def test_a_reframed_batch_is_counted_by_its_own_size() -> None:
     """It does not lie in the response's buffer, which is free at once."""
-    budget = Budget(10_000)
-    (out,) = admit(response(encode(numbered(0, 5), last_offset=9)), 0).outgoing
-    buffer = Buffer(budget, 5_000)
-    out.lie_in(buffer, budget)
-    buffer.settle()
+    budget = MemoryBudget(10_000)
+    (out,) = prepare_batches(response(encode(numbered(0, 5), last_offset=9)), 0).batches
+    buffer = SharedBuffer(budget, 5_000)
+    out.pin(buffer, budget)
+    buffer.release_owner()
 
-    assert budget.held == out.size + OBJECTS_BYTES
-    out.let_go()
+    assert budget.held == out.size + BATCH_OVERHEAD_BYTES
+    out.release()
     assert budget.held == 0
 
 
@@ -227,11 +227,11 @@ def test_a_cut_off_batch_is_left_for_the_next_response() -> None:
     """The position stands before it."""
     cut = encode(numbered(3, 3))[:-1]
 
-    admitted = admit(response(encode(numbered(0, 3)), cut), 0)
+    admitted = prepare_batches(response(encode(numbered(0, 3)), cut), 0)
 
     assert copied(admitted) == [0, 1, 2]
     assert admitted.position == 3
-    assert admit(response(cut), 3) == Admitted([], 3, 0)
+    assert prepare_batches(response(cut), 3) == PreparedBatches([], 3, 0)
 
 
 @settings(max_examples=60)
@@ -255,7 +255,7 @@ def test_any_way_of_cutting_a_log_into_responses_copies_each_record_once(
         )
         first = next(index for index, end in enumerate(ends) if end > position)
         last = data.draw(st.integers(first + 1, len(batches)))
-        admitted = admit(response(*batches[first:last]), position)
+        admitted = prepare_batches(response(*batches[first:last]), position)
         assert admitted.position > position
         found += copied(admitted)
         position = admitted.position
@@ -268,7 +268,7 @@ def test_offsets_that_go_back_are_damage() -> None:
     first, second = encode(numbered(5, 3)), encode(numbered(8, 3))
     struct.pack_into(">q", second, 0, 2)
 
-    admitted = admit(response(first, second, encode(numbered(11, 1))), 5)
+    admitted = prepare_batches(response(first, second, encode(numbered(11, 1))), 5)
 
     assert copied(admitted) == [5, 6, 7]
     assert admitted.position == 8
@@ -289,12 +289,12 @@ def test_tiny_neighbours_become_one(codec: int) -> None:
     """One batch of the same codec, one run, the bytes of all counted as read."""
     raw = [sized(offset, 1, 100, codec) for offset in range(100)]
 
-    admitted = admit(response(*raw), 0)
+    admitted = prepare_batches(response(*raw), 0)
 
-    (out,) = admitted.outgoing
-    assert (out.count, out.runs, out.next_position) == (100, (Run(0, 100),), 100)
+    (out,) = admitted.batches
+    assert (out.count, out.runs, out.next_position) == (100, (OffsetRun(0, 100),), 100)
     assert out.source_size == sum(len(one) for one in raw)
-    assert out.has_own_bytes
+    assert out.owns_bytes
     assert out.size < out.source_size
     assert header(out.view).compression_type == codec
     assert copied(admitted) == list(range(100))
@@ -305,7 +305,7 @@ def test_a_tiny_one_alone_passes_as_it_is(codec: int) -> None:
     """The usual case of a flow that is not behind: no byte of the payload is touched."""
     records = response(encode(numbered(0, 1), codec=codec))
 
-    (out,) = admit(records, 0).outgoing
+    (out,) = prepare_batches(records, 0).batches
 
     assert out.view.obj is records.obj
     assert out.source_size == out.size == len(records)
@@ -321,9 +321,9 @@ def test_markers_between_tiny_ones_do_not_keep_them_apart() -> None:
         )
     )
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
-    assert len(admitted.outgoing) == 1
+    assert len(admitted.batches) == 1
     assert copied(admitted) == list(range(0, 20, 2))
     assert admitted.position == 20
 
@@ -335,9 +335,9 @@ def test_tiny_ones_with_holes_are_joined_too() -> None:
         for first in range(0, 100, 10)
     ]
 
-    admitted = admit(response(*raw), 0)
+    admitted = prepare_batches(response(*raw), 0)
 
-    assert len(admitted.outgoing) == 1
+    assert len(admitted.batches) == 1
     assert copied(admitted) == list(range(7, 100, 10))
 
 
@@ -346,42 +346,42 @@ def test_a_tiny_one_without_wanted_records_leaves_no_trace() -> None:
     gone = encode(numbered(0, 1), last_offset=5)
     kept = [encode(numbered(offset, 1)) for offset in (6, 7)]
 
-    admitted = admit(response(gone, *kept), 3)
+    admitted = prepare_batches(response(gone, *kept), 3)
 
-    (out,) = admitted.outgoing
-    assert (out.runs, out.source_size) == ((Run(6, 2),), sum(len(one) for one in kept))
+    (out,) = admitted.batches
+    assert (out.runs, out.source_size) == ((OffsetRun(6, 2),), sum(len(one) for one in kept))
 
 
 def test_large_ones_and_those_of_many_records_are_left_alone() -> None:
     """They pass raw between what is joined before and behind them."""
     raw = [
         *(encode(numbered(offset, 1)) for offset in range(3)),
-        sized(3, 2, TINY_BYTES),
-        sized(5, 2, TINY_BYTES),
+        sized(3, 2, MAX_TINY_BYTES),
+        sized(5, 2, MAX_TINY_BYTES),
         *(encode(numbered(offset, 1)) for offset in range(7, 10)),
-        encode(numbered(10, TINY_RECORDS + 1)),
+        encode(numbered(10, MAX_TINY_RECORDS + 1)),
     ]
     records = response(*raw)
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
-    assert [out.count for out in admitted.outgoing] == [3, 2, 2, 3, TINY_RECORDS + 1]
-    assert [out.view.obj is records.obj for out in admitted.outgoing] == [
+    assert [out.count for out in admitted.batches] == [3, 2, 2, 3, MAX_TINY_RECORDS + 1]
+    assert [out.view.obj is records.obj for out in admitted.batches] == [
         False,
         True,
         True,
         False,
         True,
     ]
-    assert copied(admitted) == list(range(10 + TINY_RECORDS + 1))
+    assert copied(admitted) == list(range(10 + MAX_TINY_RECORDS + 1))
 
 
 def test_another_codec_ends_the_row_unless_the_user_chose_one() -> None:
     """Two and two, or all four in the codec of compression.type."""
     raw = [encode(numbered(n, 1), codec=codec) for n, codec in enumerate((LZ4, LZ4, NONE, NONE))]
 
-    assert [out.count for out in admit(response(*raw), 0).outgoing] == [2, 2]
-    (out,) = admit(response(*raw), 0, codec=ZSTD).outgoing
+    assert [out.count for out in prepare_batches(response(*raw), 0).batches] == [2, 2]
+    (out,) = prepare_batches(response(*raw), 0, codec=ZSTD).batches
     assert header(out.view).compression_type == ZSTD
 
 
@@ -389,9 +389,9 @@ def test_what_is_joined_stays_below_the_limit() -> None:
     """The limit is what the target takes."""
     raw = [sized(offset, 1, 100) for offset in range(200)]
 
-    admitted = admit(response(*raw), 0, merged_bytes=5_000)
+    admitted = prepare_batches(response(*raw), 0, merged_bytes=5_000)
 
-    sizes = [out.size for out in admitted.outgoing]
+    sizes = [out.size for out in admitted.batches]
     assert max(sizes) <= 5_000
     assert min(sizes[:-1]) > 4_000
     assert copied(admitted) == list(range(200))
@@ -407,9 +407,9 @@ def test_what_only_looks_tiny_is_not_joined(codec: int) -> None:
     records = response(*raw)
     assert max(len(one) for one in raw) < 6_000
 
-    admitted = admit(records, 0)
+    admitted = prepare_batches(records, 0)
 
-    assert [out.view.obj is records.obj for out in admitted.outgoing] == [True] * 3
+    assert [out.view.obj is records.obj for out in admitted.batches] == [True] * 3
 
 
 def test_a_damaged_one_behind_tiny_ones_stops_reading_there() -> None:
@@ -419,102 +419,102 @@ def test_a_damaged_one_behind_tiny_ones_stops_reading_there() -> None:
     struct.pack_into(">I", bad, 17, calc_crc32c(bytes(bad[21:])))
     good = [encode(numbered(offset, 1)) for offset in range(3)]
 
-    admitted = admit(response(*good, bad, encode(numbered(4, 1))), 0)
+    admitted = prepare_batches(response(*good, bad, encode(numbered(4, 1))), 0)
 
     assert copied(admitted) == [0, 1, 2]
     assert admitted.position == 3
     with pytest.raises(CorruptRecordBatchError, match="offset 3"):
-        admit(response(bad), 3)
+        prepare_batches(response(bad), 3)
 
 
-def queue(raw: list[bytearray], budget: Budget) -> deque[Outgoing]:
+def queue(raw: list[bytearray], budget: MemoryBudget) -> deque[OutgoingBatch]:
     """What waits to be sent, a response each."""
-    found: deque[Outgoing] = deque()
+    found: deque[OutgoingBatch] = deque()
     for one in raw:
-        buffer = Buffer(budget, 10_000)
-        (out,) = admit(response(one), 0).outgoing
-        out.lie_in(buffer, budget)
-        buffer.settle()
+        buffer = SharedBuffer(budget, 10_000)
+        (out,) = prepare_batches(response(one), 0).batches
+        out.pin(buffer, budget)
+        buffer.release_owner()
         found.append(out)
     return found
 
 
 def test_what_waits_is_joined_and_its_buffers_are_free() -> None:
     """Ten responses with a record each, all pinned, become one batch of its own size."""
-    budget = Budget(1 << 30)
+    budget = MemoryBudget(1 << 30)
     pending = queue([encode(numbered(offset, 1)) for offset in range(10)], budget)
-    assert budget.held == 100_000 + 10 * OBJECTS_BYTES
+    assert budget.held == 100_000 + 10 * BATCH_OVERHEAD_BYTES
 
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
 
     (out,) = pending
-    assert budget.held == out.size + OBJECTS_BYTES
-    assert (out.count, out.runs, out.next_position) == (10, (Run(0, 10),), 10)
+    assert budget.held == out.size + BATCH_OVERHEAD_BYTES
+    assert (out.count, out.runs, out.next_position) == (10, (OffsetRun(0, 10),), 10)
 
 
 def test_what_was_sent_is_never_joined() -> None:
     """A batch once sent keeps its cut until it is answered."""
-    budget = Budget(1 << 30)
+    budget = MemoryBudget(1 << 30)
     pending = queue([encode(numbered(offset, 1)) for offset in range(4)], budget)
     pending[0].sequence = 0
     before = list(pending)
 
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
     assert list(pending) == before
 
     pending.popleft()
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
     assert [out.count for out in pending] == [3]
 
 
 def test_many_records_that_wait_are_left_alone_however_few_their_bytes() -> None:
     """Compression makes them small, not cheap to cut."""
-    budget = Budget(1 << 30)
-    count = TINY_RECORDS + 1
+    budget = MemoryBudget(1 << 30)
+    count = MAX_TINY_RECORDS + 1
     pending = queue([encode(numbered(n * count, count), codec=LZ4) for n in range(3)], budget)
-    assert pending[0].size < TINY_BYTES
+    assert pending[0].size < MAX_TINY_BYTES
 
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
 
     assert len(pending) == 3
 
 
 def test_a_joined_one_can_be_joined_again() -> None:
     """Its own offsets are gone; the runs know them."""
-    budget = Budget(1 << 30)
+    budget = MemoryBudget(1 << 30)
     pending = queue([encode(numbered(offset, 1)) for offset in (4, 5, 8)], budget)
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
     pending.extend(queue([encode(numbered(9, 2))], budget))
 
-    join(pending, 512 << 10, budget)
+    merge_pending(pending, 512 << 10, budget)
 
     (out,) = pending
-    assert out.runs == (Run(4, 2), Run(8, 3))
+    assert out.runs == (OffsetRun(4, 2), OffsetRun(8, 3))
     stamp(out.view, 1, 0, 0)
     assert [one.key for one in decode(out.view)] == [b"k4", b"k5", b"k8", b"k9", b"k10"]
 
 
 def test_halves_carry_on_where_the_whole_stood() -> None:
     """Runs, positions and shares of a batch with a gap, cut in its middle."""
-    budget = Budget(1 << 30)
+    budget = MemoryBudget(1 << 30)
     raw = encode([*numbered(0, 3), *numbered(10, 4)], last_offset=19)
-    (out,) = admit(response(raw), 0).outgoing
-    out.lie_in(None, budget)
+    (out,) = prepare_batches(response(raw), 0).batches
+    out.pin(None, budget)
 
-    first, second = split_outgoing(out, budget)
+    first, second = split_batch(out, budget)
 
-    assert (first.runs, first.next_position) == ((Run(0, 3),), 3)
-    assert (second.runs, second.next_position) == ((Run(10, 4),), 20)
+    assert (first.runs, first.next_position) == ((OffsetRun(0, 3),), 3)
+    assert (second.runs, second.next_position) == ((OffsetRun(10, 4),), 20)
     assert first.source_size + second.source_size == len(raw)
-    assert budget.held == first.size + second.size + 2 * OBJECTS_BYTES
+    assert budget.held == first.size + second.size + 2 * BATCH_OVERHEAD_BYTES
 
 
 # --- what is held
 
 
-def outgoing(size: int) -> Outgoing:
+def outgoing(size: int) -> OutgoingBatch:
     """A record batch of some size."""
-    return Outgoing(memoryview(bytearray(size)), 1, 1, 0, (), has_own_bytes=False)
+    return OutgoingBatch(memoryview(bytearray(size)), 1, 1, 0, (), has_own_bytes=False)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -523,46 +523,46 @@ def test_a_buffer_is_held_until_its_last_record_batch_lets_go(
     order: tuple[int, ...], detached: tuple[int, ...]
 ) -> None:
     """Whatever the order of acknowledgements, and whichever of them were moved out before."""
-    budget = Budget(10_000)
-    buffer = Buffer(budget, 1_000)
+    budget = MemoryBudget(10_000)
+    buffer = SharedBuffer(budget, 1_000)
     outs = [outgoing(100) for _ in range(3)]
     for out in outs:
-        out.lie_in(buffer, budget)
-    buffer.settle()
-    assert budget.held == 1_000 + 3 * OBJECTS_BYTES
+        out.pin(buffer, budget)
+    buffer.release_owner()
+    assert budget.held == 1_000 + 3 * BATCH_OVERHEAD_BYTES
 
     for index in detached:
         outs[index].detach(budget)
     pinned = 0 if len(detached) == 3 else 1_000
-    assert budget.held == pinned + 100 * len(detached) + 3 * OBJECTS_BYTES
+    assert budget.held == pinned + 100 * len(detached) + 3 * BATCH_OVERHEAD_BYTES
     for index in order:
-        outs[index].let_go()
+        outs[index].release()
 
     assert budget.held == 0
     assert budget.available == 10_000
-    assert budget.take_peak() >= 1_000
-    assert budget.take_peak() == 0
+    assert budget.reset_peak() >= 1_000
+    assert budget.reset_peak() == 0
 
 
 def test_a_buffer_in_which_nothing_was_kept_is_free_at_once() -> None:
     """Only markers, say."""
-    budget = Budget(10_000)
-    buffer = Buffer(budget, 1_000)
+    budget = MemoryBudget(10_000)
+    buffer = SharedBuffer(budget, 1_000)
 
-    buffer.settle()
+    buffer.release_owner()
 
     assert budget.held == 0
 
 
 def test_a_buffer_that_was_released_before_it_is_settled_is_freed_once() -> None:
     """Acknowledgements may be quicker than the rest of the response."""
-    budget = Budget(10_000)
-    buffer = Buffer(budget, 1_000)
+    budget = MemoryBudget(10_000)
+    buffer = SharedBuffer(budget, 1_000)
     out = outgoing(100)
-    out.lie_in(buffer, budget)
-    out.let_go()
+    out.pin(buffer, budget)
+    out.release()
 
-    buffer.settle()
+    buffer.release_owner()
 
     assert budget.held == 0
 
@@ -570,37 +570,37 @@ def test_a_buffer_that_was_released_before_it_is_settled_is_freed_once() -> None
 @pytest.mark.parametrize(("gone", "held"), [(0, 400), (1, 400), (2, 200), (3, 100)])
 def test_one_that_is_stuck_leaves_a_buffer_of_which_little_is_wanted(gone: int, held: int) -> None:
     """Copies of a buffer that all of them need would only take memory."""
-    budget = Budget(10_000)
-    buffer = Buffer(budget, 400)
+    budget = MemoryBudget(10_000)
+    buffer = SharedBuffer(budget, 400)
     outs = [outgoing(100) for _ in range(4)]
     for out in outs:
-        out.lie_in(buffer, budget)
-    buffer.settle()
+        out.pin(buffer, budget)
+    buffer.release_owner()
     for out in outs[:gone]:
-        out.let_go()
+        out.release()
 
     for out in outs[gone:]:
-        out.step_aside(budget)
+        out.detach_if_sparse(budget)
 
-    assert budget.held == held + (4 - gone) * OBJECTS_BYTES
+    assert budget.held == held + (4 - gone) * BATCH_OVERHEAD_BYTES
     for out in outs[gone:]:
-        out.let_go()
+        out.release()
     assert budget.held == 0
 
 
 def test_detached_bytes_are_a_copy_that_stays_right() -> None:
     """The receive buffer may be gone; the record batch is not."""
-    budget = Budget(10_000)
+    budget = MemoryBudget(10_000)
     raw = bytearray(b"payload")
-    out = Outgoing(memoryview(raw), 1, 1, 0, (), has_own_bytes=False)
-    buffer = Buffer(budget, 7)
-    out.lie_in(buffer, budget)
-    buffer.settle()
+    out = OutgoingBatch(memoryview(raw), 1, 1, 0, (), has_own_bytes=False)
+    buffer = SharedBuffer(budget, 7)
+    out.pin(buffer, budget)
+    buffer.release_owner()
     out.detach(budget)
     raw[:] = b"xxxxxxx"
 
     assert bytes(out.view) == b"payload"
     out.detach(budget)
-    out.let_go()
-    out.let_go()
+    out.release()
+    out.release()
     assert budget.held == 0

@@ -10,14 +10,21 @@ import uuid
 
 import pytest
 
-from sparkmirror.errors import UnreachableError, UnreadableAnswerError
+from sparkmirror.errors import UndecodableResponseError, UnreachableError
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.budget import OBJECTS_BYTES, Buffer
-from sparkmirror.wire.outgoing import Outgoing
-from sparkmirror.wire.producer import TargetPartition
-from sparkmirror.wire.reframe import Run
-from support.produce_bench import OTHER, OUT_OF_ORDER, TP, Bench, Log, sequences
-from support.record_batches import encode, header, numbered
+from sparkmirror.wire.memory import BATCH_OVERHEAD_BYTES, SharedBuffer
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.reframe import OffsetRun
+from support.data.record_batches import encode, header, numbered
+from support.peers.producer_harness import (
+    OTHER,
+    OUT_OF_ORDER,
+    TP,
+    IdempotentLog,
+    ProducerHarness,
+    sequences,
+)
 
 UNKNOWN_TOPIC, NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH = 3, 6, 7, 10, 19
 NOT_ENOUGH_AFTER_APPEND, DUPLICATE = 20, 46
@@ -25,10 +32,10 @@ NOT_ENOUGH_AFTER_APPEND, DUPLICATE = 20, 46
 
 def test_one_batch_per_partition_and_request_with_running_sequences() -> None:
     """Three batches of one partition are three requests; another partition shares the first."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(3, 2, 4)
     bench.offer(1, tp=OTHER)
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     assert [sorted(request.batches) for request in bench.broker().waiting] == [
         [TP, OTHER],
@@ -43,9 +50,9 @@ def test_one_batch_per_partition_and_request_with_running_sequences() -> None:
 
 def test_an_id_that_the_partition_does_not_know_goes_one_batch_at_a_time() -> None:
     """A broker takes any first sequence of a new producer: the second may not come before."""
-    bench = Bench(is_known=False)
+    bench = ProducerHarness(is_known=False)
     bench.offer(1, 1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert sequences(bench.broker()) == [0]
 
     bench.serve(bench.broker().waiting.popleft())
@@ -57,9 +64,9 @@ def test_an_id_that_the_partition_does_not_know_goes_one_batch_at_a_time() -> No
 
 def test_at_most_five_requests_wait_per_connection() -> None:
     """The sixth goes when the first is answered."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(*[1] * 8)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert len(bench.broker().waiting) == 5
 
     bench.serve(bench.broker().waiting.popleft())
@@ -71,12 +78,12 @@ def test_at_most_five_requests_wait_per_connection() -> None:
 
 def test_the_first_batch_goes_alone_when_the_broker_may_have_forgotten_the_producer() -> None:
     """It takes any sequence of a producer it does not know: a later one could overtake."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 1)
     bench.settle()
     bench.parts[TP].idle_since -= 3_600
     bench.offer(1, 1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert sequences(bench.broker()) == [2]
 
     bench.serve(bench.broker().waiting.popleft())
@@ -88,11 +95,11 @@ def test_the_first_batch_goes_alone_when_the_broker_may_have_forgotten_the_produ
 
 def test_sequences_wrap_to_zero_after_the_largest() -> None:
     """2^31 - 1 is followed by 0, also inside a batch."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.parts[TP].next_sequence = 2**31 - 2
-    bench.logs[TP] = Log(last_sequence=2**31 - 3)
+    bench.logs[TP] = IdempotentLog(last_sequence=2**31 - 3)
     bench.offer(1, 3, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     assert sequences(bench.broker()) == [2**31 - 2, 2**31 - 1, 2]
     bench.settle()
@@ -101,10 +108,10 @@ def test_sequences_wrap_to_zero_after_the_largest() -> None:
 
 def test_a_request_is_not_larger_than_allowed_except_for_a_single_batch() -> None:
     """A batch above the limit goes alone."""
-    bench = Bench(max_request_bytes=10)
+    bench = ProducerHarness(max_request_bytes=10)
     bench.offer(1)
     bench.offer(1, tp=OTHER)
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     assert [list(request.batches) for request in bench.broker().waiting] == [[TP], [OTHER]]
     bench.settle()
@@ -113,13 +120,13 @@ def test_a_request_is_not_larger_than_allowed_except_for_a_single_batch() -> Non
 
 def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
     """After the answers of those before it; pieces go in its place and the others go on."""
-    small = Bench().batch(1).size
+    small = ProducerHarness().batch(1).size
     limit = 200 + 3 * small
-    bench = Bench(max_request_bytes=limit, is_size_final=True)
+    bench = ProducerHarness(max_request_bytes=limit, is_size_final=True)
     bench.offer(1, 30, 1)
     bench.offer(1, tp=OTHER)
     bench.sink.pieces = [bench.batch(1), bench.batch(1)]
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     assert [set(request.batches) for request in bench.broker().waiting] == [{TP, OTHER}]
     bench.serve(bench.broker().waiting.popleft())
@@ -134,21 +141,21 @@ def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
 
 def test_requests_are_filled_up_to_the_limit_and_not_above() -> None:
     """Names and protocol bytes count."""
-    small = Bench().batch(1).size
-    bench = Bench(max_request_bytes=2 * small, is_size_final=True)
+    small = ProducerHarness().batch(1).size
+    bench = ProducerHarness(max_request_bytes=2 * small, is_size_final=True)
     bench.offer(1)
     bench.offer(1, tp=OTHER)
-    bench.producer.pump()
-    assert bench.producer.largest(TP) == 2 * small - 4 - 48 - 32 - 1
+    bench.producer.send_ready()
+    assert bench.producer.max_batch_bytes(TP) == 2 * small - 4 - 48 - 32 - 1
     assert [list(request.batches) for request in bench.broker().waiting] == [[TP], [OTHER]]
 
 
 @pytest.mark.parametrize("code", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH])
 def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> None:
     """The others are refused as out of order; same cuts, same sequences, nothing twice."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 2, 1, 2, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     waiting = bench.broker().waiting
     sent = [request.batches[TP] for request in waiting]
     waiting.popleft().produced({TP: (code, -1)})
@@ -169,9 +176,9 @@ def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> Non
 
 def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> None:
     """The first timed out after it was appended, the others succeeded: nothing is written twice."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     waiting = bench.broker().waiting
     first = waiting.popleft()
     bench.logs[TP].append(first.batches[TP])
@@ -189,13 +196,13 @@ def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> N
 
 def test_an_answer_that_says_nothing_of_a_partition_is_no_answer() -> None:
     """Nobody knows what became of its record batch: it counts as lost and is sent again."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     request = bench.broker().waiting.popleft()
     bench.logs[TP].append(request.batches[TP])
 
-    with pytest.raises(UnreadableAnswerError, match="does not speak of"):
+    with pytest.raises(UndecodableResponseError, match="does not speak of"):
         request.produced({OTHER: (0, 5)})
     request.fail(UnreachableError("closed", cluster="fake"))
 
@@ -207,17 +214,17 @@ def test_an_answer_that_says_nothing_of_a_partition_is_no_answer() -> None:
 @pytest.mark.parametrize("appended", range(6))
 def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appended: int) -> None:
     """However many of them had reached the log."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 2, 1, 2, 1, 1)
     bench.offer(2, 2, tp=OTHER)
-    bench.producer.pump()
+    bench.producer.send_ready()
     for request in [*bench.broker().waiting][:appended]:
         for tp, raw in request.batches.items():
             bench.logs[tp].append(raw)
 
     bench.broker().lose()
 
-    assert bench.sink.troubles == [error_codes.LOST_CONNECTION] * 2
+    assert bench.sink.troubles == [error_codes.CONNECTION_LOST] * 2
     assert bench.cluster.refreshes >= 1
     bench.settle()
     bench.check_all_copied_once()
@@ -225,14 +232,14 @@ def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appende
 
 def test_a_failed_partition_waits_and_the_others_go_on() -> None:
     """Nothing of it is sent in its pause, not even what is offered then."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
 
     bench.offer(1)
     bench.offer(1, tp=OTHER)
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     assert [list(request.batches) for request in bench.broker().waiting] == [[OTHER]]
     bench.serve(bench.broker().waiting.popleft())
@@ -246,13 +253,13 @@ def test_a_failed_partition_waits_and_the_others_go_on() -> None:
 
 def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
     """Nothing stays held; what is read again gets the sequences that the broker did not take."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.sink.can_rewind = True
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.serve(bench.broker().waiting.popleft())
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
     bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
 
@@ -261,7 +268,7 @@ def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
     assert bench.budget.held == 0
     del bench.offered[TP][1:]
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert sequences(bench.broker()) == [1, 2]
     bench.settle()
     bench.check_all_copied_once()
@@ -269,9 +276,9 @@ def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
 
 def test_a_lost_connection_lets_the_fetcher_look_at_the_budget_again() -> None:
     """What was freed by moving out of shared buffers is noticed without another answer."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     answers = bench.sink.answers
 
     bench.broker().lose()
@@ -281,12 +288,12 @@ def test_a_lost_connection_lets_the_fetcher_look_at_the_budget_again() -> None:
 
 def test_a_new_leader_waits_until_the_old_one_has_answered() -> None:
     """Metadata moves the partition while two batches are in flight: the third may not overtake."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.cluster.learn({TP: 2})
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert not bench.broker(2).waiting
 
     for _ in range(2):
@@ -301,9 +308,9 @@ def test_a_new_leader_waits_until_the_old_one_has_answered() -> None:
 
 def test_after_the_old_leaders_last_answer_the_new_one_is_served() -> None:
     """The old leader had taken everything: no failure, no pause."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.cluster.learn({TP: 2})
     bench.offer(1)
     for _ in range(2):
@@ -316,30 +323,30 @@ def test_after_the_old_leaders_last_answer_the_new_one_is_served() -> None:
 
 def test_a_stuck_partition_does_not_pin_its_neighbours_buffer() -> None:
     """Only its own bytes stay counted."""
-    bench = Bench()
-    buffer = Buffer(bench.budget, 1_000)
+    bench = ProducerHarness()
+    buffer = SharedBuffer(bench.budget, 1_000)
     for tp in (TP, OTHER):
         view = memoryview(encode(numbered(0, 1)))
-        out = Outgoing(view, 1, 1, 0, (Run(0, 1),), has_own_bytes=False)
-        out.lie_in(buffer, bench.budget)
+        out = OutgoingBatch(view, 1, 1, 0, (OffsetRun(0, 1),), has_own_bytes=False)
+        out.pin(buffer, bench.budget)
         bench.offered[tp].append(0)
-        bench.producer.offer(bench.parts[tp], out)
-    buffer.settle()
-    bench.producer.pump()
+        bench.producer.enqueue(bench.parts[tp], out)
+    buffer.release_owner()
+    bench.producer.send_ready()
     size = len(bench.broker().waiting[0].batches[TP])
 
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1), OTHER: (0, 0)})
 
-    assert bench.budget.held == size + OBJECTS_BYTES
+    assert bench.budget.held == size + BATCH_OVERHEAD_BYTES
     bench.settle()
     assert bench.budget.held == 0
 
 
 def test_a_new_leader_gets_everything_from_the_first_unanswered_on() -> None:
     """The old one refused; metadata names the new one in the pause."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1, 1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     old = bench.broker(1).waiting
     while old:
         old.popleft().produced({TP: (NOT_LEADER, -1)})
@@ -355,10 +362,10 @@ def test_a_new_leader_gets_everything_from_the_first_unanswered_on() -> None:
 
 def test_nothing_is_written_when_the_topic_is_another_one_under_the_same_name() -> None:
     """The driver decides what becomes of it, and plans with the new id."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.parts[TP].topic_id = uuid.UUID(int=1)
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (UNKNOWN_TOPIC, -1)})
     bench.loop.advance(0.2)
     bench.cluster.topic_ids[TP.topic] = uuid.UUID(int=2)
@@ -370,11 +377,11 @@ def test_nothing_is_written_when_the_topic_is_another_one_under_the_same_name() 
 
 def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     """Metadata brings the leader; order is kept."""
-    bench = Bench()
+    bench = ProducerHarness()
     leader = bench.cluster.leaders.pop(TP)
     bench.offer(1, 1)
-    bench.producer.pump()
-    assert bench.sink.troubles == [error_codes.UNKNOWN_LEADER]
+    bench.producer.send_ready()
+    assert bench.sink.troubles == [error_codes.NO_LEADER]
     bench.loop.advance(0.2)
     assert bench.cluster.refreshes == 1
 
@@ -389,10 +396,10 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
 
 def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:
     """The broker expects another sequence: resent once, then dropped, until somebody has looked."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.parts[TP].next_sequence = 70
     bench.offer(1, 2)
-    bench.producer.pump()
+    bench.producer.send_ready()
     for _ in range(2):
         assert sequences(bench.broker()) == [70, 71]
         assert not bench.sink.lost
@@ -408,9 +415,9 @@ def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:
 
 def test_pieces_take_the_place_and_the_sequences_of_what_was_refused() -> None:
     """The first of three is too large: nothing of the three landed, all get new sequences."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(4, 2, 2)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert sequences(bench.broker()) == [0, 4, 6]
     bench.sink.pieces = [bench.batch(1), bench.batch(1)]
 
@@ -427,10 +434,10 @@ def test_pieces_take_the_place_and_the_sequences_of_what_was_refused() -> None:
 
 def test_what_is_refused_and_cannot_be_replaced_is_quarantined() -> None:
     """Nothing to send instead: the partition is read again much later."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.sink.can_rewind = True
     bench.offer(4)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
 
     assert bench.sink.rewinds == 1
@@ -439,10 +446,10 @@ def test_what_is_refused_and_cannot_be_replaced_is_quarantined() -> None:
 
 def test_one_out_of_order_answer_keeps_the_producer_id() -> None:
     """A resend with the same sequences cures it; a later one counts as the first again."""
-    bench = Bench()
+    bench = ProducerHarness()
     for _ in range(2):
         bench.offer(1)
-        bench.producer.pump()
+        bench.producer.send_ready()
         bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
         bench.settle()
 
@@ -452,9 +459,9 @@ def test_one_out_of_order_answer_keeps_the_producer_id() -> None:
 
 def test_a_duplicate_is_as_good_as_an_acknowledgement() -> None:
     """The broker has it but has forgotten where."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
 
     bench.broker().waiting.popleft().produced({TP: (DUPLICATE, -1)})
 
@@ -465,10 +472,10 @@ def test_a_duplicate_is_as_good_as_an_acknowledgement() -> None:
 
 def test_batches_without_a_producer_id_are_resent_too() -> None:
     """Positions are written that way."""
-    bench = Bench()
-    bench.parts[TP] = TargetPartition(TP)
+    bench = ProducerHarness()
+    bench.parts[TP] = ProducePartition(TP)
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     assert header(bench.broker().waiting[0].batches[TP]).producer_id == -1
     bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
     bench.loop.advance(0.2)
@@ -480,9 +487,9 @@ def test_batches_without_a_producer_id_are_resent_too() -> None:
 
 def test_after_close_nothing_is_sent() -> None:
     """Timers that fire late find the door shut."""
-    bench = Bench()
+    bench = ProducerHarness()
     bench.offer(1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (TIMED_OUT, -1)})
 
     bench.producer.close()
@@ -498,7 +505,7 @@ class Closing:
     transactional_id = b"a-mm2-MirrorSourceConnector-0"
     is_open = True
 
-    def admits(self, part: TargetPartition) -> bool:
+    def admits(self, part: ProducePartition) -> bool:
         """What was sent may be sent again."""
         return self.is_open or part.pending[0].sequence >= 0
 
@@ -508,11 +515,11 @@ class Closing:
 
 def test_a_resend_follows_its_leader_when_the_gate_closes() -> None:
     """To a broker that nothing was ever sent to."""
-    bench = Bench()
+    bench = ProducerHarness()
     gate = Closing()
-    bench.producer.gate = gate
+    bench.producer.transaction_control = gate
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     old = bench.broker(1)
     old.waiting.popleft().produced({TP: (TIMED_OUT, -1)})
     while old.waiting:
@@ -523,18 +530,18 @@ def test_a_resend_follows_its_leader_when_the_gate_closes() -> None:
     bench.cluster.learn({TP: 2})
 
     gate.is_open = False
-    bench.producer.hold()
-    bench.producer.pump()
+    bench.producer.recheck_ready()
+    bench.producer.send_ready()
 
     assert sequences(bench.broker(2)) == [0, 1]
 
 
 def test_what_was_thrown_away_is_not_tried_again() -> None:
     """The pause of an old failure must not end a new one before its answers are in."""
-    bench = Bench()
+    bench = ProducerHarness()
     part = bench.parts[TP]
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     waiting = bench.broker().waiting
     waiting.popleft().produced({TP: (TIMED_OUT, -1)})
     waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
@@ -543,28 +550,28 @@ def test_what_was_thrown_away_is_not_tried_again() -> None:
         offered.clear()
     part.next_sequence = 0
     bench.offer(1, 1)
-    bench.producer.pump()
+    bench.producer.send_ready()
     first = waiting.popleft()
     bench.logs[TP].append(first.batches[TP])
     first.produced({TP: (TIMED_OUT, -1)})
 
     bench.loop.advance(0.3)
 
-    assert part.failure == TIMED_OUT
+    assert part.error_code == TIMED_OUT
     bench.settle()
     bench.check_all_copied_once()
 
 
 def test_what_was_surely_refused_can_be_taken_back() -> None:
     """It gets its sequence anew; what may be on the target keeps it."""
-    bench = Bench()
+    bench = ProducerHarness()
     part = bench.parts[TP]
     bench.offer(1, 2)
-    bench.producer.pump()
+    bench.producer.send_ready()
     waiting = bench.broker().waiting
     waiting.popleft().produced({TP: (NOT_ENOUGH, -1)})
     waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
-    assert bench.producer.take_back(part)
+    assert bench.producer.unsend_refused(part)
     assert part.next_sequence == 0
     assert [out.sequence for out in part.pending] == [-1, -1]
     bench.loop.advance(1)
@@ -572,6 +579,6 @@ def test_what_was_surely_refused_can_be_taken_back() -> None:
     while waiting:
         waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
 
-    assert not bench.producer.take_back(part)
+    assert not bench.producer.unsend_refused(part)
     bench.settle()
     bench.check_all_copied_once()

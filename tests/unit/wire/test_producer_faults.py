@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.model import TopicPartition
-from support.produce_bench import OTHER, TP, Bench
+from support.peers.producer_harness import OTHER, TP, ProducerHarness
 
 NOT_ENOUGH, NOT_ENOUGH_AFTER_APPEND = 19, 20
 FAULTS = st.sampled_from(
@@ -25,7 +25,7 @@ FAULTS = st.sampled_from(
 )
 
 
-def answer(bench: Bench, node: int, fault: str) -> None:
+def answer(bench: ProducerHarness, node: int, fault: str) -> None:
     """Answer the oldest request of a broker, well or badly."""
     request = bench.broker(node).waiting.popleft()
     if fault == "serve":
@@ -38,13 +38,13 @@ def answer(bench: Bench, node: int, fault: str) -> None:
     request.produced(dict.fromkeys(request.batches, (code, -1)))
 
 
-def append(bench: Bench, batches: dict[TopicPartition, bytes]) -> None:
+def append(bench: ProducerHarness, batches: dict[TopicPartition, bytes]) -> None:
     """The batches reach the log, and nobody hears of it."""
     for tp, raw in batches.items():
         bench.logs[tp].append(raw)
 
 
-def lose(bench: Bench, node: int, appended: int) -> None:
+def lose(bench: ProducerHarness, node: int, appended: int) -> None:
     """Break a connection after so many of its requests reached the log."""
     for request in [*bench.broker(node).waiting][:appended]:
         append(bench, request.batches)
@@ -58,13 +58,13 @@ def test_whatever_goes_wrong_the_log_holds_everything_once_and_in_order(
     *, steps: list[tuple[str, int]], is_known: bool
 ) -> None:
     """Random refusals, lost connections, moving leaders and time, up to five batches in flight."""
-    bench = Bench(is_known=is_known)
+    bench = ProducerHarness(is_known=is_known)
     bench.offer(1, 2, 1)
     for step, number in steps:
         node = 1 + number % 2
         if step == "offer":
             bench.offer(*[1 + number % 3] * (number + 1), tp=OTHER if number % 2 else TP)
-            bench.producer.pump()
+            bench.producer.send_ready()
         elif step == "wait":
             bench.loop.advance(number)
         elif step == "move":

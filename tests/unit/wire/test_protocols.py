@@ -11,7 +11,7 @@ import pytest
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
-from sparkmirror.errors import UnreadableAnswerError
+from sparkmirror.errors import UndecodableResponseError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.fetch_protocol import (
     IDS_VERSION,
@@ -142,7 +142,7 @@ def test_a_response_that_is_cut_off_is_refused(version: int) -> None:
     whole = framed(version, [[partition(0, b"payload"), partition(1, b"more")]])
 
     for size in range(len(whole) - (version >= NAMES_VERSION)):  # but for its last tags
-        with pytest.raises(UnreadableAnswerError):
+        with pytest.raises(UndecodableResponseError):
             parse_response(memoryview(bytearray(whole[:size])), version)
 
 

@@ -17,12 +17,21 @@ from sparkmirror.wire.record_batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     RecordBatch,
-    build,
+    build_key_value_batch,
     encode_varint,
-    split,
+    split_batches,
     stamp,
 )
-from support.record_batches import CODECS, Record, decode, encode, header, marker, numbered, seal
+from support.data.record_batches import (
+    CODECS,
+    Record,
+    decode,
+    encode,
+    header,
+    marker,
+    numbered,
+    seal,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -65,7 +74,7 @@ def test_split_yields_every_whole_record_batch_as_a_view() -> None:
     """Payload is not copied: what is patched in a record batch changes the buffer."""
     buffer = encode(numbered(0, 3)) + encode(numbered(3, 2)) + encode(numbered(5, 1))
 
-    batches = list(split(memoryview(buffer)))
+    batches = list(split_batches(memoryview(buffer)))
 
     assert [batch.base_offset for batch in batches] == [0, 3, 5]
     batches[1].view[0] = 0x7F
@@ -77,14 +86,14 @@ def test_split_leaves_a_cut_off_last_record_batch(missing: int) -> None:
     """A fetch response ends anywhere; the rest comes again with the next one."""
     whole, cut = encode(numbered(0, 3)), encode(numbered(3, 3))
 
-    batches = list(split(memoryview(whole + cut[: len(cut) - missing])))
+    batches = list(split_batches(memoryview(whole + cut[: len(cut) - missing])))
 
     assert [batch.base_offset for batch in batches] == [0]
 
 
 def test_split_yields_nothing_from_less_than_a_header() -> None:
     """Sixty bytes are no record batch yet."""
-    assert list(split(memoryview(encode(numbered(0, 3))[:60]))) == []
+    assert list(split_batches(memoryview(encode(numbered(0, 3))[:60]))) == []
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
@@ -94,7 +103,7 @@ def test_split_refuses_a_length_that_cannot_be(length: int) -> None:
     struct.pack_into(">i", raw, 8, length)
 
     with pytest.raises(CorruptRecordBatchError, match="length"):
-        list(split(memoryview(raw)))
+        list(split_batches(memoryview(raw)))
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])
@@ -104,7 +113,7 @@ def test_other_format_versions_are_refused_by_name(magic: int) -> None:
     struct.pack_into(">b", raw, 16, magic)
 
     with pytest.raises(CorruptRecordBatchError, match=f"format version {magic}"):
-        list(split(memoryview(raw)))
+        list(split_batches(memoryview(raw)))
 
 
 @given(place=st.integers(min_value=21), bit=st.integers(0, 7))
@@ -195,7 +204,7 @@ def test_stamping_again_gives_the_same_bytes() -> None:
 def test_built_record_batches_are_read_by_another_decoder() -> None:
     """Keys and values may be empty or null; offsets count from zero."""
     records = [(b"k", b"v"), (None, b"x" * 300), (b"", None), (b"key", b"")]
-    raw = build(records)
+    raw = build_key_value_batch(records)
     stamp(memoryview(raw), -1, -1, -1)
 
     decoded = decode(raw)
@@ -209,7 +218,7 @@ def test_built_record_batches_are_read_by_another_decoder() -> None:
 
 def test_a_built_record_batch_of_many_records_keeps_its_count() -> None:
     """Offset deltas grow beyond one varint byte."""
-    raw = build([(b"%d" % index, None) for index in range(300)])
+    raw = build_key_value_batch([(b"%d" % index, None) for index in range(300)])
     stamp(memoryview(raw), -1, -1, -1)
 
     assert [one.offset for one in decode(raw)] == list(range(300))
@@ -242,7 +251,7 @@ def test_markers_are_told_apart_whatever_their_timestamp_delta(
 )
 def test_what_a_java_producer_left_in_a_log_is_understood(name: str, codec: int) -> None:
     """Golden bytes of Java's own encoder, codec by codec."""
-    batches = list(split(memoryview(bytearray((GOLDEN / f"java-{name}.bin").read_bytes()))))
+    batches = list(split_batches(memoryview(bytearray((GOLDEN / f"java-{name}.bin").read_bytes()))))
 
     for batch in batches:
         batch.verify()
@@ -262,6 +271,6 @@ def test_a_brokers_own_markers_are_told_apart() -> None:
     """Golden bytes of a committed and then an aborted transaction, markers written by a broker."""
     raw = bytearray((GOLDEN / "transactions.bin").read_bytes())
 
-    markers = [batch for batch in split(memoryview(raw)) if batch.is_control]
+    markers = [batch for batch in split_batches(memoryview(raw)) if batch.is_control]
 
     assert [batch.is_abort_marker() for batch in markers] == [False, True]

@@ -15,8 +15,8 @@ from sparkmirror.wire.record_batch import (
     RecordBatch,
     stamp,
 )
-from sparkmirror.wire.reframe import Reframed, Run, needs_reframe, reframe
-from support.record_batches import CODECS, LZ4, NONE, Record, decode, encode, header, numbered
+from sparkmirror.wire.reframe import OffsetRun, ReframedBatch, needs_reframe, reframe
+from support.data.record_batches import CODECS, LZ4, NONE, Record, decode, encode, header, numbered
 
 TEXT = st.text(max_size=8)
 MAYBE_BYTES = st.none() | st.binary(max_size=40)
@@ -44,7 +44,7 @@ def thinned_logs(draw: st.DrawFn) -> tuple[list[Record], int, int]:
     return records, base, offset + draw(st.integers(0, 300))
 
 
-def resealed(new: Reframed) -> list[Record]:
+def resealed(new: ReframedBatch) -> list[Record]:
     """What a consumer of the target reads."""
     stamp(new.view, 1, 0, 0)
     return decode(new.view)
@@ -55,7 +55,7 @@ def expected(records: list[Record]) -> list[Record]:
     return [one._replace(offset=index) for index, one in enumerate(records)]
 
 
-def offsets(runs: tuple[Run, ...]) -> list[int]:
+def offsets(runs: tuple[OffsetRun, ...]) -> list[int]:
     """Every source offset that runs cover."""
     return [offset for run in runs for offset in range(run.first, run.first + run.length)]
 
@@ -137,7 +137,7 @@ def test_runs_break_at_holes() -> None:
     new = reframe(RecordBatch(memoryview(encode(records, base_offset=0))), 0)
 
     assert new is not None
-    assert new.runs == (Run(3, 3), Run(7, 1), Run(9, 2))
+    assert new.runs == (OffsetRun(3, 3), OffsetRun(7, 1), OffsetRun(9, 2))
 
 
 def test_transactional_and_delete_horizon_bits_do_not_reach_the_target() -> None:
@@ -202,7 +202,7 @@ def test_any_codec_becomes_any_other(old: int, new: int) -> None:
 
     assert found is not None
     assert resealed(found) == expected(records)
-    assert found.runs == (Run(10, 50),)
+    assert found.runs == (OffsetRun(10, 50),)
     assert header(found.view).compression_type == new
 
 

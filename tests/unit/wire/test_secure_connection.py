@@ -20,36 +20,36 @@ from hypothesis import strategies as st
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
-from sparkmirror.security.aws_signing import AwsKeys
+from sparkmirror.security.msk_iam import AwsCredentials
 from sparkmirror.security.settings import (
     AwsSettings,
-    Mechanism,
     OAuthSettings,
-    Protocol,
+    SaslMechanism,
     SaslSettings,
-    Security,
+    SecurityProtocol,
+    SecuritySettings,
     TlsSettings,
 )
 from sparkmirror.security.tls import server_context
-from sparkmirror.wire.connection import Connection
+from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.loop import Loop
-from sparkmirror.wire.sasl_login import renewal_seconds
-from support.certificates import Authority, Identity
-from support.hand_clock import WIRE, HandClock
-from support.secure_peer import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecurePeer
-from support.token_endpoint import Mood, TokenEndpoint
+from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.sasl_authenticator import reauthentication_seconds
+from support.clients.wire_requests import Outcome, run_until
+from support.data.certificates import Authority, Identity
+from support.manual_clock import WIRE, ManualClock
+from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecureBroker
+from support.peers.token_endpoint import ResponseMode, TokenEndpoint
 from support.waiting import PATIENCE_SECONDS
-from support.wire_requests import Outcome, turn
 
 FAR = "sparkmirror.wire.connection._FAR_SECONDS"
 AUTHORITY = Authority("of this test")
 PASSWORD = "pa55-word"
 PLAIN = f"\0me\0{PASSWORD}".encode()
-TLS = Security(Protocol.SSL, TlsSettings(trusted=AUTHORITY.pem))
-LOGIN = SaslSettings(Mechanism.PLAIN, "me", Secret(PASSWORD))
-SASL = Security(Protocol.SASL_PLAINTEXT, sasl=LOGIN)
-BOTH = Security(Protocol.SASL_SSL, TLS.tls, LOGIN)
+TLS = SecuritySettings(SecurityProtocol.SSL, TlsSettings(trusted=AUTHORITY.pem))
+LOGIN = SaslSettings(SaslMechanism.PLAIN, "me", Secret(PASSWORD))
+SASL = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=LOGIN)
+BOTH = SecuritySettings(SecurityProtocol.SASL_SSL, TLS.tls, LOGIN)
 HEADER_BYTES = 4
 SESSION_MS = 60_000
 SESSION_SECONDS = SESSION_MS / 1000
@@ -62,7 +62,7 @@ def context(identity: Identity | None = None, client_auth: str = "none") -> ssl.
     return server_context(own, client_auth)
 
 
-def dialer(security: Security, **changes: float) -> Dialer:
+def dialer(security: SecuritySettings, **changes: float) -> Dialer:
     """To the cluster b."""
     made = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1, security=security)
     return made._replace(**changes)
@@ -75,35 +75,35 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """The clock of both sides. Sessions end when the test says so."""
-    return HandClock(monkeypatch, *WIRE, "support.secure_peer")
+    return ManualClock(monkeypatch, *WIRE, "support.peers.secure_broker")
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
+def loop() -> Iterator[EventLoop]:
     """A loop that the test turns."""
-    made = Loop()
+    made = EventLoop()
     yield made
     made.close()
 
 
 def ask(
-    loop: Loop, security: Security, address: Address, bodies: list[list[bytes]]
+    loop: EventLoop, security: SecuritySettings, address: Address, bodies: list[list[bytes]]
 ) -> tuple[list[Outcome], list[UnreachableError]]:
     """Open a connection, send requests, wait for the end of all; refusals that it told of."""
     refusals: list[UnreachableError] = []
-    connection = Connection(loop, dialer(security), address, refusals.append)
+    connection = BrokerConnection(loop, dialer(security), address, refusals.append)
     outcomes = [Outcome() for _ in bodies]
     for outcome, body in zip(outcomes, bodies, strict=True):
         outcome.send(connection, body)
-    turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+    run_until(loop, lambda: all(outcome.is_over for outcome in outcomes))
     connection.close("the test is over")
     assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
     return outcomes, refusals
 
 
-def refused(loop: Loop, security: Security, peer: SecurePeer) -> str:
+def refused(loop: EventLoop, security: SecuritySettings, peer: SecureBroker) -> str:
     """Why a broker and we do not get together; it is told as a refusal, once."""
     (outcome,), refusals = ask(loop, security, peer.address, [[b"x"]])
     assert outcome.failures == refusals
@@ -114,11 +114,11 @@ def refused(loop: Loop, security: Security, peer: SecurePeer) -> str:
 
 
 @pytest.mark.parametrize("security", [TLS, BOTH, SASL], ids=lambda one: one.protocol.value)
-def test_requests_and_answers_of_any_size_pass(loop: Loop, security: Security) -> None:
+def test_requests_and_answers_of_any_size_pass(loop: EventLoop, security: SecuritySettings) -> None:
     """In order, in pieces as they come, after a login where there is one."""
     bodies = [[bytes([n]) * random.choice((1, 300, 70_000)) for n in range(20)] for _ in range(8)]
     own = context() if security.tls else None
-    with SecurePeer(own, login=PLAIN if security.sasl else None) as peer:
+    with SecureBroker(own, login=PLAIN if security.sasl else None) as peer:
         outcomes, refusals = ask(loop, security, peer.address, bodies)
 
     assert [one.replies[0][HEADER_BYTES:] for one in outcomes] == [b"".join(b) for b in bodies]
@@ -127,12 +127,14 @@ def test_requests_and_answers_of_any_size_pass(loop: Loop, security: Security) -
     assert not refusals
 
 
-def test_a_client_shows_its_certificate(loop: Loop) -> None:
+def test_a_client_shows_its_certificate(loop: EventLoop) -> None:
     """To a broker that asks for one."""
     own = AUTHORITY.identity("me")
     tls = TlsSettings(trusted=AUTHORITY.pem, chain=own.chain, key=Secret(own.key))
-    with SecurePeer(context(client_auth="required")) as peer:
-        (outcome,), _ = ask(loop, Security(Protocol.SSL, tls), peer.address, [[b"x"]])
+    with SecureBroker(context(client_auth="required")) as peer:
+        (outcome,), _ = ask(
+            loop, SecuritySettings(SecurityProtocol.SSL, tls), peer.address, [[b"x"]]
+        )
 
     assert outcome.replies
 
@@ -141,47 +143,53 @@ def test_a_client_shows_its_certificate(loop: Loop) -> None:
     ("identity", "client_auth", "words"),
     [
         (AUTHORITY.expired(), "none", "has expired"),
-        (AUTHORITY.elsewhere(), "none", "ssl.endpoint.identification.algorithm"),
+        (AUTHORITY.wrong_host(), "none", "ssl.endpoint.identification.algorithm"),
         (Authority("a stranger").identity(), "none", "ssl.truststore.location"),
         (AUTHORITY.identity(), "required", "ssl.keystore.location"),
     ],
 )
 def test_a_certificate_that_is_no_good_is_a_refusal(
-    loop: Loop, identity: Identity, client_auth: str, words: str
+    loop: EventLoop, identity: Identity, client_auth: str, words: str
 ) -> None:
     """The sentence names the cluster, the broker and the key."""
-    with SecurePeer(context(identity, client_auth)) as peer:
+    with SecureBroker(context(identity, client_auth)) as peer:
         sentence = refused(loop, TLS, peer)
 
     assert words in sentence
     assert f"cluster 'b': broker {peer.address}" in sentence
 
 
-def test_another_host_passes_if_nobody_minds(loop: Loop) -> None:
+def test_another_host_passes_if_nobody_minds(loop: EventLoop) -> None:
     """`ssl.endpoint.identification.algorithm=` as people have it."""
-    tls = TlsSettings(trusted=AUTHORITY.pem, checks_host=False)
-    with SecurePeer(context(AUTHORITY.elsewhere())) as peer:
-        (outcome,), _ = ask(loop, Security(Protocol.SSL, tls), peer.address, [[b"x"]])
+    tls = TlsSettings(trusted=AUTHORITY.pem, verifies_hostname=False)
+    with SecureBroker(context(AUTHORITY.wrong_host())) as peer:
+        (outcome,), _ = ask(
+            loop, SecuritySettings(SecurityProtocol.SSL, tls), peer.address, [[b"x"]]
+        )
 
     assert outcome.replies
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("TLSv1.2", "TLSv1.3"), ("TLSv1.3", "TLSv1.2")])
-def test_versions_of_tls_that_do_not_meet_are_a_refusal(loop: Loop, theirs: str, ours: str) -> None:
+def test_versions_of_tls_that_do_not_meet_are_a_refusal(
+    loop: EventLoop, theirs: str, ours: str
+) -> None:
     """Both sides have to be told."""
     shown = AUTHORITY.identity()
     own = TlsSettings(chain=shown.chain, key=Secret(shown.key), protocols=(theirs,))
     tls = TlsSettings(trusted=AUTHORITY.pem, protocols=(ours,))
-    with SecurePeer(server_context(own, "none")) as peer:
-        assert "TLS" in refused(loop, Security(Protocol.SSL, tls), peer)
+    with SecureBroker(server_context(own, "none")) as peer:
+        assert "TLS" in refused(loop, SecuritySettings(SecurityProtocol.SSL, tls), peer)
 
 
-def test_key_and_certificate_that_do_not_fit_are_a_failure_of_this_cluster(loop: Loop) -> None:
+def test_key_and_certificate_that_do_not_fit_are_a_failure_of_this_cluster(loop: EventLoop) -> None:
     """Nothing is raised into the loop."""
     one, other = AUTHORITY.identity(), AUTHORITY.identity()
     tls = TlsSettings(trusted=AUTHORITY.pem, chain=one.chain, key=Secret(other.key))
-    with SecurePeer(context()) as peer:
-        assert "TLS cannot be set up" in refused(loop, Security(Protocol.SSL, tls), peer)
+    with SecureBroker(context()) as peer:
+        assert "TLS cannot be set up" in refused(
+            loop, SecuritySettings(SecurityProtocol.SSL, tls), peer
+        )
 
 
 def _hang_up_on_garbage(peer: socket.socket) -> None:
@@ -204,13 +212,13 @@ def _answer_in_tls(peer: socket.socket) -> None:
     [
         (TLS, _hang_up_on_garbage),
         (TLS, _answer_in_http),
-        (Security(), _hang_up_on_garbage),
-        (Security(), _answer_in_http),
-        (Security(), _answer_in_tls),
+        (SecuritySettings(), _hang_up_on_garbage),
+        (SecuritySettings(), _answer_in_http),
+        (SecuritySettings(), _answer_in_tls),
     ],
 )
 def test_who_speaks_something_else_is_told_which_key_to_look_at(
-    loop: Loop, security: Security, script: Callable[[socket.socket], None]
+    loop: EventLoop, security: SecuritySettings, script: Callable[[socket.socket], None]
 ) -> None:
     """TLS to a plain listener and the other way round are mistakes that everybody makes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -236,18 +244,18 @@ def test_a_handshake_that_breaks_anywhere_is_one_failure(
     """Cut off, or with one wrong byte: never two outcomes, never none, nothing raised."""
     own = context()
     own.maximum_version = ssl.TLSVersion.TLSv1_2 if version == "1.2" else ssl.TLSVersion.TLSv1_3
-    loop = Loop()
+    loop = EventLoop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_shake_badly, args=(listener, own, cut, flips))
         thread.start()
-        connection = Connection(
+        connection = BrokerConnection(
             loop,
             dialer(TLS, connect_timeout_seconds=0.1),  # both sides may wait for each other
             Address("localhost", listener.getsockname()[1]),
         )
         outcome = Outcome()
         outcome.send(connection)
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
         thread.join(PATIENCE_SECONDS)
     loop.close()
@@ -278,7 +286,7 @@ def _shake_badly(listener: socket.socket, own: ssl.SSLContext, cut: int, flips: 
             peer.sendall(piece)
 
 
-def test_an_answer_that_arrives_slowly_is_not_late(loop: Loop, clock: HandClock) -> None:
+def test_an_answer_that_arrives_slowly_is_not_late(loop: EventLoop, clock: ManualClock) -> None:
     """Nobody is woken for a bit of a large one, but it counts when somebody looks."""
     reached, go_on = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -287,29 +295,29 @@ def test_an_answer_that_arrives_slowly_is_not_late(loop: Loop, clock: HandClock)
         go_on.acquire(timeout=PATIENCE_SECONDS)
 
     body = random.randbytes(400_000)
-    with SecurePeer(context(), cuts=(150_000, 170_000), between=between) as peer:
-        connection = Connection(loop, dialer(TLS), peer.address)
+    with SecureBroker(context(), cuts=(150_000, 170_000), between=between) as peer:
+        connection = BrokerConnection(loop, dialer(TLS), peer.address)
         outcome = Outcome()
         outcome.send(connection, [body])
-        turn(loop, lambda: reached.acquire(blocking=False))
+        run_until(loop, lambda: reached.acquire(blocking=False))
 
         def has_first_piece() -> bool:
-            connection.ready(selectors.EVENT_READ)  # its end alone may wake nobody
+            connection.on_ready(selectors.EVENT_READ)  # its end alone may wake nobody
             return connection._reader._frame_filled == 150_000 - HEADER_BYTES
 
-        turn(loop, has_first_piece)
+        run_until(loop, has_first_piece)
         clock.advance(1.0)
         began = clock.monotonic()
         go_on.release()
         assert reached.acquire(timeout=PATIENCE_SECONDS)
-        loop.turn(0.05)
-        assert connection._heard_at < began, "20,000 bytes are not worth it"
+        loop.run_once(0.05)
+        assert connection._received_at < began, "20,000 bytes are not worth it"
         clock.advance(PATIENCE_SECONDS)
-        connection.check_deadlines(clock.monotonic())
+        connection.check_timeout(clock.monotonic())
         assert not outcome.is_over
-        assert connection._heard_at == clock.monotonic()
+        assert connection._received_at == clock.monotonic()
         go_on.release()
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
 
     assert outcome.replies[0][HEADER_BYTES:] == body
@@ -318,9 +326,9 @@ def test_an_answer_that_arrives_slowly_is_not_late(loop: Loop, clock: HandClock)
 # --- logins
 
 
-def test_a_wrong_password_is_a_refusal_that_does_not_repeat_it(loop: Loop) -> None:
+def test_a_wrong_password_is_a_refusal_that_does_not_repeat_it(loop: EventLoop) -> None:
     """Even if the broker does, in several lines."""
-    with SecurePeer(login=b"\0me\0another") as peer:
+    with SecureBroker(login=b"\0me\0another") as peer:
         sentence = refused(loop, SASL, peer)
 
     assert "sasl.jaas.config" in sentence
@@ -328,32 +336,32 @@ def test_a_wrong_password_is_a_refusal_that_does_not_repeat_it(loop: Loop) -> No
     assert "\n" not in sentence
 
 
-def test_a_mechanism_that_the_broker_does_not_have_is_a_refusal(loop: Loop) -> None:
+def test_a_mechanism_that_the_broker_does_not_have_is_a_refusal(loop: EventLoop) -> None:
     """With those that it has."""
-    scram = replace(LOGIN, mechanism=Mechanism.SCRAM_SHA_256)
-    with SecurePeer(login=PLAIN) as peer:
+    scram = replace(LOGIN, mechanism=SaslMechanism.SCRAM_SHA_256)
+    with SecureBroker(login=PLAIN) as peer:
         sentence = refused(loop, replace(SASL, sasl=scram), peer)
 
     assert "SCRAM-SHA-256: check sasl.mechanism (PLAIN would do)" in sentence
 
 
-def test_a_login_where_nobody_asks_for_one_is_a_refusal(loop: Loop) -> None:
+def test_a_login_where_nobody_asks_for_one_is_a_refusal(loop: EventLoop) -> None:
     """The listener is another one than the file says."""
-    with SecurePeer() as peer:
+    with SecureBroker() as peer:
         assert "security.protocol must be PLAINTEXT" in refused(loop, SASL, peer)
 
 
-def test_no_login_where_one_is_asked_for_names_the_key(loop: Loop) -> None:
+def test_no_login_where_one_is_asked_for_names_the_key(loop: EventLoop) -> None:
     """The broker hangs up without a word."""
-    with SecurePeer(login=PLAIN) as peer:
-        (outcome,), _ = ask(loop, Security(), peer.address, [[b"x"]])
+    with SecureBroker(login=PLAIN) as peer:
+        (outcome,), _ = ask(loop, SecuritySettings(), peer.address, [[b"x"]])
 
     assert "security.protocol" in str(outcome.failures[0])
 
 
 @pytest.mark.parametrize("security", [SASL, BOTH], ids=lambda one: one.protocol.value)
 def test_logging_in_again_loses_nothing_and_keeps_the_order(
-    loop: Loop, clock: HandClock, security: Security
+    loop: EventLoop, clock: ManualClock, security: SecuritySettings
 ) -> None:
     """Under load, with requests under way: every one is answered, in order, on one connection.
 
@@ -364,9 +372,9 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(
     answers: list[int] = []
     failures: list[UnreachableError] = []
     asked, total = 0, 100
-    with SecurePeer(own, login=PLAIN, session_ms=2000) as peer:
-        connection = Connection(loop, dialer(security), peer.address)
-        turn(loop, lambda: bool(connection.api_versions))
+    with SecureBroker(own, login=PLAIN, session_ms=2000) as peer:
+        connection = BrokerConnection(loop, dialer(security), peer.address)
+        run_until(loop, lambda: bool(connection.api_versions))
 
         def ask_more() -> bool:
             nonlocal asked
@@ -376,7 +384,7 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(
                 asked += 1
             return bool(failures) or len(answers) == total
 
-        turn(loop, ask_more)
+        run_until(loop, ask_more)
         connection.close("the test is over")
 
     assert not failures
@@ -398,7 +406,7 @@ class _Numbered:
         self._failures = failures
         self._then = then
 
-    def send(self, connection: Connection) -> None:
+    def send(self, connection: BrokerConnection) -> None:
         body = self._number.to_bytes(4, "big")
 
         def answered(frame: memoryview) -> None:
@@ -412,20 +420,22 @@ class _Numbered:
                 n.to_bytes(k, "big") for n, k in ((size, 4), (key, 2), (0, 2), (correlation_id, 4))
             )
 
-        connection.send(header, [body], answered, self._failures.append)
+        connection.send_buffers(header, [body], answered, self._failures.append)
 
 
-def test_an_idle_connection_logs_in_again_when_it_is_used(loop: Loop, clock: HandClock) -> None:
+def test_an_idle_connection_logs_in_again_when_it_is_used(
+    loop: EventLoop, clock: ManualClock
+) -> None:
     """Not before, or it would never be idle; the request waits meanwhile."""
-    with SecurePeer(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = Connection(loop, dialer(SASL), peer.address)
-        turn(loop, lambda: bool(connection.api_versions))
+    with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
+        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
-        loop.turn(0.01)
+        loop.run_once(0.01)
         assert peer.logins == 1
         outcome = Outcome()
         outcome.send(connection)
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
 
     assert outcome.replies
@@ -442,20 +452,20 @@ class _Renewed:
     def region(self, _host: str) -> str:
         return "eu-central-1"
 
-    def keys(self, _region: str) -> AwsKeys:
+    def keys(self, _region: str) -> AwsCredentials:
         self._given += 1
-        return AwsKeys(f"AKID{self._given}", Secret("secret"), Secret("session"))
+        return AwsCredentials(f"AKID{self._given}", Secret("secret"), Secret("session"))
 
 
 def test_a_new_login_at_msk_has_the_keys_of_then(
-    loop: Loop, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    loop: EventLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys of a role expire sooner than connections end."""
     source = _Renewed()
     monkeypatch.setattr(msk_iam, "credential_source", lambda _options: source)
-    sasl = SaslSettings(Mechanism.AWS_MSK_IAM, aws=AwsSettings())
-    security = Security(Protocol.SASL_SSL, TLS.tls, sasl)
-    with SecurePeer(
+    sasl = SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=AwsSettings())
+    security = SecuritySettings(SecurityProtocol.SASL_SSL, TLS.tls, sasl)
+    with SecureBroker(
         context(),
         login=b"",
         mechanism="AWS_MSK_IAM",
@@ -463,12 +473,12 @@ def test_a_new_login_at_msk_has_the_keys_of_then(
         answer=b'{"version":"2020_10_22","request-id":"1"}',
         session_ms=SESSION_MS,
     ) as peer:
-        connection = Connection(loop, dialer(security), peer.address)
-        turn(loop, lambda: bool(connection.api_versions))
+        connection = BrokerConnection(loop, dialer(security), peer.address)
+        run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
         outcome = Outcome()
         outcome.send(connection)
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
 
     assert outcome.replies
@@ -478,66 +488,72 @@ def test_a_new_login_at_msk_has_the_keys_of_then(
     assert {json.loads(one)["host"] for one in peer.proofs} == {peer.address.host}
 
 
-def test_a_login_that_fails_later_closes_the_connection(loop: Loop, clock: HandClock) -> None:
+def test_a_login_that_fails_later_closes_the_connection(
+    loop: EventLoop, clock: ManualClock
+) -> None:
     """What waited for it fails, and a new connection may be tried."""
-    with SecurePeer(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = Connection(loop, dialer(SASL), peer.address)
-        turn(loop, lambda: bool(connection.api_versions))
+    with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
+        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        run_until(loop, lambda: bool(connection.api_versions))
         peer.login = b"\0me\0changed"
         clock.advance(SESSION_SECONDS)
         outcomes = [Outcome(), Outcome()]
         for outcome in outcomes:
             outcome.send(connection)
-        turn(loop, lambda: all(outcome.is_over for outcome in outcomes))
+        run_until(loop, lambda: all(outcome.is_over for outcome in outcomes))
 
     assert connection.closed
     assert all("sasl.jaas.config" in str(outcome.failures[0]) for outcome in outcomes)
 
 
-def _tokens(endpoint: TokenEndpoint) -> Security:
+def _tokens(endpoint: TokenEndpoint) -> SecuritySettings:
     oauth = OAuthSettings(
         endpoint.url, "me", Secret("secret"), read_timeout_seconds=PATIENCE_SECONDS
     )
-    return Security(Protocol.SASL_PLAINTEXT, sasl=SaslSettings(Mechanism.OAUTHBEARER, oauth=oauth))
+    return SecuritySettings(
+        SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(SaslMechanism.OAUTHBEARER, oauth=oauth)
+    )
 
 
-def _waits_for_a_token(connection: Connection) -> bool:
-    return connection._login is not None and connection._login.is_thinking
+def _waits_for_a_token(connection: BrokerConnection) -> bool:
+    return connection._authenticator is not None and connection._authenticator.is_computing
 
 
-def test_nobody_else_waits_for_a_token(loop: Loop, clock: HandClock) -> None:
+def test_nobody_else_waits_for_a_token(loop: EventLoop, clock: ManualClock) -> None:
     """The endpoint is silent; another cluster's requests are answered meanwhile."""
-    with TokenEndpoint({"me": "secret"}) as endpoint, SecurePeer(login=PLAIN) as peer:
-        endpoint.mood = Mood.SILENT
+    with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
+        endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0}
-        stuck = Connection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        stuck = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
         failed = Outcome()
         failed.send(stuck)
-        turn(loop, lambda: _waits_for_a_token(stuck))
+        run_until(loop, lambda: _waits_for_a_token(stuck))
         clock.advance(2.0)
         (outcome,), _ = ask(loop, SASL, peer.address, [[b"x"]])
         assert outcome.replies
         assert not failed.is_over, "the endpoint has time until its own limit"
-        endpoint.mood = Mood.BROKEN
-        turn(loop, lambda: failed.is_over)
+        endpoint.mood = ResponseMode.BROKEN
+        run_until(loop, lambda: failed.is_over)
 
     assert endpoint.url in str(failed.failures[0]), "not the connection's own time-out"
 
 
-def test_a_token_that_never_comes_ends_with_the_requests_time(loop: Loop, clock: HandClock) -> None:
+def test_a_token_that_never_comes_ends_with_the_requests_time(
+    loop: EventLoop, clock: ManualClock
+) -> None:
     """Whatever the endpoint's limits are."""
-    with TokenEndpoint({"me": "secret"}) as endpoint, SecurePeer(login=PLAIN) as peer:
-        endpoint.mood = Mood.SILENT
+    with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
+        endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0, "request_timeout_seconds": 5.0}
-        connection = Connection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        connection = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
         outcome = Outcome()
         outcome.send(connection)
-        turn(loop, lambda: _waits_for_a_token(connection))
+        run_until(loop, lambda: _waits_for_a_token(connection))
         clock.advance(4.0)
-        loop.turn(0.01)
+        loop.run_once(0.01)
         assert not outcome.is_over
         clock.advance(2.0)
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
 
     assert "nothing to log in with" in str(outcome.failures[0])
     assert connection.closed
@@ -546,29 +562,31 @@ def test_a_token_that_never_comes_ends_with_the_requests_time(loop: Loop, clock:
 @pytest.mark.parametrize("key", [API_VERSIONS, HANDSHAKE, AUTHENTICATE])
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\x21\xff\xff\xff\xff", b"\xff" * 40])
 def test_an_answer_to_a_login_that_cannot_be_read_ends_only_its_connection(
-    loop: Loop, key: int, body: bytes
+    loop: EventLoop, key: int, body: bytes
 ) -> None:
     """Whatever is at the other end, the task goes on with its other brokers."""
-    with SecurePeer(login=PLAIN, nonsense={key: body}) as peer:
-        connection = Connection(loop, dialer(SASL), peer.address)
+    with SecureBroker(login=PLAIN, nonsense={key: body}) as peer:
+        connection = BrokerConnection(loop, dialer(SASL), peer.address)
         outcome = Outcome()
         outcome.send(connection, [b"x"])
-        turn(loop, lambda: outcome.is_over)
+        run_until(loop, lambda: outcome.is_over)
         connection.close("the test is over")
 
     assert outcome.failures
 
 
-def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop, clock: HandClock) -> None:
+def test_a_login_that_is_not_taken_once_more_is_no_refusal(
+    loop: EventLoop, clock: ManualClock
+) -> None:
     """Such a broker lets us in on a new connection; it does not count as one without logins."""
     refusals: list[UnreachableError] = []
-    with SecurePeer(login=PLAIN, session_ms=SESSION_MS) as peer:
+    with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
         peer.takes_once = True
-        connection = Connection(loop, dialer(SASL), peer.address, refusals.append)
+        connection = BrokerConnection(loop, dialer(SASL), peer.address, refusals.append)
         for is_last in (False, True):
             outcome = Outcome()
             outcome.send(connection, [b"x"])
-            turn(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
+            run_until(loop, lambda outcome=outcome: outcome.is_over)  # type: ignore[misc]
             assert bool(outcome.failures) == is_last
             clock.advance(0.99 * SESSION_SECONDS)
 
@@ -577,9 +595,9 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(loop: Loop, clock: Ha
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_very_short_session_is_not_renewed_all_the_time(loop: Loop) -> None:
+def test_a_very_short_session_is_not_renewed_all_the_time(loop: EventLoop) -> None:
     """A broker takes a login a second: what was held back meanwhile follows it at once."""
-    with SecurePeer(login=PLAIN, session_ms=1) as peer:
+    with SecureBroker(login=PLAIN, session_ms=1) as peer:
         outcomes, _ = ask(loop, SASL, peer.address, [[b"x"]] * 3)
 
     assert all(one.replies for one in outcomes)
@@ -587,22 +605,22 @@ def test_a_very_short_session_is_not_renewed_all_the_time(loop: Loop) -> None:
 
 
 def test_between_a_short_session_and_the_next_login_requests_wait(
-    loop: Loop, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    loop: EventLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session of a token's last moments is shorter than the pause that brokers insist on."""
-    monkeypatch.setattr("sparkmirror.wire.sasl_login.SHORTEST_SESSION_SECONDS", 2.4)
-    with SecurePeer(login=PLAIN, session_ms=600) as peer:
-        connection = Connection(loop, dialer(SASL), peer.address)
+    monkeypatch.setattr("sparkmirror.wire.sasl_authenticator.SHORTEST_SESSION_SECONDS", 2.4)
+    with SecureBroker(login=PLAIN, session_ms=600) as peer:
+        connection = BrokerConnection(loop, dialer(SASL), peer.address)
         first, second = Outcome(), Outcome()
         first.send(connection, [b"x"])
-        turn(loop, lambda: first.is_over)
+        run_until(loop, lambda: first.is_over)
         clock.advance(1.2)
         second.send(connection, [b"x"])
         for _ in range(10):
-            loop.turn(0.01)
+            loop.run_once(0.01)
         assert (peer.logins, second.is_over) == (1, False)
         clock.advance(1.3)
-        turn(loop, lambda: second.is_over)
+        run_until(loop, lambda: second.is_over)
         connection.close("the test is over")
 
     assert peer.broken_rules == []
@@ -624,5 +642,5 @@ def test_no_request_is_sent_at_the_very_end_of_a_session(
     session: float, soonest: float, latest: float
 ) -> None:
     """A broker that is busy with the one before would read it afterwards, and hang up."""
-    assert renewal_seconds(session, 0.0) == pytest.approx(soonest)
-    assert renewal_seconds(session, 1.0) == pytest.approx(latest)
+    assert reauthentication_seconds(session, 0.0) == pytest.approx(soonest)
+    assert reauthentication_seconds(session, 1.0) == pytest.approx(latest)

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.model import Secret
-from sparkmirror.security.settings import Protocol, Security, TlsSettings
+from sparkmirror.security.error_hints import tls_error_hint
+from sparkmirror.security.settings import SecurityProtocol, SecuritySettings, TlsSettings
 from sparkmirror.security.tls import server_context
-from sparkmirror.security.troubles import tls_trouble
 from sparkmirror.wire.frames import SCRATCH_BYTES
 from sparkmirror.wire.tls_socket import RECORD_BYTES, TlsSocket
-from support.certificates import Authority
+from support.data.certificates import Authority
 from support.waiting import PATIENCE_SECONDS
 
 AUTHORITY = Authority("of this test")
@@ -53,7 +53,7 @@ def pair(host: str = "localhost") -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
     )
     thread.start()
     sock = TlsSocket(ours, CLIENT, host)
-    while events := sock.shake_hands():
+    while events := sock.do_handshake():
         wait(sock, events)
     thread.join(PATIENCE_SECONDS)
     with accepted[0] as peer:
@@ -166,15 +166,15 @@ def test_why_the_peer_hung_up_is_known_also_to_who_was_writing() -> None:
     thread = threading.Thread(target=refuse)
     thread.start()
     sock = TlsSocket(ours, CLIENT, "localhost")
-    while events := sock.shake_hands():
+    while events := sock.do_handshake():
         wait(sock, events)
     thread.join(PATIENCE_SECONDS)
     with pytest.raises((ssl.SSLEOFError, BrokenPipeError)) as written:
         sock.sendmsg([b"a request"])
-    words = sock.parting_words()
+    words = sock.peer_error()
     sock.close()
 
-    security = Security(Protocol.SSL, CLIENT)
-    assert tls_trouble(written.value, "b:1", security) == ""
+    security = SecuritySettings(SecurityProtocol.SSL, CLIENT)
+    assert tls_error_hint(written.value, "b:1", security) == ""
     assert words is not None
-    assert "asks for a certificate" in tls_trouble(words, "b:1", security)
+    assert "asks for a certificate" in tls_error_hint(words, "b:1", security)

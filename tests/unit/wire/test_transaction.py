@@ -10,13 +10,13 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire.transaction import Identity, Transactions, TransactionState
-from support.fake_brokers import FakeCluster, FakeLoop, Request
+from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
+from support.peers.fake_cluster import FakeCluster, FakeLoop, Request
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_ATTEMPTED, CONCURRENT, NOT_COORDINATOR, LOADING = 55, 51, 16, 14
 UNAUTHORIZED_TOPIC = 29
-NOBODY = Identity(-1, -1)
+NOBODY = ProducerIdAndEpoch(-1, -1)
 
 
 class Bench:
@@ -30,11 +30,11 @@ class Bench:
         self.refused: dict[TopicPartition, int] = {}
         self.ends: list[tuple[bool, bool]] = []
         self.lost = 0
-        self.transactions = Transactions(
+        self.transactions = TransactionClient(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
             "flow-0",
-            Identity(7, 1),
+            ProducerIdAndEpoch(7, 1),
             60_000,
             self,
         )
@@ -100,7 +100,7 @@ class Bench:
         request.reply(SimpleNamespace(results_by_topic_v3_and_below=results))
         return request
 
-    def end(self, code: int = 0, identity: Identity = NOBODY, node: int = 1) -> Request:
+    def end(self, code: int = 0, identity: ProducerIdAndEpoch = NOBODY, node: int = 1) -> Request:
         """Answer a commit or an abort."""
         request = self.request("EndTxnRequest", node)
         request.reply(
@@ -114,7 +114,7 @@ class Bench:
 
     def open(self, partitions: Iterable[TopicPartition] = (ONE,)) -> None:
         """Begin a transaction with some partitions."""
-        self.transactions.add(partitions)
+        self.transactions.add_partitions(partitions)
         self.find()
         self.featured()
         self.add(dict.fromkeys(partitions, 0))
@@ -124,12 +124,12 @@ def test_the_new_identity_of_version_2_is_used_for_the_next_transaction() -> Non
     """Version 5 of EndTxn answers it; what follows is sent with it."""
     bench = Bench()
     bench.open()
-    assert bench.transactions.holds(ONE)
+    assert bench.transactions.contains(ONE)
     bench.transactions.commit()
-    assert bench.end(identity=Identity(7, 2)).version == 5
+    assert bench.end(identity=ProducerIdAndEpoch(7, 2)).version == 5
     assert bench.ends == [(True, True)]
-    assert not bench.transactions.holds(ONE)
-    bench.transactions.add([TWO])
+    assert not bench.transactions.contains(ONE)
+    bench.transactions.add_partitions([TWO])
     request = bench.add({TWO: 0})
     assert request.content.v3_and_below_producer_epoch == 2
 
@@ -141,7 +141,7 @@ def test_version_1_keeps_its_identity_after_a_commit_and_renews_it_after_an_abor
     bench.transactions.commit()
     assert bench.end().version == 4
     assert bench.ends == [(True, False)]
-    bench.transactions.add([ONE])
+    bench.transactions.add_partitions([ONE])
     bench.add({ONE: 0})
     bench.transactions.abort()
     bench.end()
@@ -149,7 +149,7 @@ def test_version_1_keeps_its_identity_after_a_commit_and_renews_it_after_an_abor
     assert (request.content.producer_id, request.content.producer_epoch) == (7, 1)
     request.reply(SimpleNamespace(error_code=0, producer_id=7, producer_epoch=2))
     assert bench.ends == [(True, False), (False, True)]
-    assert bench.transactions.identity == Identity(7, 2)
+    assert bench.transactions.identity == ProducerIdAndEpoch(7, 2)
 
 
 def test_a_coordinator_that_moved_is_found_again() -> None:
@@ -158,13 +158,13 @@ def test_a_coordinator_that_moved_is_found_again() -> None:
     bench.open()
     bench.transactions.commit()
     bench.end(NOT_COORDINATOR)
-    assert bench.transactions.trouble == NOT_COORDINATOR
+    assert bench.transactions.error_code == NOT_COORDINATOR
     bench.loop.advance(1)
     bench.find(node=2)
     bench.featured(2)
-    bench.end(identity=Identity(7, 2), node=2)
+    bench.end(identity=ProducerIdAndEpoch(7, 2), node=2)
     assert bench.ends == [(True, True)]
-    assert not bench.transactions.trouble
+    assert not bench.transactions.error_code
 
 
 def test_a_lost_connection_is_opened_again_and_the_same_asked() -> None:
@@ -176,7 +176,7 @@ def test_a_lost_connection_is_opened_again_and_the_same_asked() -> None:
     bench.loop.advance(1)
     bench.find()
     bench.featured()
-    bench.end(identity=Identity(7, 2))
+    bench.end(identity=ProducerIdAndEpoch(7, 2))
     assert bench.ends == [(True, True)]
 
 
@@ -184,7 +184,7 @@ def test_a_lost_connection_is_opened_again_and_the_same_asked() -> None:
 def test_a_busy_coordinator_is_asked_soon_again_and_ever_less_often(code: int) -> None:
     """It writes the markers of the transaction before, which takes milliseconds as a rule."""
     bench = Bench()
-    bench.transactions.add([ONE])
+    bench.transactions.add_partitions([ONE])
     bench.find()
     bench.featured()
     pauses = []
@@ -196,16 +196,16 @@ def test_a_busy_coordinator_is_asked_soon_again_and_ever_less_often(code: int) -
         pauses.append(bench.loop.now - began)
     expected = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
     assert pauses == pytest.approx(expected, abs=0.006)
-    assert bench.transactions.trouble == code
+    assert bench.transactions.error_code == code
     bench.add({ONE: 0})
-    assert bench.transactions.holds(ONE)
-    assert not bench.transactions.trouble
+    assert bench.transactions.contains(ONE)
+    assert not bench.transactions.error_code
 
 
 def test_refused_partitions_are_named_and_the_others_asked_for_again() -> None:
     """A coordinator adds all partitions of a request or none."""
     bench = Bench()
-    bench.transactions.add([ONE, TWO])
+    bench.transactions.add_partitions([ONE, TWO])
     bench.find()
     bench.featured()
     bench.add({ONE: NOT_ATTEMPTED, TWO: UNAUTHORIZED_TOPIC})
@@ -213,19 +213,19 @@ def test_refused_partitions_are_named_and_the_others_asked_for_again() -> None:
     assert bench.added == 0
     bench.add({ONE: 0})
     assert bench.added == 1
-    assert bench.transactions.holds(ONE)
-    assert not bench.transactions.holds(TWO)
+    assert bench.transactions.contains(ONE)
+    assert not bench.transactions.contains(TWO)
 
 
 def test_an_end_waits_for_partitions_that_were_asked_for() -> None:
     """Otherwise nobody would know whether the transaction is open."""
     bench = Bench()
     bench.open()
-    bench.transactions.add([TWO])
+    bench.transactions.add_partitions([TWO])
     bench.transactions.abort()
     bench.add({TWO: 0})
     assert bench.added == 1  # for the first partition: nothing more may be written
-    bench.end(identity=Identity(7, 2))
+    bench.end(identity=ProducerIdAndEpoch(7, 2))
     assert bench.ends == [(False, True)]
 
 
@@ -237,8 +237,8 @@ def test_whoever_is_fenced_or_refused_asks_nothing_more(code: int) -> None:
     bench.transactions.commit()
     bench.end(code)
     assert bench.lost == code
-    assert bench.transactions.state is TransactionState.LOST
-    bench.transactions.add([ONE])
+    assert bench.transactions.state is TransactionState.FATAL_ERROR
+    bench.transactions.add_partitions([ONE])
     bench.transactions.commit()
     bench.loop.advance(60)
     assert not bench.cluster.connection(1).waiting

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command for a Connect worker shares: how it gets there, and how it ends.
+
+0 all was done, 1 something was refused or failed, 2 wrong use (nothing was done), 3 no worker
+answers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sparkmirror.cli.connect_output import escape_control_characters
+from sparkmirror.cli.console import print_error
+from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.model import Secret
+from sparkmirror.rest_client.connect_client import ConnectClient
+from sparkmirror.rest_client.http_client import WorkerEndpoint, parse_worker_url
+
+OK, FAILED, USAGE_ERROR, UNREACHABLE = 0, 1, 2, 3
+
+PASSWORD = "SPARKMIRROR_PASSWORD"  # noqa: S105 - the name of a variable
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """The options that say which worker is meant."""
+
+    url: str
+    user: str | None
+    timeout: float
+
+
+def with_connect_client(connection: ConnectOptions, act: Callable[[ConnectClient], int]) -> int:
+    """Does it and answers the exit code; whatever goes wrong is one sentence."""
+    try:
+        return act(ConnectClient(_access(connection)))
+    except ConfigError as error:
+        return _print_error(error, USAGE_ERROR)
+    except WorkerUnreachableError as error:
+        return _print_error(error, UNREACHABLE)
+    except WorkerError as error:
+        return _print_error(error, FAILED)
+
+
+def for_each(names: Iterable[str], act: Callable[[str], None]) -> int:
+    """Does it for every name, also after one was refused; the exit code."""
+    code = OK
+    for name in names:
+        try:
+            act(name)
+        except WorkerUnreachableError:
+            raise
+        except WorkerError as error:
+            code = _print_error(error, FAILED)
+    return code
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `90`, `90s`, `500ms`, `2m` or `1h`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"--wait {text} is no duration: say 60s or 2m.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _access(connection: ConnectOptions) -> WorkerEndpoint:
+    url = parse_worker_url(connection.url)
+    if connection.user is None:
+        return WorkerEndpoint(url, seconds=connection.timeout)
+    if ":" in connection.user:
+        raise ConfigError(
+            f"--user takes a name alone: a password on a command line can be seen by others. "
+            f"Put it into {PASSWORD}."
+        )
+    password = os.environ.get(PASSWORD)
+    if password is None:
+        raise ConfigError(f"--user {connection.user} needs a password: put it into {PASSWORD}.")
+    return WorkerEndpoint(url, connection.user, Secret(password), seconds=connection.timeout)
+
+
+def _print_error(error: Exception, code: int) -> int:
+    print_error(escape_control_characters(str(error)))
+    return code

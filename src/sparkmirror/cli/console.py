@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors as one sentence, for commands that ask clusters something."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+
+def silence_kafka_logs() -> None:
+    """kafka-python logs each failed connect by itself; we say it in one sentence."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+def print_error(sentence: str) -> None:
+    """What is wrong, where it does not disturb whoever reads the answer."""
+    Console(stderr=True).print(f"error: {sentence}", markup=False, soft_wrap=True)
+
+
+# --- A group of commands whose first one need not be named: `groups FILE` is `groups show FILE`.
+
+
+_DEFAULT = "show"
+
+
+class DefaultCommandGroup(TyperGroup):
+    """Puts the default command before words that begin with no command."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """As the base class does, with the command named."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)

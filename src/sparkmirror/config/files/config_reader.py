@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed reading of layered texts against the key table, remembering all that was read.
+
+A wrong value does not stop the reading: it becomes a notice and its default is used, so that one
+pass over a file finds everything that is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from sparkmirror.config.files.config_providers import ReferenceResolver, ResolvedText
+from sparkmirror.config.files.layering import LayeredConfig, LayeredValue, Origin
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.properties import has_secret_suffix
+from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_list
+from sparkmirror.config.keys.table import is_secret
+from sparkmirror.model import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveValue:
+    """One value that a flow runs with, as `check` shows it."""
+
+    section: str
+    key: str
+    text: str | Secret
+    origin: Origin
+    overrode: tuple[Origin, ...] = ()
+    no_effect_reason: str = ""  # why it has no effect
+
+
+@dataclass(slots=True)
+class ConfigReport:
+    """What one pass over a flow's configuration gathered.
+
+    No sentence shows what came through a config provider, whoever wrote the sentence.
+    """
+
+    effective: list[EffectiveValue] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    _provided: set[str] = field(default_factory=set, repr=False)
+
+    def redact(self, resolved: ResolvedText) -> None:
+        """From here on sentences have `[hidden]` in the place of this value and its items."""
+        if resolved.from_provider:
+            for text in (resolved.text, *resolved.provided_parts):
+                texts = {text.strip(), *(item.strip() for item in text.split(","))}
+                self._provided |= {one for one in texts if len(one) >= _SHORTEST_SECRET}
+
+    def error(self, value: LayeredValue, key: str, sentence: str) -> None:
+        """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
+        written = value.origin.key or key
+        said = self._concealing(sentence)
+        self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, said))
+
+    def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
+        """Remark on a line that may stay as it is."""
+        said = self._concealing(sentence)
+        self.notices.append(notice_at_line(level, origin.key, origin.line, said))
+
+    def _concealing(self, sentence: str) -> str:
+        lowered = sentence.lower()
+        held = [text for text in self._provided if text.lower() in lowered]
+        for text in sorted(held, key=len, reverse=True):
+            whole = rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)"
+            sentence = re.sub(whole, "[hidden]", sentence, flags=re.IGNORECASE)
+        return sentence
+
+
+class ConfigReader:
+    """Reads one layered map; `section` is its heading in what `check` prints."""
+
+    def __init__(
+        self, section: str, values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
+    ) -> None:
+        self._section = section
+        self._values = values
+        self._resolver = resolver
+        self._report = report
+        self._parsed: dict[str, object] = {}
+        self._hidden: set[str] = set()
+        self._provided: set[str] = set()
+        self._wrong: set[str] = set()
+
+    def read_all(self, keys: Iterable[ConfigKey]) -> None:
+        """Parse and check every key of the table, present or not."""
+        for key in keys:
+            self._parsed[key.name] = self._read(key)
+
+    def has_key(self, name: str) -> bool:
+        """Whether the table has such a key."""
+        return name in self._parsed
+
+    def is_in_file(self, name: str) -> bool:
+        """Whether a line of the file gave the key."""
+        value = self._values.get(name)
+        return value is not None and value.origin.line > 0
+
+    def is_configured(self, name: str) -> bool:
+        """Whether a line of the file or a profile gave the key."""
+        origin = self.origin(name)
+        return bool(origin.line or origin.profile)
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether a message may not show the key's value."""
+        return name in self._hidden
+
+    def is_invalid(self, name: str) -> bool:
+        """Whether the key's value was refused, and its default stands in."""
+        return name in self._wrong
+
+    def came_from_provider(self, name: str) -> bool:
+        """Whether a part of the key's value came through a config provider."""
+        return name in self._provided
+
+    def origin(self, name: str) -> Origin:
+        """Where the key's value came from."""
+        value = self._values.get(name)
+        return Origin(name) if value is None else value.origin
+
+    def value(self, name: str) -> LayeredValue:
+        """The layered value of a key, for a notice about it."""
+        return self._values.get(name) or LayeredValue("", Origin(name))
+
+    def resolved_text(self, name: str) -> str | None:
+        """The text of any key, table or not, with its references resolved."""
+        value = self._values.get(name)
+        return None if value is None else self._resolve(name, value).text
+
+    def resolve_all(self) -> dict[str, str]:
+        """The whole map with its references resolved."""
+        return {name: self._resolve(name, value).text for name, value in self._values.items()}
+
+    def with_prefix(self, prefix: str, without: Collection[str]) -> dict[str, str]:
+        """The resolved texts of all keys behind `prefix`, save those named."""
+        names = (n for n in self._values if n.startswith(prefix))
+        return {
+            short: self._resolve(name, self._values[name]).text
+            for name in names
+            if (short := name.removeprefix(prefix)) not in without
+        }
+
+    def boolean(self, name: str) -> bool:
+        """The parsed BOOLEAN `name`."""
+        return self._parsed[name] is True
+
+    def integer(self, name: str) -> int:
+        """The parsed number `name`; 0 if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, int) else 0
+
+    def string(self, name: str) -> str:
+        """The parsed text `name`; empty if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, str) else ""
+
+    def secret(self, name: str) -> Secret | None:
+        """The PASSWORD `name`; None if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, Secret) else None
+
+    def double(self, name: str) -> float:
+        """The parsed DOUBLE `name`; 0 if it has no value."""
+        value = self._parsed[name]
+        return value if isinstance(value, float) else 0.0
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """The parsed LIST `name`."""
+        value = self._parsed[name]
+        return value if isinstance(value, tuple) else ()
+
+    def optional_integer(self, name: str) -> int | None:
+        """The parsed number, or None where nothing is set."""
+        value = self._parsed[name]
+        return value if isinstance(value, int) else None
+
+    def _read(self, key: ConfigKey) -> object:
+        value = self._values.get(key.name)
+        if value is None:
+            return self._absent(key)
+        resolved = self._resolve(key.name, value)
+        if resolved is _NOTHING:
+            self._wrong.add(key.name)
+            return key.default_value()
+        text = resolved.text
+        hidden = key.is_secret or resolved.from_provider
+        if hidden:
+            self._hidden.add(key.name)
+        if resolved.from_provider:
+            self._provided.add(key.name)
+        try:
+            parsed = key.parse(text)
+        except InvalidValueError as error:
+            self._wrong.add(key.name)
+            said = f"{error.rule}, which [hidden] does not satisfy" if hidden else str(error)
+            self._report.error(
+                value, key.name, f"{value.origin.key or key.name} {said}{_comment_hint(text)}."
+            )
+            return key.default_value()
+        self._remark(key, value, resolved)
+        if key.no_effect and not value.origin.line:
+            return parsed  # nobody wrote it and it changes nothing
+        self._report.effective.append(
+            EffectiveValue(
+                self._section,
+                key.name,
+                Secret(text) if hidden else _shown(parsed, text),
+                value.origin,
+                value.overrode,
+                key.no_effect if value.origin.line else "",
+            )
+        )
+        return Secret(str(parsed)) if key.is_secret else parsed
+
+    def _absent(self, key: ConfigKey) -> object:
+        text = key.default
+        if text is None and key.mm2_default is not None:
+            text = f"{key.mm2_default}, or what the cluster can hold"
+        if text and not key.no_effect:
+            self._report.effective.append(
+                EffectiveValue(self._section, key.name, text, Origin(key.name))
+            )
+        return key.default_value()
+
+    def _remark(self, key: ConfigKey, value: LayeredValue, resolved: ResolvedText) -> None:
+        if not value.origin.line:
+            return
+        if resolved.is_literal:
+            self._report.warn(
+                value.origin,
+                f"{value.origin.key} has a ${{...}} that names no config provider: it is taken as "
+                "it stands, as in Java.",
+            )
+        if key.no_effect:
+            self._report.warn(
+                value.origin,
+                f"{value.origin.key} has no effect: {key.no_effect}.",
+                NoticeLevel.INFO,
+            )
+        if key.type is ConfigType.LIST and (twice := parse_list(resolved.text)[1]):
+            self._report.warn(
+                value.origin, f"{value.origin.key} names {', '.join(twice)} more than once."
+            )
+
+    def _resolve(self, name: str, value: LayeredValue) -> ResolvedText:
+        if "${" not in value.text:
+            return ResolvedText(value.text)
+        try:
+            resolved = self._resolver.resolve(
+                value.text,
+                is_secret=is_secret(name) or has_secret_suffix(name),
+                from_request=value.from_request,
+            )
+        except LookupError as error:
+            self._report.error(value, name, f"{value.origin.key or name}: {error.args[0]}.")
+            return _NOTHING
+        self._report.redact(resolved)
+        return resolved
+
+
+_SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
+_NOTHING = ResolvedText(
+    "", provided_parts=("",)
+)  # a reference that leads nowhere; already reported
+
+
+def _comment_hint(text: str) -> str:
+    return " (a comment needs a line of its own)" if "#" in text else ""
+
+
+def _shown(parsed: object, text: str) -> str:
+    if isinstance(parsed, tuple):
+        return ", ".join(parsed)
+    return str(parsed).lower() if isinstance(parsed, bool) else text.strip()

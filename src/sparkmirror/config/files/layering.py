@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which line of the file decides which value: MM2's precedence in dedicated mode.
+
+Three maps are derived from the file for a pair A->B: the properties of a cluster, the connector
+configuration and the worker configuration; from the connector's those of the clients. Every
+value remembers the line it came from and the lines it won against. A profile's values are below
+all of them (`config/profiles.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.config.files.properties import Property
+from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
+from sparkmirror.config.keys.service_profiles import (
+    FACTOR,
+    SOURCE_KEY,
+    SYNCS_FACTOR,
+    SYNCS_LOCATION,
+    TARGET_KEY,
+    profile_settings,
+)
+from sparkmirror.config.keys.table import DEPRECATED, GLOBAL_CONNECTOR_NAMES
+from sparkmirror.config.keys.worker_keys import GLOBAL_WORKER_PREFIXES
+from sparkmirror.model import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text stands: the key as written and its line; line 0 means nobody wrote it.
+
+    Then a profile may have given it, for a reason.
+    """
+
+    key: str
+    line: int = 0
+    profile: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.line:
+            return f"line {self.line} '{self.key}'"
+        return f"profile {self.profile}" if self.profile else "default"
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredValue:
+    """A text, where it came from and whom it won against (the strongest loser first)."""
+
+    text: str = field(repr=False)
+    origin: Origin
+    overrode: tuple[Origin, ...] = ()
+    from_request: bool = False  # it came over REST
+
+    def overriding(self, loser: LayeredValue) -> LayeredValue:
+        """This value, remembering that it beat `loser`."""
+        beaten = (*self.overrode, loser.origin, *loser.overrode)
+        given = dict.fromkeys(o for o in beaten if o != self.origin and (o.line or o.profile))
+        return replace(self, overrode=tuple(given))
+
+    def yields_to(self, other: LayeredValue) -> bool:
+        """Whether `other` wins wherever it stands: a profile is weaker than any line."""
+        return bool(self.origin.profile and other.origin.line)
+
+
+class LayeredConfig(dict[str, LayeredValue]):
+    """Key -> value, built layer by layer; nothing that loses is forgotten."""
+
+    def put(self, key: str, value: LayeredValue) -> None:
+        """Set the key; what was there is remembered as overridden."""
+        present = self.get(key)
+        if present is None:
+            self[key] = value
+        else:
+            self[key] = (
+                present.overriding(value) if value.yields_to(present) else value.overriding(present)
+            )
+
+    def put_if_absent(self, key: str, value: LayeredValue) -> None:
+        """Set the key unless it is there; then the present value has won against this one."""
+        present = self.get(key)
+        if present is None:
+            self[key] = value
+        else:
+            self[key] = (
+                value.overriding(present) if present.yields_to(value) else present.overriding(value)
+            )
+
+    def put_all(self, layer: Mapping[str, LayeredValue], prefix: str = "") -> None:
+        """Put a whole layer, each key behind `prefix`."""
+        for key, value in layer.items():
+            self.put(prefix + key, value)
+
+
+RawProperties = Mapping[str, Property]
+
+_CLIENT_LEVEL = re.compile(r"^(consumer|producer|admin)")
+_ROLES = ("producer", "consumer", "admin")
+java_name = {
+    name: f"org.apache.kafka.connect.mirror.{name}"
+    for name in ("MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
+}
+
+
+def default_value(text: str, key: str = "") -> LayeredValue:
+    """A value that no line of the file gave."""
+    return LayeredValue(text, Origin(key))
+
+
+def with_prefix(raw: RawProperties, prefix: str) -> LayeredConfig:
+    """The entries whose key starts with `prefix`, without it."""
+    cut = len(prefix)
+    return LayeredConfig(
+        (key[cut:], _written(entry))
+        for key, entry in raw.items()
+        if key.startswith(prefix) and len(key) > cut
+    )
+
+
+def _written(entry: Property) -> LayeredValue:
+    return LayeredValue(entry.text, Origin(entry.key, entry.line), from_request=entry.from_request)
+
+
+def cluster_properties(raw: RawProperties, alias: str) -> LayeredConfig:
+    """What the file says about one cluster, shared security settings spread to its clients."""
+    properties = with_prefix(raw, f"{alias}.")
+    for key in sorted(SECURITY_KEY_NAMES & properties.keys()):
+        for role in _ROLES:
+            properties.put_if_absent(f"{role}.{key}", properties[key])
+    for key in sorted(SECURITY_KEY_NAMES & raw.keys()):
+        shared = _written(raw[key])
+        for role in _ROLES:
+            properties.put_if_absent(f"{role}.{key}", shared)
+        properties.put_if_absent(key, shared)
+    return properties
+
+
+def profile_names(raw: RawProperties, flow: Flow) -> tuple[str, str]:
+    """The profiles of target and source, as the file names them; references are not resolved."""
+    target, source = (
+        next((raw[name].text.strip() for name in (f"{flow}.{key}", key) if name in raw), "")
+        for key in (TARGET_KEY, SOURCE_KEY)
+    )
+    return target, source
+
+
+def _profile_layer(raw: RawProperties, flow: Flow, *, is_workers: bool) -> LayeredConfig:
+    """What the flow's profiles say, about the worker or about the rest."""
+    return LayeredConfig(
+        (key, LayeredValue(setting.value, Origin(key, 0, name, setting.reason)))
+        for key, (name, setting) in profile_settings(*profile_names(raw, flow)).items()
+        if setting.is_worker_key is is_workers
+    )
+
+
+def connector_config(
+    raw: RawProperties, flow: Flow, connector: str = "MirrorSourceConnector"
+) -> LayeredConfig:
+    """The configuration MM2 stores for a connector of the pair, variables not resolved."""
+    config = _profile_layer(raw, flow, is_workers=False)
+    for key, entry in raw.items():
+        if key in GLOBAL_CONNECTOR_NAMES or key.startswith(
+            ("config.providers", "replication.policy")
+        ):
+            config.put(key, _written(entry))
+    for side, alias in (("source", flow.source), ("target", flow.target)):
+        for key, value in cluster_properties(raw, alias).items():
+            level = side if _CLIENT_LEVEL.match(key) else f"{side}.cluster"
+            config.put(f"{level}.{key}", value)
+    # MM2 lets these lose against every line; only a global or per-flow one can exist.
+    derived = {
+        "name": connector,
+        "connector.class": java_name[connector],
+        "source.cluster.alias": flow.source,
+        "target.cluster.alias": flow.target,
+    }
+    for key, text in derived.items():
+        config.put_if_absent(key, default_value(text, key))
+    config.put_all(with_prefix(raw, f"{flow}."))
+    config.put_if_absent("enabled", default_value("false", "enabled"))
+    _rename(config)
+    _place_syncs(config, raw, flow)
+    return config
+
+
+def _rename(config: LayeredConfig) -> None:
+    """Old spellings become the new ones, which win."""
+    for old, new in DEPRECATED.items():
+        if old in config:
+            config.put_if_absent(new, config.pop(old))
+
+
+def _place_syncs(config: LayeredConfig, raw: RawProperties, flow: Flow) -> None:
+    """An offset-syncs topic on the target has the replicas that the target's profile wants."""
+    location = config.get(SYNCS_LOCATION)
+    factor = _profile_layer(raw, flow, is_workers=False).get(FACTOR)
+    if factor is not None and location is not None and location.text.strip() == "target":
+        config.put_if_absent(SYNCS_FACTOR, factor)
+
+
+def worker_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
+    """The configuration of the pair's Connect worker, variables not resolved."""
+    config = _profile_layer(raw, flow, is_workers=True)
+    config.put_all(cluster_properties(raw, flow.target))
+    for key, entry in raw.items():
+        if key.startswith(GLOBAL_WORKER_PREFIXES):
+            config.put(key, _written(entry))
+    for key, entry in raw.items():
+        if key.startswith("config.providers"):
+            config.put(key, _written(entry))
+    byte_array = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    derived = {
+        "client.id": str(flow),
+        "group.id": f"{flow.source}-mm2",
+        "offset.storage.topic": f"mm2-offsets.{flow.source}.internal",
+        "status.storage.topic": f"mm2-status.{flow.source}.internal",
+        "config.storage.topic": f"mm2-configs.{flow.source}.internal",
+        "key.converter": byte_array,
+        "value.converter": byte_array,
+        "header.converter": byte_array,
+    }
+    for key, text in derived.items():
+        config.put_if_absent(key, default_value(text, key))
+    return config
+
+
+def rest_connector_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
+    """The flat configuration of a connector on a Connect worker, variables not resolved.
+
+    Config providers are the worker's: what a connector says about them is left out.
+    """
+    config = _profile_layer(raw, flow, is_workers=False)
+    for key, entry in raw.items():
+        if not key.startswith("config.providers"):
+            config.put(key, _written(entry))
+    config.put_if_absent("enabled", default_value("true", "enabled"))
+    _rename(config)
+    _place_syncs(config, raw, flow)
+    return config
+
+
+def connect_worker_config(worker: LayeredConfig, raw: RawProperties | None = None) -> LayeredConfig:
+    """What a worker's file means to a connector; `raw` is the connector's configuration.
+
+    A connector's producer does not inherit the security of the worker's own client, and a profile
+    that a connector names says nothing about the worker's topics.
+    """
+    config = LayeredConfig()
+    if raw is not None:
+        flow = Flow("", "")  # a flat configuration has no lines for one flow
+        for key, value in _profile_layer(raw, flow, is_workers=True).items():
+            if key.startswith("producer."):
+                config.put(key, value)
+    for key, value in worker.items():
+        if key not in SECURITY_KEY_NAMES or key == "bootstrap.servers":
+            config.put(key, value)
+    return config
+
+
+def client_config(connector: LayeredConfig, side: str, role: str) -> LayeredConfig:
+    """A connector's own client: `side` is source or target, `role` consumer, producer or admin."""
+    config = LayeredConfig()
+    for key in SECURITY_KEY_NAMES:
+        value = connector.get(f"{side}.cluster.{key}")
+        if value is not None:
+            config.put(key, value)
+    for prefix in (f"{role}.", f"{side}.{role}."):
+        config.put_all(_with_prefix(connector, prefix))
+    for key in [key for key in config if key.startswith("override.")]:
+        del config[key]  # `consumer.override.` is about the worker's clients, not the connector's
+    if role == "consumer":
+        # `consumer.poll.timeout.ms` and `admin.timeout.ms` are connector keys, not client keys.
+        config.pop("poll.timeout.ms", None)
+        config.put("enable.auto.commit", default_value("false"))
+        config.put_if_absent("auto.offset.reset", default_value("earliest"))
+    if role == "admin":
+        config.pop("timeout.ms", None)
+    return config
+
+
+def record_producer_config(connector: LayeredConfig, worker: LayeredConfig) -> LayeredConfig:
+    """The producer of mirrored records: the worker's, then the connector's overrides."""
+    config = LayeredConfig()
+    for key in SECURITY_KEY_NAMES:
+        if key in worker:
+            config.put(key, worker[key])
+    config.put_all(_with_prefix(worker, "producer."))
+    config.put_all(_with_prefix(connector, "producer.override."))
+    return config
+
+
+def _with_prefix(layered: LayeredConfig, prefix: str) -> dict[str, LayeredValue]:
+    cut = len(prefix)
+    return {key[cut:]: value for key, value in layered.items() if key.startswith(prefix)}
+
+
+def all_flows(aliases: Iterable[str]) -> list[Flow]:
+    """Every ordered pair of distinct clusters, enabled or not."""
+    names = list(aliases)
+    return [Flow(a, b) for a in names for b in names if a != b]

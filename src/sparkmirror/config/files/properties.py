@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java `.properties` files with line numbers.
+
+`javaproperties` knows the syntax; this module adds what an error message needs: where each entry
+stands, which entries repeat a key, and a sentence for every way in which a file cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from javaproperties import InvalidUEscapeError, KeyValue, parse
+
+from sparkmirror.config.files.tracked_files import read_bounded
+from sparkmirror.errors import ConfigError
+
+# A key at the beginning of a line; `host:9092,` in a list of addresses is none.
+_OWN_LINE = re.compile(r"\s*([A-Za-z][\w.>-]*)\s*(?:=|:(?!\d+\s*(?:,|\\|$)))")
+_SECRETIVE = (".password", ".secret", ".token", ".key", ".jaas.config")
+
+MAX_BYTES = 16 << 20  # of a file; one with a thousand flows has less than one
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One `key=text` of a file and the line on which it begins."""
+
+    key: str
+    text: str = field(repr=False)
+    line: int
+    swallowed_secret_line: int = (
+        0  # the line of a secret that a stray \\ has made part of this text
+    )
+    from_request: bool = False  # no file's, but that of a connector, whoever sent it
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesFile:
+    """All entries of a file; of a repeated key the last one counts, as in Java."""
+
+    name: str
+    entries: Mapping[str, Property]
+    repeated: tuple[Property, ...] = ()  # the earlier entries of repeated keys
+
+
+def read_properties(path: Path) -> PropertiesFile:
+    """Read and parse `path`; whatever is wrong with it becomes one sentence."""
+    try:
+        data = read_bounded(path, MAX_BYTES)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"There is no file {path}; check the path (relative ones start at {Path.cwd()}).",
+            where=str(path),
+        ) from error
+    except IsADirectoryError as error:
+        raise ConfigError(
+            f"{path} is a directory; name the properties file inside it.", where=str(path)
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror or error}); check its permissions.",
+            where=str(path),
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is no path: {error}.", where=str(path)) from error
+    if data is None:
+        raise ConfigError(
+            f"{path} is larger than {MAX_BYTES >> 20} MiB; is it the properties file?",
+            where=str(path),
+        )
+    return parse_properties(_decode(data, str(path)), str(path))
+
+
+def parse_properties(text: str, name: str) -> PropertiesFile:
+    """Parse the text of a properties file; `name` is how messages call it."""
+    entries: dict[str, Property] = {}
+    repeated: list[Property] = []
+    line = 1
+    elements = parse(text)
+    while True:
+        try:
+            element = next(elements, None)
+        except InvalidUEscapeError as error:
+            raise ConfigError(  # not what follows it: that may be a password
+                f"{name} line {line}: a \\u is not followed by four hex digits, so it is no "
+                "escape; write \\\\ where a backslash is meant.",
+                where=f"line {line}",
+            ) from error
+        if element is None:
+            break
+        if isinstance(element, KeyValue):
+            _reject_lone_surrogates(element, name, line)
+            entry = Property(element.key, element.value, line, _swallowed(element, line))
+            if entry.key in entries:
+                repeated.append(entries[entry.key])
+            entries[entry.key] = entry
+        line += _natural_lines(element.source)
+    return PropertiesFile(name, MappingProxyType(entries), tuple(repeated))
+
+
+def _reject_lone_surrogates(element: KeyValue, name: str, line: int) -> None:
+    """Half of a character can be escaped, but not written anywhere again."""
+    try:
+        f"{element.key}{element.value}".encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name} line {line}: a \\uXXXX escape stands for half of a character; write both "
+            "halves, or the character itself.",
+            where=f"line {line}",
+        ) from error
+
+
+def reject_swallowed_secrets(file: PropertiesFile) -> None:
+    """ConfigError if a secret has become part of what is no secret, and would be shown.
+
+    For files whose keys are known; in others a text of several lines may be anything.
+    """
+    for entry in (*file.entries.values(), *file.repeated):
+        if entry.swallowed_secret_line:
+            raise ConfigError(
+                f"{file.name} line {entry.swallowed_secret_line - 1}: it ends in a backslash, so "
+                f"the next line "
+                f"is part of {entry.key}, and there seems to be a secret in it; remove the "
+                "backslash.",
+                key=entry.key,
+                where=f"line {entry.swallowed_secret_line - 1}",
+            )
+
+
+def _swallowed(element: KeyValue, line: int) -> int:
+    """The line below the first that looks like a secret's own; 0 if there is none."""
+    if has_secret_suffix(element.key):
+        return 0
+    for number, text in enumerate(_unix(element.source).split("\n")[1:], start=line + 1):
+        found = _OWN_LINE.match(text)
+        if found and has_secret_suffix(found[1]):
+            return number
+    return 0
+
+
+def has_secret_suffix(key: str) -> bool:
+    """By its name alone: also that of a key that nobody knows here."""
+    return key.lower().endswith(_SECRETIVE)
+
+
+def _natural_lines(source: str) -> int:
+    """How many lines of the file an element covers (continuations make it several)."""
+    return _unix(source).count("\n") or 1
+
+
+def _unix(source: str) -> str:
+    return source.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decode(data: bytes, name: str) -> str:
+    """UTF-8, else Latin-1 (Java's rule for properties); bytes that are no text are refused."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:
+        at = data.find(b"\x00")
+        line = 1 if at < 0 else data.count(b"\n", 0, at) + 1
+        raise ConfigError(
+            f"{name} line {line}: this is not a text file in UTF-8 or Latin-1; "
+            "save it in one of the two.",
+            where=f"line {line}",
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

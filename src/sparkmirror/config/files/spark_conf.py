@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a file that are Spark's own (`spark.*`), and which of them nobody may see."""
+
+from __future__ import annotations
+
+import re
+
+from sparkmirror.config.files.config_providers import ReferenceResolver
+from sparkmirror.config.files.config_reader import ConfigReport
+from sparkmirror.config.files.layering import LayeredConfig
+
+_PREFIX = "spark."
+# Spark's keys are not in our table. This is what Spark itself redacts, and keys to Azure's storage.
+SENSITIVE_PATTERN = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]key")
+_SPARKS_OWN = re.compile(r"(\$\{(?:system:[^}]*|[^}:]*)\})")  # references that Spark resolves
+
+
+def is_sensitive(text: str) -> bool:
+    """Whether the name of a key, or what a value says, sounds like a secret."""
+    return SENSITIVE_PATTERN.search(text) is not None
+
+
+def displayed_spark_conf(values: LayeredConfig) -> dict[str, str]:
+    """The lines as they were written, references not resolved; secrets are hidden."""
+    return {
+        key: "[hidden]" if is_sensitive(key) or is_sensitive(value.text) else value.text
+        for key, value in values.items()
+        if key.startswith(_PREFIX)
+    }
+
+
+def read_spark_conf(
+    values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
+) -> dict[str, str]:
+    """The lines with the references of config providers resolved, as Spark is given them."""
+    found = {}
+    for key, value in values.items():
+        if key.startswith(_PREFIX):
+            try:
+                found[key] = _resolved(value.text, resolver)
+            except LookupError as error:
+                report.error(value, key, f"{key}: {error.args[0]}.")
+    return found
+
+
+def _resolved(text: str, resolver: ReferenceResolver) -> str:
+    parts = enumerate(_SPARKS_OWN.split(text))
+    return "".join(one if i % 2 else resolver.resolve(one).text for i, one in parts)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table: every key that sparkmirror knows, by the place where it is written.
+
+The rows stand in the `keys_...` modules beside it; this module joins them and
+answers the questions that parsing, `check` and the reference page ask.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.config.keys.client_keys import (
+    ADMIN_KEYS,
+    CONSUMER_KEYS,
+    IGNORED_CLIENT_KEYS,
+    PRODUCER_KEYS,
+)
+from sparkmirror.config.keys.config_def import ConfigKey
+from sparkmirror.config.keys.connector_keys import (
+    CONNECT_KEYS,
+    CONNECTOR_KEYS,
+    DEPRECATED,
+    FLOW_ONLY_KEYS,
+    INCIDENT_POLICY_KEYS,
+    REMOVED,
+    SHARED_KEYS,
+    SPARKMIRROR_KEYS,
+)
+from sparkmirror.config.keys.mirror_keys import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
+from sparkmirror.config.keys.security_keys import (
+    ALL_SECURITY_KEYS,
+    KAFKA_SECURITY_KEYS,
+    STRIMZI_OAUTH_KEYS,
+)
+from sparkmirror.config.keys.worker_keys import (
+    CONNECTOR_PERMISSION_KEYS,
+    GROUP_KEYS,
+    IGNORED_PREFIXES,
+    IGNORED_WORKER_CONFIG_KEYS,
+    IGNORED_WORKER_KEYS,
+    SERVER_KEYS,
+    TOP_LEVEL_KEYS,
+    TOPIC_KEYS,
+    WORKER_KEYS,
+)
+
+
+def _by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    return {key.name: key for key in keys}
+
+
+TOP_LEVEL = _by_name(TOP_LEVEL_KEYS)
+CONNECTOR = _by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
+WORKER = _by_name(WORKER_KEYS)
+SECURITY = _by_name(ALL_SECURITY_KEYS)
+CLIENT = {
+    "consumer": _by_name((*ALL_SECURITY_KEYS, *CONSUMER_KEYS)),
+    "producer": _by_name((*ALL_SECURITY_KEYS, *PRODUCER_KEYS)),
+    "admin": _by_name((*ALL_SECURITY_KEYS, *ADMIN_KEYS)),
+}
+CLIENT_ROLES = tuple(CLIENT)
+
+# The names that pass from the global level into every flow; MM2 drops all others.
+GLOBAL_CONNECTOR_NAMES = frozenset(
+    {*(key.name for key in CONNECTOR_KEYS), *SECURITY, *DEPRECATED} - {"bootstrap.servers"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the reference page: where its keys are written, and the keys."""
+
+    title: str
+    written: str
+    keys: tuple[ConfigKey, ...]
+    ignored: tuple[tuple[str, str], ...] = ()  # accepted without effect: name, why
+
+
+SECTIONS = (
+    Section("Top level", "once per file", TOP_LEVEL_KEYS),
+    Section("All connectors", "`<key>` or `A->B.<key>`", SHARED_KEYS),
+    Section("Copying", "`<key>` or `A->B.<key>`", SOURCE_KEYS),
+    Section("Consumer groups", "`<key>` or `A->B.<key>`", CHECKPOINT_KEYS),
+    Section("Heartbeats", "`<key>` or `A->B.<key>`", HEARTBEAT_KEYS),
+    Section("Sparkmirror's own", "`<key>` or `A->B.<key>`", SPARKMIRROR_KEYS),
+    Section("When something goes wrong", "`<key>` or `A->B.<key>`", INCIDENT_POLICY_KEYS),
+    Section("Connect", "`<key>` or `A->B.<key>`", CONNECT_KEYS),
+    Section("One flow only", "`A->B.<key>`; does nothing globally", FLOW_ONLY_KEYS),
+    Section(
+        "Worker",
+        "`B.<key>`, B being the target; the storage keys also globally, where they win",
+        WORKER_KEYS,
+        tuple(sorted(IGNORED_WORKER_KEYS.items())),
+    ),
+    Section("Reaching a cluster", "`A.<key>`, or `<key>` for all clusters", KAFKA_SECURITY_KEYS),
+    Section(
+        "Strimzi's keys for tokens",
+        "`A.<key>`, or as options of the line `sasl.jaas.config`, as Strimzi has them",
+        STRIMZI_OAUTH_KEYS,
+    ),
+    Section(
+        "Reading the source",
+        "`A.consumer.<key>`; `A->B.source.consumer.<key>` for one flow",
+        CONSUMER_KEYS,
+        tuple(sorted(IGNORED_CLIENT_KEYS["consumer"].items())),
+    ),
+    Section(
+        "Writing the target",
+        "`B.producer.<key>`; `A->B.producer.override.<key>` for one flow",
+        PRODUCER_KEYS,
+        tuple(sorted(IGNORED_CLIENT_KEYS["producer"].items())),
+    ),
+    Section(
+        "Administrative clients",
+        "`A.admin.<key>`; `A->B.source.admin.<key>` or `A->B.target.admin.<key>` for one flow",
+        ADMIN_KEYS,
+        tuple(sorted(IGNORED_CLIENT_KEYS["admin"].items())),
+    ),
+)
+
+# A Connect worker has a file of its own, where keys stand without a cluster before them.
+WORKER_SECTIONS = (
+    Section("Topics and positions", "`<key>` in the worker's file", TOPIC_KEYS),
+    Section("The group of workers", "`<key>` in the worker's file", GROUP_KEYS),
+    Section(
+        "What connectors may do",
+        "`<key>` in the worker's file",
+        CONNECTOR_PERMISSION_KEYS,
+        tuple(sorted(IGNORED_WORKER_CONFIG_KEYS.items())),
+    ),
+    Section(
+        "REST and figures",
+        "`<key>` in the worker's file",
+        SERVER_KEYS,
+        tuple((f"{prefix}*", why) for prefix, why in sorted(IGNORED_PREFIXES.items())),
+    ),
+)
+
+
+def all_keys() -> Iterator[ConfigKey]:
+    """Every declared key, each once per section it stands in."""
+    for section in (*SECTIONS, *WORKER_SECTIONS):
+        yield from section.keys
+
+
+def differing_defaults() -> tuple[ConfigKey, ...]:
+    """The keys whose default differs from MM2's on purpose, each with its reason."""
+    seen = {key.name: key for key in all_keys() if key.mm2_default is not None}
+    return tuple(seen.values())
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was probably meant to be."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return close[0] if close else None
+
+
+def is_secret(name: str) -> bool:
+    """Whether a key holds a secret, under whatever prefix it is written.
+
+    A key of the table says so itself. One that nobody knows, misspelt or of somebody's plugin, is
+    taken for what it sounds like.
+    """
+    parts = name.split(".")
+    endings = (".".join(parts[at:]) for at in range(len(parts)))
+    known = next((_KNOWN[one] for one in endings if one in _KNOWN), None)
+    if known is not None:
+        return known
+    return _SECRET_PATTERN.search(name) is not None and not _NOT_SECRET_PATTERN.search(name)
+
+
+_KNOWN = {key.name: key.is_secret for key in all_keys()}
+_SECRET_PATTERN = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|jaas|user.?info|authorization|keystore.?key"
+    r"|(private|api|access|account|shared).?key",
+    re.IGNORECASE,
+)
+_NOT_SECRET_PATTERN = re.compile(
+    r"\.(class|url|uri|location|path|file|type|source|algorithm|enabled?|ms|seconds)$",
+    re.IGNORECASE,
+)
+
+
+__all__ = [
+    "CLIENT",
+    "CLIENT_ROLES",
+    "CONNECTOR",
+    "DEPRECATED",
+    "GLOBAL_CONNECTOR_NAMES",
+    "IGNORED_CLIENT_KEYS",
+    "IGNORED_WORKER_KEYS",
+    "REMOVED",
+    "SECTIONS",
+    "SECURITY",
+    "TOP_LEVEL",
+    "WORKER",
+    "WORKER_SECTIONS",
+    "Section",
+    "all_keys",
+    "differing_defaults",
+    "is_secret",
+    "nearest_name",
+]
+
+
+# --- Passwords in a connector's configuration.
+
+
+HIDDEN = "[hidden]"
+_REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
+
+
+def redact_config(
+    config: Mapping[str, str | None], passwords: Collection[str] = ()
+) -> dict[str, str | None]:
+    """The configuration as a client may see it; `passwords` are further keys that hold one."""
+    return {
+        key: HIDDEN if text and _hides(key, text, passwords) else text
+        for key, text in config.items()
+    }
+
+
+def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
+    return (key in passwords or is_secret(key)) and not _is_reference(text)
+
+
+def _is_reference(text: str) -> bool:
+    """Exactly one, and nothing beside it."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def restore_secrets(
+    config: Mapping[str, str | None], stored: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The configuration with the stored values in the place of those that were hidden."""
+    return {
+        key: stored.get(key, text) if text == HIDDEN and is_secret(key) else text
+        for key, text in config.items()
+    }

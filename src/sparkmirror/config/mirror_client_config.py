@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties of a MirrorClient: a program's own, or those of one cluster of an MM2 file.
+
+They are the keys that Java's MirrorClientConfig takes. Of those behind `admin.` and `consumer.`
+Java uses only what is about reaching the cluster; here whatever our connections know counts as
+well, such as `admin.request.timeout.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import (
+    LayeredConfig,
+    RawProperties,
+    cluster_properties,
+    with_prefix,
+)
+from sparkmirror.config.files.notices import Notice, NoticeLevel, raise_errors
+from sparkmirror.config.files.properties import Property
+from sparkmirror.config.flows.client_settings import read_connection_settings
+from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
+from sparkmirror.config.keys.table import CLIENT_ROLES, CONNECTOR, SECURITY, nearest_name
+from sparkmirror.config.settings import (
+    ConnectionSettings,
+    MirrorClientSettings,
+    ReplicationPolicySettings,
+)
+from sparkmirror.errors import ArgumentError, ConfigError
+from sparkmirror.model import Secret
+
+log = logging.getLogger(__name__)
+
+_CLASS = "replication.policy.class"
+_SEPARATOR = "replication.policy.separator"
+_INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
+_OWN = (_CLASS, _SEPARATOR, _INTERNAL_SEPARATOR, "forwarding.admin.class")
+_KNOWN = (*_OWN, *SECURITY, "source.cluster.alias", "config.providers")
+# Connector keys of an MM2 file that only look as if they belonged to a client.
+_NOT_CLIENT = {"consumer": "poll.timeout.ms", "admin": "timeout.ms"}
+_PROPERTIES = "The properties of a MirrorClient:"
+
+
+def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSettings:
+    """The settings in a program's own properties; ConfigError with every wrong value."""
+    raw = _entries(properties)
+    resolver, provider_errors = create_resolver(raw)
+    notices = [
+        Notice(NoticeLevel.ERROR, e.key or "", "", str(e).partition(": ")[2])
+        for e in provider_errors
+    ]
+    values = with_prefix(raw, "")
+    servers = values.get("bootstrap.servers")
+    if servers is None or not servers.text.strip():
+        raise ConfigError(
+            f"{_PROPERTIES} bootstrap.servers is missing: write the host:port of some brokers.",
+            key="bootstrap.servers",
+        )
+    settings, report = _read(values, None, resolver)
+    notices += _unknown(raw)
+    notices += [replace(one, where="") for one in report.notices]
+    raise_errors(notices, _PROPERTIES)
+    for text in dict.fromkeys(n.message for n in notices if n.level is NoticeLevel.WARNING):
+        log.warning(f"{_PROPERTIES} {text}")
+    return settings
+
+
+def read_client_of_cluster(
+    raw: RawProperties, alias: str, clusters: Collection[str], resolver: ReferenceResolver
+) -> tuple[MirrorClientSettings, list[Notice]]:
+    """The settings for a cluster of an MM2 file, and what is wrong with them.
+
+    The cluster's own lines win against those for the whole file. Lines of other clusters and of
+    flows are not looked at: their secrets may be on another machine.
+    """
+    others = tuple(f"{cluster}." for cluster in clusters)
+    shared = {
+        key: entry for key, entry in raw.items() if "->" not in key and not key.startswith(others)
+    }
+    values = with_prefix(shared, "")
+    values.put_all(cluster_properties(raw, alias))
+    settings, report = _read(values, alias, resolver)
+    return settings, report.notices
+
+
+def _read(
+    values: LayeredConfig, alias: str | None, resolver: ReferenceResolver
+) -> tuple[MirrorClientSettings, ConfigReport]:
+    report = ConfigReport()
+    reader = ConfigReader("client", values, resolver, report)
+    reader.read_all(CONNECTOR[name] for name in _OWN)
+    naming = ReplicationPolicySettings(
+        replication_policy_class=reader.string(_CLASS),
+        separator=reader.string(_SEPARATOR),
+        internal_topic_separator_enabled=reader.boolean(_INTERNAL_SEPARATOR),
+        separator_is_explicit=reader.is_in_file(_SEPARATOR),
+        options=reader.resolve_all(),
+    )
+    name = alias or reader.resolved_text("bootstrap.servers") or ""
+    admin, consumer = (
+        _named(read_connection_settings(role, name, _client(values, role), resolver, report), alias)
+        for role in ("admin", "consumer")
+    )
+    return MirrorClientSettings(naming, admin, consumer), report
+
+
+def _client(values: LayeredConfig, role: str) -> LayeredConfig:
+    """What one client is made of: the shared keys, then those behind its role."""
+    config = LayeredConfig(
+        (name, values[name]) for name in sorted(SECURITY_KEY_NAMES & values.keys())
+    )
+    prefix = f"{role}."
+    for name, value in values.items():
+        short = name.removeprefix(prefix)
+        if short not in (name, _NOT_CLIENT[role]):
+            config.put(short, value)
+    return config
+
+
+def _named(connection: ConnectionSettings, alias: str | None) -> ConnectionSettings:
+    """A cluster without an alias is called by its addresses."""
+    return (
+        connection if alias else replace(connection, alias=",".join(connection.bootstrap_servers))
+    )
+
+
+def _unknown(raw: RawProperties) -> list[Notice]:
+    """Keys that look like one of ours; any other may be meant for a policy of the user's own."""
+    prefixes = tuple(f"{role}." for role in CLIENT_ROLES)
+    found = []
+    for key in raw:
+        meant = None if key in _KNOWN or key.startswith(prefixes) else nearest_name(key, _KNOWN)
+        if meant is not None and not key.startswith("config.providers."):
+            text = f"{key} is unknown and does nothing; did you mean {meant}?"
+            found.append(Notice(NoticeLevel.WARNING, key, "", text))
+    return found
+
+
+def _entries(properties: Mapping[str, object]) -> dict[str, Property]:
+    """Texts as a file would hold them; None is as good as absent, as in Java."""
+    if not isinstance(properties, Mapping):
+        raise ArgumentError(
+            f"The properties of a MirrorClient must be a mapping such as a dict, not "
+            f"{type(properties).__name__}."
+        )
+    given = ((key, value) for key, value in properties.items() if value is not None)
+    return {
+        key: Property(key, _text(key, value), place) for place, (key, value) in enumerate(given, 1)
+    }
+
+
+def _text(key: object, value: object) -> str:
+    if not isinstance(key, str):
+        raise ArgumentError(f"The key {key!r} of a MirrorClient's properties is no text.")
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    raise ConfigError(
+        f"{_PROPERTIES} {key} must be a text, a number, true or false, or a list of texts, "
+        f"not {type(value).__name__}.",
+        key=key,
+    )

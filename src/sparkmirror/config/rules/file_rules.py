@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remarks about the lines of a file: repeated keys, unknown clusters, keys that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from sparkmirror.config.files.config_providers import undeclared_provider_warning
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import Origin
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.properties import PropertiesFile, Property
+from sparkmirror.config.keys.config_def import InvalidValueError, valid_topic_characters
+from sparkmirror.config.keys.rest_keys import HTTPS_PREFIX
+from sparkmirror.config.keys.table import (
+    CLIENT,
+    CONNECTOR,
+    DEPRECATED,
+    IGNORED_CLIENT_KEYS,
+    TOP_LEVEL,
+    nearest_name,
+)
+from sparkmirror.config.keys.worker_keys import (
+    BYTE_ARRAY_CONVERTER,
+    GLOBAL_WORKER_PREFIXES,
+    IGNORED_PREFIXES,
+    IGNORED_WORKER_CONFIG_KEYS,
+    STORAGES,
+    WORKER_CONFIG_KEYS,
+)
+from sparkmirror.config.rules.flow_rules import check_group_timeouts
+from sparkmirror.config.rules.key_placement import (
+    KeyNotice,
+    check_cluster_key,
+    check_flow_key,
+    check_global_key,
+    check_https_key,
+)
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.config.worker_settings import OverridePolicy, WorkerSettings
+from sparkmirror.model import Flow
+
+_ARROW = "->"
+
+
+def alias_notices(aliases: Collection[str], entry: Property) -> list[Notice]:
+    """What is wrong with the aliases that `clusters` names."""
+    found = []
+    for alias in aliases:
+        try:
+            valid_topic_characters(alias)
+        except InvalidValueError as error:
+            message = f"clusters: an alias {error}."
+            found.append(notice_at_line(NoticeLevel.ERROR, "clusters", entry.line, message))
+    return found
+
+
+def file_notices(file: PropertiesFile, aliases: Collection[str]) -> Iterator[Notice]:
+    """Everything worth saying about single lines."""
+    for entry in file.repeated:
+        winner = file.entries[entry.key]
+        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
+        yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
+    for entry in file.entries.values():
+        if entry.key.startswith("spark.") or (_ARROW not in entry.key and not aliases):
+            continue  # without clusters nothing can be said about prefixes
+        yield from _top_level_value(entry)
+        for remark in _remarks(file, entry, aliases):
+            yield notice_at_line(remark.level, entry.key, entry.line, remark.text)
+
+
+def unused_consumer_notices(
+    file: PropertiesFile, aliases: Collection[str], enabled: Collection[Flow]
+) -> Iterator[Notice]:
+    """Lines that tune the reading of a cluster from which nothing is copied."""
+    sources = {flow.source for flow in enabled}
+    for entry in file.entries.values():
+        alias, _, rest = entry.key.partition(".consumer.")
+        if enabled and rest and alias in aliases and alias not in sources:
+            message = f"{entry.key} does nothing: no enabled flow reads from {alias}."
+            yield notice_at_line(NoticeLevel.INFO, entry.key, entry.line, message)
+
+
+def shared_transactional_id_notices(enabled: Collection[FlowSettings]) -> Iterator[Notice]:
+    """Exactly-once flows that would fence each other because their tasks have the same ids."""
+    holders: dict[tuple[str, str], Flow] = {}
+    for settings in enabled:
+        if not settings.transactions.is_enabled:
+            continue
+        flow = settings.flow
+        other = holders.setdefault((flow.target, settings.transactions.id_prefix), flow)
+        if other != flow:
+            key = f"{flow.target}.group.id"
+            message = (
+                f"{key} is the same for {other} and {flow}: their transactional ids would be the "
+                "same, and each would fence the other. Remove the line."
+            )
+            yield notice_at_line(NoticeLevel.ERROR, key, 0, message)
+
+
+def _remarks(
+    file: PropertiesFile, entry: Property, aliases: Collection[str]
+) -> Iterator[KeyNotice]:
+    key = entry.key
+    if _ARROW in key:
+        yield from _flow_line(file, entry, aliases)
+        return
+    if entry.text.startswith(_ARROW):
+        yield KeyNotice(
+            NoticeLevel.ERROR,
+            f"{key} {entry.text.partition('=')[0]}: a blank ends a key; write "
+            f"{key}{_ARROW}B.<key> without blanks.",
+        )
+        return
+    if key.startswith("config.providers."):
+        sentence = undeclared_provider_warning(file, key)
+        if sentence:
+            yield KeyNotice(NoticeLevel.WARNING, sentence)
+        return
+    alias = max((a for a in aliases if key.startswith(f"{a}.")), key=len, default=None)
+    remark = check_global_key(key, aliases)
+    if alias is not None and remark is not None:
+        rest = key.removeprefix(f"{alias}.")
+        remark = check_cluster_key(alias, rest)
+        if rest.startswith(GLOBAL_WORKER_PREFIXES) and rest in file.entries and remark is None:
+            winner = file.entries[rest]
+            remark = KeyNotice(
+                NoticeLevel.WARNING,
+                f"{key} loses against {rest} on line {winner.line}: for these keys the whole "
+                "file's line wins.",
+            )
+    if remark is not None:
+        yield remark
+
+
+def _flow_line(
+    file: PropertiesFile, entry: Property, aliases: Collection[str]
+) -> Iterator[KeyNotice]:
+    key = entry.key
+    for source in aliases:
+        for target in aliases:
+            flow = Flow(source, target)
+            if not key.startswith(f"{flow}."):
+                continue
+            rest = key.removeprefix(f"{flow}.")
+            if source == target:
+                yield _to_itself(flow, key, rest, entry.text)
+                return
+            remark = (
+                check_flow_key(flow, rest)
+                or _overridden(file, flow, rest)
+                or _trailing_blank(key, rest, entry)
+            )
+            if remark is not None:
+                yield remark
+            return
+    yield KeyNotice(NoticeLevel.ERROR, f"{key}: {_unknown_alias(key, aliases)}")
+
+
+def _to_itself(flow: Flow, key: str, rest: str, text: str) -> KeyNotice:
+    if rest == "enabled" and text.strip().lower() == "true":
+        return KeyNotice(
+            NoticeLevel.ERROR,
+            f"{key}=true: a flow cannot lead from {flow.source} to itself; name another target or "
+            "remove the line.",
+        )
+    return KeyNotice(
+        NoticeLevel.WARNING, f"{key} does nothing: no flow leads from a cluster to itself."
+    )
+
+
+def _overridden(file: PropertiesFile, flow: Flow, rest: str) -> KeyNotice | None:
+    """`A->B.consumer.x` against `A.consumer.x`: MM2 lets the cluster's line win."""
+    for role, side, alias in (
+        ("consumer", "source", flow.source),
+        ("admin", "source", flow.source),
+        ("admin", "target", flow.target),
+    ):
+        winner = file.entries.get(f"{alias}.{rest}")
+        if rest.startswith(f"{role}.") and winner is not None:
+            return KeyNotice(
+                NoticeLevel.WARNING,
+                f"{flow}.{rest} loses against {winner.key} on line {winner.line}; write "
+                f"{flow}.{side}.{rest} to win.",
+            )
+    return None
+
+
+def _trailing_blank(key: str, rest: str, entry: Property) -> KeyNotice | None:
+    """MM2 compares the text of `enabled` with `true` before anything is trimmed."""
+    text = entry.text.lower()
+    if rest == "enabled" and text != "true" and text.strip() == "true":
+        return KeyNotice(NoticeLevel.WARNING, f"{key}: there is a blank behind true; remove it.")
+    return None
+
+
+def _unknown_alias(key: str, aliases: Collection[str]) -> str:
+    source, _, rest = key.partition(_ARROW)
+    target = rest.partition(".")[0]
+    unknown = [name for name in dict.fromkeys((source, target)) if name not in aliases]
+    if not unknown:
+        return (
+            f"there is no key behind the flow; write for example {source}{_ARROW}{target}.topics."
+        )
+    names = " and ".join(repr(name) for name in unknown)
+    meant = nearest_name(unknown[0], aliases)
+    if meant:
+        hint = f"did you mean {meant!r}?"
+    else:
+        hint = f"it names {', '.join(aliases) or 'nothing'}. Add it there or remove the line."
+    return f"clusters does not name {names}; {hint}"
+
+
+def _top_level_value(entry: Property) -> Iterator[Notice]:
+    declared = TOP_LEVEL.get(entry.key)
+    if declared is None or entry.key == "clusters" or "${" in entry.text:
+        return
+    try:
+        declared.parse(entry.text)
+    except InvalidValueError as error:
+        yield notice_at_line(NoticeLevel.ERROR, entry.key, entry.line, f"{entry.key} {error}.")
+
+
+# --- Remarks about a worker's file: lines that do nothing, lines that contradict each other.
+
+
+_KNOWN = frozenset(key.name for key in WORKER_CONFIG_KEYS)
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_ALLOWLIST = "connector.client.config.override.allowlist"
+
+
+def worker_file_notices(file: PropertiesFile) -> Iterator[Notice]:
+    """Everything worth saying about single lines."""
+    for entry in file.repeated:
+        winner = file.entries[entry.key]
+        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
+        yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
+    for entry in file.entries.values():
+        remark = _key(file, entry.key)
+        if remark is not None:
+            yield notice_at_line(remark.level, entry.key, entry.line, remark.text)
+
+
+def _key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 - a list of cases
+    if (
+        key in _KNOWN
+        or key in CLIENT["admin"]
+        or key.startswith(("spark.", "producer.", *STORAGES))
+    ):
+        return None
+    if key.startswith(HTTPS_PREFIX):
+        return check_https_key(key)
+    if key in IGNORED_CLIENT_KEYS["admin"]:
+        return None  # the worker's own client reports these
+    if key in IGNORED_WORKER_CONFIG_KEYS:
+        return KeyNotice(NoticeLevel.INFO, f"{key} is ignored: {IGNORED_WORKER_CONFIG_KEYS[key]}.")
+    if key.startswith("config.providers."):
+        sentence = undeclared_provider_warning(file, key)
+        return KeyNotice(NoticeLevel.WARNING, sentence) if sentence else None
+    reason = next((IGNORED_PREFIXES[p] for p in IGNORED_PREFIXES if key.startswith(p)), None)
+    if reason is not None and key not in CONNECTOR:
+        return KeyNotice(NoticeLevel.INFO, f"{key} is ignored: {reason}.")
+    if key == "clusters" or "->" in key:
+        return KeyNotice(
+            NoticeLevel.ERROR,
+            f"{key} belongs to a file of MirrorMaker's dedicated mode; run such a file with "
+            "`sparkmirror run`.",
+        )
+    if key in CONNECTOR or key in DEPRECATED:
+        return KeyNotice(
+            NoticeLevel.WARNING,
+            f"{key} does nothing here: it belongs to the configuration of a connector.",
+        )
+    meant = nearest_name(key, (*_KNOWN, *CLIENT["admin"]))
+    if meant is None:
+        return KeyNotice(NoticeLevel.WARNING, f"{key} is unknown and does nothing.")
+    return KeyNotice(
+        NoticeLevel.WARNING, f"{key} is unknown and does nothing; did you mean {meant}?"
+    )
+
+
+def check_worker(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
+    """Add to the report what the lines say together."""
+    check_group_timeouts(settings.group, reader, report)
+    _topics(settings, reader, report)
+    _rest(settings, reader, report)
+    _converters(reader, report)
+    _overrides(settings, reader, report)
+    _signing(settings, reader, report)
+    if settings.exactly_once is ExactlyOnce.PREPARING:
+        support = reader.origin("exactly.once.source.support")
+        report.warn(
+            support,
+            f"{support.key}=preparing changes nothing by itself: records are written without "
+            "transactions until it is enabled.",
+            NoticeLevel.INFO,
+        )
+
+
+def _topics(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
+    storage = settings.internal_topics
+    holders: dict[str, str] = {}
+    for key, topic in (
+        ("config.storage.topic", storage.configs),
+        ("offset.storage.topic", storage.offsets),
+        ("status.storage.topic", storage.status),
+    ):
+        other = holders.setdefault(topic, key)
+        if topic and other != key:
+            report.error(
+                reader.value(key),
+                key,
+                f"{key} and {other} name the same topic {topic!r}: each needs one of its own.",
+            )
+    for name in STORAGES:
+        policy = reader.resolved_text(f"{name}.cleanup.policy")
+        if policy is not None and policy.strip() != "compact":
+            origin = reader.origin(f"{name}.cleanup.policy")
+            report.warn(origin, f"{origin.key} is ignored: the topic is always compacted.")
+    partitions = reader.origin("config.storage.partitions")
+    if partitions.line:
+        report.warn(
+            partitions,
+            "config.storage.partitions is ignored: the topic always has one partition.",
+            NoticeLevel.INFO,
+        )
+
+
+def _rest(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
+    if not reader.is_in_file("listeners") and not reader.is_in_file("rest.host.name"):
+        report.warn(
+            Origin("listeners"),
+            f"listeners is not set: the REST API is served at {settings.rest.listeners[0]}, where "
+            "other workers of the group and other machines do not reach it. Connect's default is "
+            "listeners=http://:8083, every interface of the machine.",
+        )
+    for name in ("rest.port", "rest.host.name"):
+        if not reader.is_in_file(name):
+            continue
+        if reader.is_in_file("listeners"):
+            report.warn(reader.origin(name), f"{name} does nothing: listeners wins.")
+        else:
+            report.warn(
+                reader.origin(name),
+                f"{name} is an old spelling: write listeners=http://<host>:<port>.",
+                NoticeLevel.INFO,
+            )
+    for name in ("rest.advertised.host.name", "rest.host.name", "group.id"):
+        text = reader.resolved_text(name) or ""
+        if text.strip()[:1] in ("'", '"'):
+            what = "they are left out" if "host" in name else "they are part of the name"
+            report.warn(reader.origin(name), f"{name} has quotes around its value: {what}.")
+
+
+def _converters(reader: ConfigReader, report: ConfigReport) -> None:
+    for name in _CONVERTERS:
+        converter = reader.string(name)
+        if converter and converter != BYTE_ARRAY_CONVERTER:
+            report.warn(
+                reader.origin(name),
+                f"{name}={converter} has no effect: records are always copied raw, as "
+                "ByteArrayConverter would.",
+                NoticeLevel.INFO,
+            )
+
+
+def check_converters(connector: ConfigReader, worker: ConfigReader, report: ConfigReport) -> None:
+    """Warn where a connector's converter in effect, its own or the worker's, is another one."""
+    for name in _CONVERTERS:
+        holder = connector if connector.is_in_file(name) else worker
+        converter = (holder.resolved_text(name) or "").strip()
+        if converter and converter != BYTE_ARRAY_CONVERTER:
+            place = "" if holder is connector else " of the worker"
+            report.warn(
+                Origin(name),
+                f"{name}={converter}{place} is not used: records are always copied raw, as "
+                "ByteArrayConverter would.",
+            )
+
+
+def _overrides(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
+    if reader.is_in_file(_ALLOWLIST) and settings.overrides.policy is not OverridePolicy.ALLOWLIST:
+        report.warn(
+            reader.origin(_ALLOWLIST),
+            f"{_ALLOWLIST} does nothing without connector.client.config.override.policy=Allowlist.",
+        )
+
+
+def _signing(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
+    signing, key = settings.signing, "inter.worker.verification.algorithms"
+    if signing.signature_algorithm not in signing.accepted_algorithms:
+        report.error(
+            reader.value(key),
+            key,
+            f"{key} must hold inter.worker.signature.algorithm "
+            f"({signing.signature_algorithm}), or workers refuse each other's requests.",
+        )

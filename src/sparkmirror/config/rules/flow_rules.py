@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules between keys of one flow: what each value allows by itself, but not together."""
+
+from __future__ import annotations
+
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import LayeredValue
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.service_profiles import (
+    NO_PROFILE,
+    SOURCE_KEY,
+    TARGET_KEY,
+    service_limits,
+)
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.config.worker_settings import GroupSettings
+from sparkmirror.policy.loading import policy_errors
+
+_READ_COMMITTED = "isolation.level=read_committed"
+
+
+def check_flow(
+    settings: FlowSettings, connector: ConfigReader, worker: ConfigReader, report: ConfigReport
+) -> None:
+    """Add to the report what MM2's connectors would say about the combination of keys."""
+    _exactly_once(settings, connector, worker, report)
+    check_policy_classes(settings, connector, report)
+    _aliases(settings, connector, report)
+    if not settings.enabled:
+        return
+    _offset_syncs(connector, report)
+    check_transforms(connector, report)
+    check_acl_keys(settings, connector, report)
+
+
+def _exactly_once(
+    settings: FlowSettings, connector: ConfigReader, worker: ConfigReader, report: ConfigReport
+) -> None:
+    flow, transactions = settings.flow, settings.transactions
+    is_enabled = transactions.is_enabled
+    reads_committed = settings.fetch.isolation_level == "read_committed"
+    support = worker.origin("exactly.once.source.support")
+    if connector.string("exactly.once.support").lower() == "required":
+        missing = [] if is_enabled else [f"{flow.target}.exactly.once.source.support=enabled"]
+        missing += [] if reads_committed else [f"{flow.source}.consumer.{_READ_COMMITTED}"]
+        if missing:
+            origin = connector.origin("exactly.once.support")
+            report.error(
+                connector.value("exactly.once.support"),
+                origin.key,
+                f"{origin.key}=required needs {' and '.join(missing)}.",
+            )
+    if transactions.support is ExactlyOnce.PREPARING:
+        report.warn(
+            support,
+            f"{support.key}=preparing changes nothing by itself: records are written without "
+            "transactions until it is enabled.",
+            NoticeLevel.INFO,
+        )
+    if not is_enabled or not settings.enabled:
+        return
+    if not reads_committed:
+        report.warn(
+            support,
+            f"{support.key}=enabled, but {flow} reads read_uncommitted: records of aborted "
+            f"transactions on {flow.source} are copied. Write "
+            f"{flow.source}.consumer.{_READ_COMMITTED}.",
+        )
+    if connector.string("transaction.boundary").lower() == "connector":
+        key = connector.origin("transaction.boundary").key
+        report.error(
+            connector.value("transaction.boundary"),
+            key,
+            f"{key}=connector: the mirror's source connector sets no transaction boundaries; "
+            "write poll or interval.",
+        )
+    if settings.produce.acks != -1:
+        report.error(
+            LayeredValue("", support),
+            support.key,
+            f"{support.key}=enabled needs {flow.target}.producer.acks=all.",
+        )
+    check_commit_interval(settings, connector, report)
+
+
+def check_group_timeouts(group: GroupSettings, worker: ConfigReader, report: ConfigReport) -> None:
+    """Whoever shows too rarely that it lives counts as gone."""
+    if group.heartbeat_interval_ms >= group.session_timeout_ms:
+        key = worker.origin("heartbeat.interval.ms").key or "heartbeat.interval.ms"
+        report.error(
+            worker.value("heartbeat.interval.ms"),
+            key,
+            f"{key} ({group.heartbeat_interval_ms}) must be less than session.timeout.ms "
+            f"({group.session_timeout_ms}), or every worker counts as gone; a third of it is "
+            "usual.",
+        )
+
+
+def check_commit_interval(
+    settings: FlowSettings, connector: ConfigReader, report: ConfigReport
+) -> None:
+    """How often an exactly-once flow commits must agree with how long a transaction lives."""
+    transactions = settings.transactions
+    boundary = connector.string("transaction.boundary").lower()
+    interval = "transaction.boundary.interval.ms"
+    if connector.is_in_file(interval) and boundary != "interval":
+        origin = connector.origin(interval)
+        report.warn(origin, f"{origin.key} does nothing without transaction.boundary=interval.")
+    if transactions.commit_seconds * 2000 > transactions.timeout_ms:
+        report.error(
+            connector.value(interval),
+            interval,
+            f"{interval} leads to a commit every {transactions.commit_seconds:g} s: that must be "
+            f"at most half of transaction.timeout.ms ({transactions.timeout_ms}), or the target "
+            "aborts a transaction before it is committed.",
+        )
+
+
+def check_policy_classes(
+    settings: FlowSettings, connector: ConfigReader, report: ConfigReport
+) -> None:
+    """Regexes that do not compile and classes that cannot be loaded."""
+    for error in policy_errors(settings.policy, settings.flow):
+        name = error.key or ""
+        written = connector.origin(name).key or name
+        said = str(error).removeprefix(name)
+        if connector.is_hidden(name):
+            said = " has a value, [hidden] because of where it came from, that cannot be used."
+        report.error(connector.value(name), name, written + said)
+
+
+def _aliases(settings: FlowSettings, connector: ConfigReader, report: ConfigReport) -> None:
+    """MM2 would name topics after these keys; here a flow has one name only."""
+    flow = settings.flow
+    for key, alias in (
+        ("source.cluster.alias", flow.source),
+        ("target.cluster.alias", flow.target),
+    ):
+        if connector.string(key) != alias:
+            written = connector.origin(key).key
+            report.error(
+                connector.value(key),
+                key,
+                f"{written} contradicts the flow {flow}: remove the line, or call the cluster so "
+                "in clusters.",
+            )
+
+
+def _offset_syncs(connector: ConfigReader, report: ConfigReport) -> None:
+    if connector.boolean("emit.offset-syncs.enabled"):
+        return
+    about_syncs = [
+        connector.origin(name)
+        for name in ("offset-syncs.topic.replication.factor", "offset-syncs.topic.location")
+        if connector.is_in_file(name)
+    ]
+    switch = connector.origin("emit.offset-syncs.enabled")
+    if about_syncs:
+        report.error(
+            connector.value("emit.offset-syncs.enabled"),
+            switch.key,
+            f"{switch.key}=false contradicts {' and '.join(map(str, about_syncs))}: remove one or "
+            "the other (MM2 refuses the source connector).",
+        )
+    elif connector.boolean("emit.checkpoints.enabled"):
+        report.warn(
+            switch,
+            f"{switch.key}=false: without offset syncs there are no checkpoints (MM2 refuses the "
+            "checkpoint connector).",
+            NoticeLevel.INFO,
+        )
+
+
+def check_acl_keys(settings: FlowSettings, connector: ConfigReader, report: ConfigReport) -> None:
+    """Keys about ACLs that are not synced."""
+    if settings.source.sync_acls_seconds is not None:
+        return
+    for name in ("sync.acls.scope", "sync.acls.removals.enabled"):
+        if connector.is_in_file(name):
+            origin = connector.origin(name)
+            report.warn(
+                origin,
+                f"{origin.key} does nothing while ACLs are not synced: write "
+                "sync.topic.acls.enabled=true, or remove the line.",
+            )
+
+
+def check_transforms(connector: ConfigReader, report: ConfigReport) -> None:
+    """Records are copied untouched."""
+    if connector.strings("transforms"):
+        key = connector.origin("transforms").key
+        report.error(
+            connector.value("transforms"),
+            key,
+            f"{key}: this version copies records untouched and cannot run transforms; "
+            "remove the line.",
+        )
+
+
+# --- Where a file's lines contradict what the services of its profiles are known to refuse.
+
+
+def check_profiles(names: tuple[str, str], connector: ConfigReader, report: ConfigReport) -> None:
+    """Warn of lines that ask for what is refused; `names` are the profiles as layering saw them."""
+    for key, name in zip((TARGET_KEY, SOURCE_KEY), names, strict=True):
+        if connector.string(key) != (name or NO_PROFILE) and "${" in name:
+            written = connector.origin(key).key
+            report.error(
+                connector.value(key),
+                key,
+                f"{written} must be the name itself: it decides what the other lines mean, before "
+                "references are resolved.",
+            )
+    written_values = {(e.section, e.key): e for e in report.effective if e.origin.line}
+    for profile, limit in service_limits(*names):
+        value = written_values.get((limit.section, limit.key))
+        if value is not None and not limit.allows(str(value.text)):
+            report.warn(
+                value.origin,
+                f"{value.origin.key}={value.text} {limit.reason} (profile {profile.name}). It is "
+                "used all the same; remove the line to have the profile's value.",
+            )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where Kerberos tickets come from: the options of Java's Krb5LoginModule, as it reads them.
+
+useTicketCache (ticketCache) is tried first, then useKeyTab (keyTab) for the principal. What that
+module would refuse is refused here, too. The keytab is read now; a cache of tickets is looked at
+where connections are made, as tickets do not live long.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.tracked_files import read_bounded
+from sparkmirror.config.security.security_options import (
+    JAAS,
+    PROTOCOL,
+    ClientKeyOptions,
+    JaasOptions,
+)
+from sparkmirror.model import Secret
+from sparkmirror.security.jaas import krb5_conf_in_opts
+from sparkmirror.security.keytab import MAX_BYTES, has_key, read_principals
+from sparkmirror.security.settings import KerberosSettings
+
+SERVICE = "sasl.kerberos.service.name"
+_DEFAULT_SERVICE = "kafka"
+_HOME_KEYTAB = "krb5.keytab"  # where Java looks if neither keyTab nor krb5.conf says where
+_PREFIXES = ("FILE:", "ANY:FILE:", "SRVTAB:")  # Java takes the rest for the path
+# Option -> the switch without which Java refuses it.
+_SWITCHES = {"keyTab": "useKeyTab", "ticketCache": "useTicketCache", "renewTGT": "useTicketCache"}
+_READ = frozenset({*_SWITCHES, *_SWITCHES.values(), "principal", "serviceName"})
+# They are about prompts, logs and servers, or say what is done anyway.
+_NOTHING_TO_DO = frozenset(
+    {
+        *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "isInitiator", "client"),
+        *("tryFirstPass", "useFirstPass", "storePass", "clearPass"),
+    }
+)
+
+
+def read_kerberos_settings(
+    reader: ConfigReader, line: JaasOptions | None, report: ConfigReport
+) -> KerberosSettings:
+    """The settings, or a Misfit about what does not go together."""
+    texts = JaasOptions(reader, {}) if line is None else line
+    for option, switch in _SWITCHES.items():
+        wanted = _is_on(texts, option) if option == "renewTGT" else texts.text(option) is not None
+        if wanted and not _is_on(texts, switch):
+            raise texts.error(option, f"needs {switch}=true beside it, as in Java")
+    _warn_unused_options(reader, texts, report)
+    principal = texts.text("principal") or ""
+    uses_keytab, uses_cache = _is_on(texts, "useKeyTab"), _is_on(texts, "useTicketCache")
+    if uses_keytab and not uses_cache and not principal:
+        raise texts.error("useKeyTab", 'needs principal="..." beside it: who is in the keytab?')
+    return KerberosSettings(
+        service=_service(ClientKeyOptions(reader), texts),
+        principal=principal,
+        keytab=_keytab(texts, principal) if uses_keytab else None,
+        uses_ticket_cache=uses_cache or not uses_keytab,
+        ticket_cache=_path(texts.text("ticketCache") or ""),
+    )
+
+
+def _is_on(texts: JaasOptions, option: str) -> bool:
+    return (texts.text(option) or "").lower() == "true"
+
+
+def _service(keys: ClientKeyOptions, texts: JaasOptions) -> str:
+    by_key, by_option = keys.text(SERVICE), texts.text("serviceName")
+    if by_key and by_option and by_key != by_option:
+        raise keys.error(SERVICE, f"differs from {texts.display_name('serviceName')}: remove one")
+    return by_key or by_option or _DEFAULT_SERVICE
+
+
+def _keytab(texts: JaasOptions, principal: str) -> Secret:
+    given = _path(texts.text("keyTab") or "")
+    if given:
+        option, shown = "keyTab", texts.display_value("keyTab")
+    else:
+        option = "useKeyTab"
+        shown = (
+            f"{_HOME_KEYTAB} in the home directory, without keyTab (default_keytab_name in "
+            "krb5.conf, which Java looks at before, is not read: write its path as keyTab)"
+        )
+    path = Path(given) if given else Path.home() / _HOME_KEYTAB
+    try:
+        data = read_bounded(path, MAX_BYTES, only_files=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise texts.error(
+            option,
+            f"names {shown}, which cannot be read ({reason}): it must be on the machine where the "
+            "program runs, and readable for it",
+        ) from error
+    if data is None:
+        raise texts.error(option, f"names {shown}, which has more than {MAX_BYTES >> 20} MiB")
+    try:
+        principals = read_principals(data)
+    except ValueError as error:
+        raise texts.error(option, f"names {shown}, which cannot be used: {error}") from error
+    if principal and not has_key(principals, principal):
+        raise texts.error(
+            option, f"names {shown}, which has no key for {texts.display_value('principal')}"
+        )
+    return Secret(base64.b64encode(data).decode())
+
+
+def _path(text: str) -> str:
+    for prefix in _PREFIXES:
+        if text.upper().startswith(prefix):
+            return text[len(prefix) :]
+    return text
+
+
+def _warn_unused_options(reader: ConfigReader, texts: JaasOptions, report: ConfigReport) -> None:
+    origin = reader.origin(JAAS if reader.is_configured(JAAS) else PROTOCOL)
+    idle = texts.unused(_READ | _NOTHING_TO_DO)
+    if idle:
+        report.warn(origin, f"{texts.display_name(idle)} is not used here.")
+    if _is_on(texts, "renewTGT"):
+        report.warn(
+            origin,
+            f"{texts.display_name('renewTGT')} does nothing: whoever fills the ticket cache "
+            f"renews what "
+            "is in it.",
+        )
+    _warn_krb5_conf(reader, report, os.environ)
+
+
+def _warn_krb5_conf(
+    reader: ConfigReader, report: ConfigReport, environment: Mapping[str, str]
+) -> None:
+    """Java's own way to name krb5.conf; the system's library has another."""
+    named = krb5_conf_in_opts(environment.get("KAFKA_OPTS", ""))
+    if named and environment.get("KRB5_CONFIG") != named:
+        report.warn(
+            reader.origin(PROTOCOL),
+            f"KAFKA_OPTS names {named} for Kerberos, which only Java reads: set "
+            f"KRB5_CONFIG={named}, here and where tasks run.",
+        )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warnings about logins that anybody on the way can read: they are allowed, as in Java."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.security.oauth_settings import ENDPOINT, ENDPOINT_KEYS
+from sparkmirror.config.security.security_options import PROTOCOL
+from sparkmirror.config.worker_settings import is_loopback
+from sparkmirror.security.certificates import CertificateFacts, parse_certificate, split_pem
+from sparkmirror.security.settings import (
+    SaslMechanism,
+    SecurityProtocol,
+    SecuritySettings,
+    TlsSettings,
+)
+
+_READABLE = {SaslMechanism.PLAIN: "password", SaslMechanism.OAUTHBEARER: "token"}
+
+
+def warn_cleartext_credentials(
+    security: SecuritySettings, reader: ConfigReader, report: ConfigReport
+) -> None:
+    """Say what crosses the network as it is; not of what stays on this machine."""
+    sasl = security.sasl
+    if sasl is None:
+        return
+    what = _READABLE.get(sasl.mechanism)
+    servers = (one.rpartition(":")[0] for one in reader.strings("bootstrap.servers"))
+    if (
+        what
+        and security.protocol is SecurityProtocol.SASL_PLAINTEXT
+        and not all(is_loopback(one.rpartition("/")[2]) for one in servers)
+    ):
+        origin = reader.origin(PROTOCOL)
+        report.warn(
+            origin,
+            f"{origin.key} is SASL_PLAINTEXT: with {sasl.mechanism.value} the {what} goes to "
+            "brokers unencrypted, for anybody on the way to read. Write SASL_SSL.",
+        )
+    if sasl.oauth is not None and sasl.oauth.static_token is None:
+        parts = urlsplit(sasl.oauth.endpoint)
+        if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
+            origin = reader.origin(next(filter(reader.is_configured, ENDPOINT_KEYS), ENDPOINT))
+            report.warn(
+                origin,
+                f"{origin.key}: the client's secret and its tokens go to and from the token "
+                "endpoint unencrypted, for anybody on the way to read. Write https.",
+            )
+
+
+# --- Warnings about certificates in one's own stores that are weak or out of date.
+
+
+_MOST_NAMED = 3
+_MOST_LETTERS = 100
+_TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
+_IDENTITY = ("ssl.keystore.location", "ssl.keystore.certificate.chain")
+
+
+class _Certificate(NamedTuple):
+    name: str
+    is_self_signed: bool  # then it does not matter what it is signed with
+    facts: CertificateFacts
+
+
+def warn_weak_certificates(
+    security: SecuritySettings, reader: ConfigReader, report: ConfigReport
+) -> None:
+    """Name the key and each certificate."""
+    settings = security.tls or TlsSettings()
+    for keys, pem, outcome in (
+        (_TRUST, settings.trusted or "", "trusted all the same, as in Java"),
+        (_IDENTITY, settings.chain, "brokers may refuse it"),
+    ):
+        found = [
+            f"{one.name} ({', '.join(faults)})"
+            for one in _known(pem)
+            if (faults := list(_faults(one, datetime.now(UTC))))
+        ]
+        if found:
+            origin = reader.origin(next(filter(reader.is_configured, keys), keys[0]))
+            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            named = ", ".join(found[:_MOST_NAMED]) + more
+            report.warn(origin, f"{origin.key}: weak or out of date, and {outcome}: {named}.")
+
+
+def _faults(known: _Certificate, now: datetime) -> Iterator[str]:
+    facts = known.facts
+    if now > facts.ends:
+        yield f"expired on {facts.ends:%Y-%m-%d}"
+    if now < facts.begins:
+        yield f"valid from {facts.begins:%Y-%m-%d} on"
+    if facts.is_key_weak:
+        refused = ": not taken" if facts.is_key_rejected else ""
+        yield f"{facts.kind} key of {facts.bits} bits{refused}"
+    if facts.digest and not known.is_self_signed:
+        yield f"signed with {facts.digest}"
+
+
+@lru_cache(maxsize=64)
+def _known(pem: str) -> tuple[_Certificate, ...]:
+    """Without those that cannot be read, which OpenSSL has to say."""
+    found = []
+    for number, der in enumerate(split_pem(pem), start=1):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # odd ones are no fault of ours
+                certificate, facts = x509.load_der_x509_certificate(der), parse_certificate(der)
+                name = certificate.subject.rfc4514_string()
+                vouches_for_itself = certificate.subject == certificate.issuer
+        except (ValueError, x509.InvalidVersion):
+            continue
+        shown = "".join(letter for letter in name if letter.isprintable())[:_MOST_LETTERS]
+        found.append(_Certificate(shown or f"certificate {number}", vouches_for_itself, facts))
+    return tuple(found)

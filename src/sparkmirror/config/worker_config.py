@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Connect worker's file (`connect-distributed.properties`) as the rest of the program sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.layering import (
+    LayeredConfig,
+    connect_worker_config,
+    record_producer_config,
+    with_prefix,
+)
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.properties import (
+    PropertiesFile,
+    parse_properties,
+    read_properties,
+    reject_swallowed_secrets,
+)
+from sparkmirror.config.files.spark_conf import read_spark_conf
+from sparkmirror.config.flows.client_settings import check_producer, read_connection_settings
+from sparkmirror.config.flows.flow_settings import read_internal_topics
+from sparkmirror.config.keys.table import CLIENT, IGNORED_CLIENT_KEYS
+from sparkmirror.config.keys.worker_keys import (
+    REQUIRED_WORKER_KEYS,
+    WORKER_CONFIG_KEYS,
+    override_policy_name,
+)
+from sparkmirror.config.rest_settings import https_tls_keys, read_listeners, read_rest, strip_quotes
+from sparkmirror.config.rules.file_rules import check_worker, worker_file_notices
+from sparkmirror.config.settings import ExactlyOnce, MetricsSettings
+from sparkmirror.config.worker_settings import (
+    ClientOverrides,
+    GroupSettings,
+    OverridePolicy,
+    RestListener,
+    RestSettings,
+    SigningSettings,
+    WorkerSettings,
+)
+from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist
+
+WORKER_CLUSTER_ALIAS = "worker"  # how messages call the cluster that a worker sits on
+
+
+def is_worker_file(file: PropertiesFile) -> bool:
+    """Whether this is a Connect worker's file, complete or not, rather than MirrorMaker's."""
+    if "clusters" in file.entries or any("->" in key for key in file.entries):
+        return False
+    return any(key in file.entries for key in REQUIRED_WORKER_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialsReload:
+    """What is another now; `waits`: values that no running worker can change differ as well."""
+
+    connection: bool
+    rest: bool
+    needs_restart: bool
+
+
+class WorkerConfig:
+    """One file. `notices` tell all that is wrong; only a secret in a wrong place is refused."""
+
+    def __init__(self, file: PropertiesFile, resolver: ReferenceResolver | None = None) -> None:
+        """`resolver`: not the file's own config providers count, but these."""
+        reject_swallowed_secrets(file)
+        self._file = file
+        self.name = file.name
+        declared, provider_errors = create_resolver(file.entries)
+        self.resolver: ReferenceResolver = declared if resolver is None else resolver
+        self.values: LayeredConfig = with_prefix(file.entries, "")
+        report = ConfigReport()
+        report.notices += [
+            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
+            for e in provider_errors
+        ]
+        report.notices += worker_file_notices(file)
+        self._settings = _read(self.values, self.resolver, report)
+        self.effective = tuple(report.effective)
+        order = list(NoticeLevel)
+        self.notices = sorted(
+            dict.fromkeys(report.notices), key=lambda n: (order.index(n.level), _line(n))
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> WorkerConfig:
+        """Read the file; ConfigError if it cannot be read or is no properties file."""
+        return cls(read_properties(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str = "connect-distributed.properties") -> WorkerConfig:
+        """The same from a text."""
+        return cls(parse_properties(text, name))
+
+    def reload_credentials(self) -> CredentialsReload:
+        """Read again what its lines lead to, and use the credentials that are there now.
+
+        ConfigError if something is wrong with it, and all is as before. The lines themselves count
+        from start to end, as in Connect.
+        """
+        found, old = WorkerConfig(self._file).settings, self._settings
+        newer = replace(
+            old,
+            connection=replace(old.connection, security=found.connection.security),
+            rest=replace(old.rest, tls=found.rest.tls, users=found.rest.users),
+        )
+        self._settings = newer
+        return CredentialsReload(
+            connection=newer.connection != old.connection,
+            rest=newer.rest != old.rest,
+            needs_restart=newer != found,
+        )
+
+    @property
+    def settings(self) -> WorkerSettings:
+        """The typed settings; ConfigError with every sentence if any value is wrong."""
+        raise_errors(self.notices, self.name)
+        return self._settings
+
+
+def _read(
+    values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
+) -> WorkerSettings:
+    reader = ConfigReader("worker", values, resolver, report)
+    reader.read_all(WORKER_CONFIG_KEYS)
+    for name in REQUIRED_WORKER_KEYS:
+        if name not in values:
+            message = f"{name} is missing: {_REMEDIES[name]}."
+            report.notices.append(notice_at_line(NoticeLevel.ERROR, name, 0, message))
+    group = _group(reader)
+    rest = _rest(values, reader, resolver, report)
+    connection = read_connection_settings(
+        "admin",
+        WORKER_CLUSTER_ALIAS,
+        _own_client(values, reader, rest),
+        resolver,
+        report,
+        client_id=f"connect-{group.group_id}",
+        servers_key="bootstrap.servers",
+        shares_tls=True,
+    )
+    _read_producer(values, resolver, report)
+    settings = WorkerSettings(
+        connection=connection,
+        group=group,
+        signing=_signing(reader),
+        rest=rest,
+        internal_topics=read_internal_topics(reader),
+        offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
+        exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
+        overrides=_overrides(reader),
+        allowed_classes=ClassAllowlist(reader.strings(ALLOWLIST_KEY)),
+        topic_tracking=reader.boolean("topic.tracking.enable"),
+        topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
+        metrics=_metrics(reader),
+        spark=read_spark_conf(values, resolver, report),
+    )
+    check_worker(settings, reader, report)
+    return settings
+
+
+_REMEDIES = {
+    "group.id": "workers with the same one share connectors, write for example "
+    "group.id=connect-cluster",
+    "config.storage.topic": "write for example config.storage.topic=connect-configs",
+    "offset.storage.topic": "write for example offset.storage.topic=connect-offsets",
+    "status.storage.topic": "write for example status.storage.topic=connect-status",
+}
+
+
+def _own_client(values: LayeredConfig, reader: ConfigReader, rest: RestSettings) -> LayeredConfig:
+    """The worker's own client reads its keys from the top of the file.
+
+    Keys of TLS may stand there for https alone.
+    """
+    known = CLIENT["admin"].keys() | IGNORED_CLIENT_KEYS["admin"].keys()
+    protocol = reader.resolved_text("security.protocol") or ""
+    if rest.tls.chain and "SSL" not in protocol.upper():
+        known -= https_tls_keys(values).keys()
+    return LayeredConfig((name, values[name]) for name in values if name in known)
+
+
+def _read_producer(
+    values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
+) -> None:
+    """What is wrong with the producer of all connectors is said once, here."""
+    producer = record_producer_config(LayeredConfig(), connect_worker_config(values))
+    check_producer(WORKER_CLUSTER_ALIAS, producer, resolver, report, "bootstrap.servers")
+
+
+def _group(reader: ConfigReader) -> GroupSettings:
+    return GroupSettings(
+        group_id=reader.string("group.id"),
+        session_timeout_ms=reader.integer("session.timeout.ms"),
+        heartbeat_interval_ms=reader.integer("heartbeat.interval.ms"),
+        rebalance_timeout_ms=reader.integer("rebalance.timeout.ms"),
+        rebalance_delay_ms=reader.integer("scheduled.rebalance.max.delay.ms"),
+        sync_timeout_ms=reader.integer("worker.sync.timeout.ms"),
+        unsync_backoff_ms=reader.integer("worker.unsync.backoff.ms"),
+    )
+
+
+def _signing(reader: ConfigReader) -> SigningSettings:
+    return SigningSettings(
+        key_ttl_ms=reader.integer("inter.worker.key.ttl.ms"),
+        key_bits=reader.optional_integer("inter.worker.key.size"),
+        key_algorithm=reader.string("inter.worker.key.generation.algorithm"),
+        signature_algorithm=reader.string("inter.worker.signature.algorithm"),
+        accepted_algorithms=reader.strings("inter.worker.verification.algorithms"),
+    )
+
+
+def _rest(
+    values: LayeredConfig, reader: ConfigReader, resolver: ReferenceResolver, report: ConfigReport
+) -> RestSettings:
+    listeners = read_listeners(reader, "listeners")
+    port = reader.optional_integer("rest.port")
+    host = strip_quotes(reader.string("rest.host.name"))
+    if not reader.is_in_file("listeners") and (port is not None or host):
+        first = listeners[0]
+        origin = reader.origin("rest.host.name" if port is None else "rest.port")
+        port = first.port if port is None else port
+        listeners = (RestListener(first.scheme, host or first.host, port),)
+        report.effective[:] = [
+            replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
+            for one in report.effective
+        ]
+    admin = reader.is_in_file("admin.listeners")
+    return read_rest(
+        values,
+        reader,
+        resolver,
+        report,
+        listeners,
+        read_listeners(reader, "admin.listeners") if admin else None,
+    )
+
+
+def _overrides(reader: ConfigReader) -> ClientOverrides:
+    return ClientOverrides(
+        OverridePolicy(
+            override_policy_name(reader.string("connector.client.config.override.policy"))
+        ),
+        reader.strings("connector.client.config.override.allowlist"),
+    )
+
+
+def _metrics(reader: ConfigReader) -> MetricsSettings | None:
+    port = reader.optional_integer("metrics.port")
+    return None if port is None else MetricsSettings(reader.string("metrics.host"), port)
+
+
+def _line(found: Notice) -> int:
+    return int(found.where.removeprefix("line ") or 0)

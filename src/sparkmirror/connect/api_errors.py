@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker says when it refuses, in Connect's words and with Connect's status."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from sparkmirror.connect.api import ApiError
+
+OFFSETS_ALTERED = "The offsets for this connector have been altered successfully"
+OFFSETS_RESET = "The offsets for this connector have been reset successfully"
+
+
+def connector_not_found(name: str) -> ApiError:
+    """Asked about, or to be deleted."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} not found")
+
+
+def unknown_connector(name: str) -> ApiError:
+    """To be paused, resumed or stopped."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector {name}")
+
+
+def restart_target_not_found(name: str) -> ApiError:
+    """To be restarted, as a whole or a task of it."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector: {name}")
+
+
+def unknown_task(name: str, task: int) -> ApiError:
+    """To be restarted."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Unknown task: {name}-{task}")
+
+
+def status_not_found(name: str) -> ApiError:
+    """Nobody has said yet what the connector does."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"No status found for connector {name}")
+
+
+def task_status_not_found(name: str, task: int) -> ApiError:
+    """Nobody has said yet what the task does."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"No status found for task {name}-{task}")
+
+
+def connector_exists(name: str) -> ApiError:
+    """To be created a second time."""
+    return ApiError(HTTPStatus.CONFLICT, f"Connector {name} already exists")
+
+
+def not_stopped(name: str) -> ApiError:
+    """Offsets may be set only where nothing reads or writes them."""
+    return ApiError(
+        HTTPStatus.BAD_REQUEST,
+        "Connectors must be in the STOPPED state before their offsets can be modified. This can "
+        f"be done for the specified connector by issuing a 'PUT' request to the "
+        f"'/connectors/{name}/stop' endpoint",
+    )
+
+
+def config_write_failed() -> ApiError:
+    """The config topic did not take it, for example because it is too large."""
+    return ApiError(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "Error writing connector configuration to Kafka"
+    )
+
+
+def no_leader() -> ApiError:
+    """Nobody is known to ask."""
+    return ApiError(
+        HTTPStatus.CONFLICT,
+        "Cannot complete request momentarily due to no known leader URL, likely because a "
+        "rebalance was underway.",
+    )
+
+
+def stale_configuration() -> ApiError:
+    """The workers are about to agree anew."""
+    return ApiError(
+        HTTPStatus.CONFLICT,
+        "Cannot complete request momentarily due to stale configuration (typically caused by a "
+        "concurrent config change)",
+    )

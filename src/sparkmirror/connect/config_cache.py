@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connectors' configurations as they are read here: once for each configuration, not for each look.
+
+They are read again when a file changed that they lead to: a store, or what a config provider looks
+up. While such a file is wrong or gone, a connector goes on as it was.
+
+Two connectors of one flow must agree on some things that neither of them sees of the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import KeysView, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.config.connector_config import ParsedConnector, read_connector
+from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.tracked_files import FileWatcher, format_paths, record_file_reads
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.rules.connector_rules import naming_mismatch
+from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.errors import ConfigError, join_sentences
+from sparkmirror.formats.connect_fields import Config
+
+_LOOK_SECONDS = 1.0  # between two looks at files
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedConfig:
+    """A configuration and what it means, or why it means nothing."""
+
+    config: Config
+    parsed: ParsedConnector | None
+    failure: str = ""  # a trace
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it can be run."""
+        return self.parsed is not None and not self.parsed.errors
+
+    @property
+    def errors(self) -> list[str]:
+        """Why it cannot be run, a sentence each."""
+        if self.parsed is None:
+            return [self.failure.partition("\n")[0]]
+        return [one.message for one in self.parsed.errors]
+
+
+@dataclass(slots=True)
+class _CacheEntry:
+    """What is in use, and the files behind it."""
+
+    readable: ParsedConfig
+    watch: FileWatcher = field(default_factory=lambda: FileWatcher({}))
+    error: str = ""  # why something newer is not in use
+
+
+class ConnectorConfigCache:
+    """Belongs to one thread, but for `forget` and `suspect_all`."""
+
+    def __init__(self, file: WorkerConfig, look_seconds: float = _LOOK_SECONDS) -> None:
+        self._file = file
+        self._known: dict[str, _CacheEntry] = {}
+        self._forgotten: set[str] = set()
+        self._all_suspect = False
+        self._look_seconds = look_seconds
+        self._looked_at = 0.0
+        self._warnings: dict[str, str] = {}
+        self._has_source = False
+
+    def update(self, configs: Mapping[str, Config]) -> None:
+        """Read what is new; say what is remarkable about it."""
+        changed = self._known.keys() - configs.keys()
+        for name in changed:
+            del self._known[name]
+        for name, config in configs.items():
+            known = self._known.get(name)
+            if known is None or known.readable.config != config or name in self._forgotten:
+                self._forgotten.discard(name)
+                self._known[name] = self._parse_entry(name, config)
+                changed = {*changed, name}
+        changed |= self._check_files()
+        if changed:
+            self._compare_connectors()
+
+    def get(self, name: str) -> ParsedConfig:
+        """A connector among `names`."""
+        return self._known[name].readable
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The connectors that `update` was told of."""
+        return self._known.keys()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether one of them copies, here or elsewhere."""
+        return self._has_source
+
+    def invalidate(self, name: str) -> None:
+        """Have `update` read a connector again: what its references name may have changed."""
+        self._forgotten.add(name)
+
+    def invalidate_all(self) -> None:
+        """Have `update` read all of them again: what the worker's file leads to has changed."""
+        self._all_suspect = True
+
+    def warning(self, name: str) -> str:
+        """What is wrong though a connector runs.
+
+        It and another one differ in what they must not, or its files changed and cannot be used.
+        """
+        known = self._known.get(name)
+        sentences = (self._warnings.get(name, ""), known.error if known else "")
+        return join_sentences(sentences)
+
+    def _parse_entry(self, name: str, config: Config) -> _CacheEntry:
+        with record_file_reads() as files:
+            readable = self._parse(name, config)
+        return _CacheEntry(readable, FileWatcher(files))
+
+    def _check_files(self) -> set[str]:
+        """The connectors that were read again because of them, and differ."""
+        all_suspect, self._all_suspect = self._all_suspect, False
+        now = time.monotonic()
+        if not all_suspect and now - self._looked_at < self._look_seconds:
+            return set()
+        self._looked_at = now
+        found = set()
+        for name, known in self._known.items():
+            files = known.watch.poll()
+            if (files or all_suspect) and self._reparse(name, known, format_paths(files)):
+                found.add(name)
+        return found
+
+    def _reparse(self, name: str, known: _CacheEntry, files: str) -> bool:
+        """Read a connector again; whether there is something else in use now."""
+        old = known.readable
+        with record_file_reads() as read:
+            newer = self._parse(name, old.config, old)
+        known.watch.watch(read, is_complete=newer.is_valid)
+        if old.is_valid and not newer.is_valid:
+            reasons = " ".join(newer.errors)
+            known.error = f"a file that it leads to has changed and is not used: {reasons}"
+            _log.error(f"Connector {name} goes on as it was: {known.error}")
+            return False
+        known.error = ""
+        if _is_equivalent(old, newer):
+            return False
+        known.readable = newer
+        because = f"{files} changed" if files else "the worker has other credentials"
+        _log.info(f"Connector {name} begins anew: {because}")
+        return True
+
+    def _parse(self, name: str, config: Config, before: ParsedConfig | None = None) -> ParsedConfig:
+        try:
+            reading = read_connector(config, self._file)
+        except ConfigError as error:
+            if before is None or not before.is_valid:
+                _log.error(f"Connector {name} cannot be run: {error}")
+            return ParsedConfig(config, None, f"{error}\n{traceback.format_exc()}")
+        said = before.parsed.notices if before is not None and before.parsed is not None else ()
+        for notice in reading.notices:
+            if notice.level is NoticeLevel.WARNING and notice not in said:
+                _log.warning(f"Connector {name}: {notice.message}")
+        return ParsedConfig(config, reading)
+
+    def _compare_connectors(self) -> None:
+        usable = {
+            name: one.readable.parsed
+            for name, one in self._known.items()
+            if one.readable.parsed is not None and one.readable.is_valid
+        }
+        self._has_source = any(
+            one.kind is ConnectorClass.SOURCE and one.unchecked_settings.enabled
+            for one in usable.values()
+        )
+        sources = [one for one in usable.values() if one.kind is ConnectorClass.SOURCE]
+        found: dict[str, str] = {}
+        for name, one in usable.items():
+            if one.kind is ConnectorClass.CHECKPOINT:
+                sentences = (
+                    naming_mismatch(one.unchecked_settings, other.unchecked_settings)
+                    for other in sources
+                )
+                found[name] = join_sentences(dict.fromkeys(sentences))
+        for name, sentence in found.items():
+            if sentence and self._warnings.get(name) != sentence:
+                _log.warning(sentence)
+        self._warnings = found
+
+
+def _is_equivalent(one: ParsedConfig, other: ParsedConfig) -> bool:
+    """Whether whoever runs one need not begin anew with the other."""
+    if one.parsed is None or other.parsed is None:
+        return one.failure == other.failure
+    return _comparable_settings(one.parsed) == _comparable_settings(other.parsed)
+
+
+def _comparable_settings(reading: ParsedConnector) -> object:
+    """Without the worker's connection where nothing is kept there: only positions are."""
+    settings = reading.unchecked_settings
+    if reading.kind is not ConnectorClass.SOURCE:
+        settings = replace(settings, worker_cluster=None)
+    return settings, reading.errors

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker has to say about its connectors, beyond what everybody knows: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.config.connector_config import PLUGIN_VERSION
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
+from sparkmirror.formats.connect_status_records import (
+    ConnectorStatus,
+    RunState,
+    Status,
+    StatusRecord,
+    TaskStatus,
+    TopicSeen,
+    TopicStatus,
+)
+from sparkmirror.state.connect_statuses import ClusterStatusState
+
+# Connect writes these without a version.
+_BETWEEN_LIVES = frozenset({RunState.UNASSIGNED, RunState.RESTARTING})
+# A connector that has not run here yet knows nothing of its tasks; they do what it does.
+_WITHOUT_WORD_OF_TASKS = _BETWEEN_LIVES | {RunState.PAUSED}
+_MOST_CHARACTERS = 32 * 1024  # thousands of topics may have a word to say; a record takes 1 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOrigin:
+    """Who says it, and in which generation of the group."""
+
+    worker_id: str
+    generation: int
+
+    def status(self, part: ReportedState) -> Status:
+        """A connector or task of this worker's."""
+        return Status(
+            part.state,
+            self.worker_id,
+            self.generation,
+            _truncated(part.trace) or None,
+            None if part.state in _BETWEEN_LIVES else PLUGIN_VERSION,
+            _truncated(part.warning),
+        )
+
+
+def status_updates(
+    name: str,
+    now: ConnectorState,
+    known: ClusterStatusState,
+    teller: StatusOrigin,
+    *,
+    renews_warnings: bool,
+) -> list[StatusRecord]:
+    """Records for all that is not known, or not any more.
+
+    A warning that only reads otherwise than before is told when it is time to renew warnings.
+    """
+    before = known.tasks(name)
+    tasks = dict(now.tasks)
+    if not tasks and now.connector.state in _WITHOUT_WORD_OF_TASKS:
+        tasks = {number: ReportedState(now.connector.state) for number in before}
+    records: list[StatusRecord] = []
+    whole = teller.status(now.connector)
+    if _differs(known.connectors.get(name), whole, renews_warnings):
+        records.append(ConnectorStatus(name, whole))
+    for number, part in tasks.items():
+        status = teller.status(part)
+        if _differs(before.get(number), status, renews_warnings):
+            records.append(TaskStatus(name, number, status))
+    records += [TaskStatus(name, number, None) for number in before if number not in tasks]
+    return records
+
+
+def topic_updates(
+    name: str, now: ConnectorState, known: ClusterStatusState, time_ms: int
+) -> list[StatusRecord]:
+    """Records for topics that a connector uses and nobody knows of."""
+    seen = known.topics(name)
+    new: dict[str, int] = {}
+    for number, part in now.tasks.items():
+        for topic in part.topics:
+            if topic not in seen:
+                new.setdefault(topic, number)
+    return [TopicStatus(name, topic, TopicSeen(task, time_ms)) for topic, task in new.items()]
+
+
+def unassigned_updates(
+    names: Iterable[str], known: ClusterStatusState, teller: StatusOrigin
+) -> list[StatusRecord]:
+    """Records for connectors that this worker has given up."""
+    status = teller.status(ReportedState(RunState.UNASSIGNED))
+    records: list[StatusRecord] = []
+    for name in names:
+        if _is_mine(known.connectors.get(name), teller):
+            records.append(ConnectorStatus(name, status))
+        tasks: Mapping[int, Status] = known.tasks(name)
+        records += [
+            TaskStatus(name, number, status)
+            for number, one in tasks.items()
+            if _is_mine(one, teller)
+        ]
+    return records
+
+
+def _truncated(text: str) -> str:
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]} ... ({len(text) - _MOST_CHARACTERS} more characters)"
+
+
+def _is_mine(known: Status | None, teller: StatusOrigin) -> bool:
+    return known is not None and known.worker_id == teller.worker_id
+
+
+def _differs(known: Status | None, wanted: Status, renews_warnings: bool) -> bool:
+    if known is None:
+        return True
+    if bool(known.warning) != bool(wanted.warning):
+        return True
+    if renews_warnings and known.warning != wanted.warning:
+        return True
+    return (known.state, known.worker_id, known.trace, known.version) != (
+        wanted.state,
+        wanted.worker_id,
+        wanted.trace,
+        wanted.version,
+    )

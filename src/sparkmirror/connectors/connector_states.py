@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a connector and its tasks do, in Connect's words: pure functions of what they report.
+
+FAILED is what a person must see to, with a trace of what happened, on the task whose partitions
+failed. What is tried again and may go away by itself is RUNNING with a warning. A connector that
+has been begun and has not got anywhere yet is UNASSIGNED; the runner knows a better word for one
+that was paused or is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.connectors.heartbeat_connector import HeartbeatState, HeartbeatStatus
+from sparkmirror.errors import join_sentences
+from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import TopicPartition
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, TaskSnapshot
+
+_STATES = {
+    FlowState.STARTING: RunState.UNASSIGNED,
+    FlowState.STANDBY: RunState.UNASSIGNED,
+    FlowState.RUNNING: RunState.RUNNING,
+    FlowState.RETRYING: RunState.RUNNING,
+    FlowState.FAILED: RunState.FAILED,
+    FlowState.DONE: RunState.RUNNING,
+    FlowState.PAUSED: RunState.PAUSED,
+    FlowState.STOPPED: RunState.UNASSIGNED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedState:
+    """A connector itself, or one of its tasks."""
+
+    state: RunState
+    trace: str = ""  # of FAILED
+    warning: str = ""  # what is tried again
+    partitions: tuple[TopicPartition, ...] = ()  # that a source connector's task copies
+    topics: tuple[str, ...] = ()  # that it has written to
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """A connector and its tasks by number."""
+
+    connector: ReportedState
+    tasks: Mapping[int, ReportedState] = field(default_factory=dict)
+
+    def with_state(self, state: RunState) -> ConnectorState:
+        """The same parts, all of them in one state and well."""
+        tasks = {
+            task: ReportedState(state, partitions=one.partitions, topics=one.topics)
+            for task, one in self.tasks.items()
+        }
+        return ConnectorState(ReportedState(state), tasks)
+
+
+def failed_state(trace: str) -> ConnectorState:
+    """A connector that could not even be put together."""
+    return ConnectorState(ReportedState(RunState.FAILED, trace))
+
+
+def source_state(
+    flow: FlowSnapshot,
+    tasks: Iterable[TaskSnapshot],
+    remote_name: Callable[[str], str] = str,
+) -> ConnectorState:
+    """A connector that copies: its flow, and the tasks of its present epoch."""
+    connector = _connector(flow)
+    return ConnectorState(
+        connector, {one.split: _task(connector, one, remote_name) for one in tasks}
+    )
+
+
+def checkpoint_state(
+    flow: FlowSnapshot,
+    *,
+    failure: str,
+    refusals: Iterable[str],
+    has_task: bool,
+    topics: tuple[str, ...] = (),
+) -> ConnectorState:
+    """A connector that looks after groups: `failure` ended it, `refusals` need a person."""
+    connector = replace(_connector(flow), warning=_retry_reason(flow))
+    if not has_task or connector.state is not RunState.RUNNING:
+        return ConnectorState(connector)
+    trace = failure or "\n".join(refusals)
+    task = ReportedState(RunState.FAILED if trace else RunState.RUNNING, trace, topics=topics)
+    return ConnectorState(connector, {0: replace(task, warning=join_sentences(flow.flow_problems))})
+
+
+def heartbeat_state(
+    flow: FlowSnapshot, beats: HeartbeatStatus | None, topic: str = ""
+) -> ConnectorState:
+    """A connector that emits heartbeats; None: it has none to emit, and no task."""
+    connector = _connector(flow)
+    if beats is None or connector.state is not RunState.RUNNING:
+        return ConnectorState(connector)
+    error = beats.error or ""
+    topics = (topic,) if beats.count and topic else ()
+    if beats.state is HeartbeatState.FAILED or beats.is_refused:
+        return ConnectorState(connector, {0: ReportedState(RunState.FAILED, error, topics=topics)})
+    return ConnectorState(
+        connector, {0: ReportedState(RunState.RUNNING, warning=error, topics=topics)}
+    )
+
+
+def _connector(flow: FlowSnapshot) -> ReportedState:
+    state = _STATES[flow.state]
+    trace = "\n".join(filter(None, (flow.reason, flow.trace))) if state is RunState.FAILED else ""
+    return ReportedState(state, trace, join_sentences((_retry_reason(flow), *flow.flow_problems)))
+
+
+def _retry_reason(flow: FlowSnapshot) -> str:
+    return flow.reason if flow.state in (FlowState.RETRYING, FlowState.STANDBY) else ""
+
+
+def _task(
+    connector: ReportedState, one: TaskSnapshot, remote_name: Callable[[str], str]
+) -> ReportedState:
+    """Between two epochs a task does what its connector does."""
+    state, trace = connector.state, connector.trace
+    if state is RunState.RUNNING and one.failures:
+        state, trace = RunState.FAILED, "\n".join(one.failures)
+    topics = tuple(map(remote_name, one.copied))
+    return ReportedState(state, trace, join_sentences(one.warnings), one.partitions, topics)

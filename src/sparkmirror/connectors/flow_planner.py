@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads both sides of pairs and plans all that a run would do there; changes nothing.
+
+It asks no question that makes a broker create something: no coordinator of a group that is not
+listed, no producer id, no topic that is not there. Everything is decided by the planners that the
+connectors themselves use. Belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sparkmirror.config.settings import FlowSettings, ReplicationFactor
+from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.backlog import read_backlog
+from sparkmirror.connectors.cluster_view import ClusterView
+from sparkmirror.connectors.group_sync import GroupSync
+from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
+from sparkmirror.connectors.topic_deletion_sync import plan_topic_deletions
+from sparkmirror.errors import BrokerError, SparkmirrorError
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import Closable, ClusterClient
+from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
+from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.offsets.group_positions import GroupPositionState
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.policy.sparkmirror_topics import offset_map_topic
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.topology.configs import AlterTopic, plan_configs
+from sparkmirror.topology.flow_plan import Action, FlowPlan, MoveGroup, sorted_actions
+from sparkmirror.topology.forecast import Forecast
+from sparkmirror.topology.internal_topics import (
+    Side,
+    internal_topics,
+    plan_internal_topics,
+    topics_to_inspect,
+)
+from sparkmirror.topology.projected_state import ProjectedChanges, cluster_of, merge_actions
+from sparkmirror.topology.replication_factors import choose_factor, shortfall_warning
+from sparkmirror.topology.settings_digest import settings_digest
+from sparkmirror.topology.topic_deletions import KeptTopic, MirroredTopic, deleted_topics
+from sparkmirror.topology.topics import (
+    TopicPlan,
+    mirrored_topics,
+    plan_topics,
+    remote_names,
+    topics_to_create,
+)
+
+_NOT_YET = "not created yet"  # stands for the id of a topic that will be
+_NOT_MOVED = (
+    GroupPositionState.ACTIVE,
+    GroupPositionState.AHEAD,
+    GroupPositionState.TOO_OLD,
+    GroupPositionState.BEHIND_LOG_START,
+)
+ProgressCallback = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _SharedPlanState:
+    """What the plans of all pairs have in common."""
+
+    changes: dict[str, ProjectedChanges] = field(
+        default_factory=lambda: defaultdict(ProjectedChanges)
+    )  # by alias
+    warned: set[str] = field(default_factory=set)  # clusters with fewer brokers than replicas
+
+
+def build_plans(
+    flows: Sequence[FlowSettings], say: ProgressCallback = lambda _: None
+) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
+    """The plans of some pairs, and those pairs that could not be read, with the reason."""
+    ordered = sorted(flows, key=lambda one: one.flow)
+    unread: dict[Flow, str] = {}
+    while True:
+        try:
+            plans = _plan_all([one for one in ordered if one.flow not in unread], say)
+        except _FlowUnreadableError as error:  # the others, without reckoning with that one
+            unread[error.flow] = str(error)
+        else:
+            return plans, list(unread.items())
+
+
+class _FlowUnreadableError(Exception):
+    def __init__(self, flow: Flow, error: SparkmirrorError) -> None:
+        super().__init__(str(error))
+        self.flow = flow
+
+
+def _plan_all(flows: Sequence[FlowSettings], say: ProgressCallback) -> list[FlowPlan]:
+    reckoning = _SharedPlanState()
+    with ExitStack() as stack:
+        readers = [stack.enter_context(_FlowPlanner(one, reckoning, say)) for one in flows]
+        for reader in readers:
+            reader.attempt(reader.read_topics)
+        # Every pass may give other pairs something to mirror, in chains as long as there are
+        # pairs; two that undo each other would go on for ever.
+        for _ in range(len(readers) + 1):
+            news = [reader.attempt(reader.plan_topics) for reader in readers]
+            if not any(news):
+                break
+        return [reader.attempt(reader.finish) for reader in readers]
+
+
+class _FlowPlanner(Closable):
+    """One pair of clusters: `look`, `plan_topics` until nothing is new, `finish`."""
+
+    def __init__(
+        self, settings: FlowSettings, reckoning: _SharedPlanState, say: ProgressCallback
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._policy = load_policy(settings.policy, settings.flow)
+        self._reckoning = reckoning
+        self._say = say
+        creates = settings.source.topic_creation_enabled
+        self._rules = topic_rules(self._policy, self._flow, creates=creates)
+        changes = reckoning.changes
+        self._source = ClusterView(ClusterClient(settings.source_admin), changes[self._flow.source])
+        self._target = ClusterView(ClusterClient(settings.target_admin), changes[self._flow.target])
+        self._actions: list[Action] = []
+        self._notices: dict[str, None] = {}  # each once, in order
+
+    def close(self) -> None:
+        """Hang up."""
+        self._source.client.close()
+        self._target.client.close()
+
+    def attempt(self, step: Callable[[], T]) -> T:
+        """Do a step; what goes wrong with it is an _UnreadError of this pair."""
+        try:
+            return step()
+        except SparkmirrorError as error:
+            raise _FlowUnreadableError(self._flow, error) from error
+
+    def read_topics(self) -> None:
+        """Read the topics of both sides."""
+        for alias, site in ((self._flow.source, self._source), (self._flow.target, self._target)):
+            self._say(f"{self._flow}: reading the topics of {alias}")
+            site.read_topics()
+
+    def plan_topics(self) -> bool:
+        """Plan topics and configs, with what is planned already; whether there was more to do."""
+        actions = [
+            *self._internal_topic_actions(self._source, Side.SOURCE),
+            *self._internal_topic_actions(self._target, Side.TARGET),
+        ]
+        if self._settings.enabled:
+            actions += self._remote_topic_actions()
+        for action in actions:
+            self._reckoning.changes[cluster_of(action, self._flow)].add(action)
+        self._actions = merge_actions(self._actions, actions)
+        return bool(actions)
+
+    def finish(self) -> FlowPlan:
+        """The whole plan: groups and the forecast as well."""
+        forecast = None
+        if self._settings.enabled:
+            stored = self._stored_positions()
+            self._actions += self._deletions(stored)
+            if self._settings.source.sync_acls_seconds is not None:
+                self._actions += self._acl_actions()
+            if self._moves_groups:
+                self._actions += self._group_moves()
+            forecast = self._forecast(stored)
+        return FlowPlan(
+            self._flow,
+            settings_digest(self._settings),
+            self._source.cluster_id,
+            self._target.cluster_id,
+            sorted_actions(self._actions),
+            tuple(self._notices),
+            forecast,
+        )
+
+    def _note(self, sentence: str) -> None:
+        self._notices[sentence] = None
+
+    # --- topics
+
+    def _choose(self, site: ClusterView, factor: ReplicationFactor) -> int:
+        alias = site.admin.alias
+        chosen = choose_factor(factor, alias, site.brokers)
+        sentence = shortfall_warning(factor, alias, site.brokers)
+        if sentence is not None and alias not in self._reckoning.warned:
+            self._reckoning.warned.add(alias)
+            self._note(sentence)
+        return chosen
+
+    def _internal_topic_actions(self, site: ClusterView, side: Side) -> Sequence[Action]:
+        names = self._policy.replication
+        wanted = [one for one in internal_topics(self._settings, names) if one.side is side]
+        there = site.topics
+        configs = site.configs(topics_to_inspect(wanted, there))
+        plan = plan_internal_topics(
+            wanted,
+            there,
+            configs,
+            site.admin.alias,
+            lambda factor: self._choose(site, factor),
+            creates=self._settings.source.topic_creation_enabled,
+        )
+        for error in plan.failures.values():
+            self._note(str(error))
+        return plan.creations
+
+    def _remote_topic_actions(self) -> list[Action]:
+        """What is to be done about remote topics."""
+        for topic, error in self._source.refused.items():
+            if self._rules.replicates(topic):
+                self._note(str(error))
+        mirrored = mirrored_topics(self._source.topics, self._rules)
+        configs = self._source_configs(mirrored)
+        plan = self._plan_topics(configs)
+        for notice in plan.notices:
+            self._note(str(notice))
+        return [*plan.actions, *self._alterations(mirrored, configs)]
+
+    def _source_configs(
+        self, mirrored: Mapping[str, TopicDescription]
+    ) -> dict[str, tuple[ConfigEntry, ...]]:
+        """Of all mirrored topics if configs are synced, else of those that are to be created."""
+        if self._settings.source.sync_configs_seconds is not None:
+            names = list(mirrored)
+        else:
+            names = topics_to_create(self._source.topics, self._target.topics, self._rules)
+        self._say(f"{self._flow}: reading the configs of {len(names):,} topics")
+        return self._source.configs(names)
+
+    def _plan_topics(self, configs: Mapping[str, Sequence[ConfigEntry]]) -> TopicPlan:
+        found, there = self._source.topics, self._target.topics
+        replicas = 1
+        if topics_to_create(found, there, self._rules):
+            replicas = self._choose(self._target, self._settings.source.replication_factor)
+        return plan_topics(found, there, configs, self._rules, replicas)
+
+    def _alterations(
+        self,
+        mirrored: Mapping[str, TopicDescription],
+        configs: Mapping[str, Sequence[ConfigEntry]],
+    ) -> list[AlterTopic]:
+        if self._settings.source.sync_configs_seconds is None:
+            return []
+        named = remote_names(mirrored, self._rules)
+        remotes = {name: to for name, to in named.items() if to in self._target.topics}
+        there = self._target.configs(remotes.values())
+        unread = sorted(
+            name for name, to in remotes.items() if name not in configs or to not in there
+        )
+        if unread:
+            more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+            self._note(
+                f"The configs of topic '{unread[0]}'{more} could not be read on both sides, so "
+                f"they are not compared. Grant DescribeConfigs."
+            )
+        return plan_configs(remotes, configs, there, self._rules)
+
+    def _deletions(self, stored: Mapping[TopicPartition, StoredPosition]) -> Sequence[Action]:
+        """Copies of topics that are gone; a notice names those that stay."""
+        mirrored = {
+            name: MirroredTopic(
+                self._rules.remote_name(name), str(topic.topic_id) if topic.topic_id else None
+            )
+            for name, topic in mirrored_topics(self._source.found, self._rules).items()
+        }
+        selected = {tp.topic for tp in stored if self._rules.replicates(tp.topic)}
+        missing = sorted(selected - mirrored.keys())
+        gone = deleted_topics(self._source.admin.topics(missing).failed) if missing else []
+        plan = plan_topic_deletions(
+            gone, stored, mirrored, self._rules, self._target.admin, self._settings
+        )
+        for kept in plan.kept:
+            self._note(str(kept))
+        if self._settings.source.deletions_grace_seconds is not None:
+            return plan.actions
+        for action in plan.actions:
+            reason = "sync.topic.deletions.enabled is false"
+            self._note(str(KeptTopic(action.source, action.remote, reason)))
+        return []
+
+    # --- rights
+
+    def _acl_actions(self) -> list[Action]:
+        self._say(f"{self._flow}: reading the ACLs")
+        mirrored = list(mirrored_topics(self._source.topics, self._rules))
+        with AclSync(self._settings, self._policy, FlowStatus(str(self._flow))) as acls:
+            try:
+                plan = acls.plan(mirrored)
+            except BrokerError as error:  # not for us to see: the rest of the plan holds
+                self._note(str(error))
+                return []
+        for sentence in filter(None, (plan.skip_reason, *plan.notices)):
+            self._note(sentence)
+        return [*plan.grants, *plan.revocations]
+
+    # --- groups
+
+    @property
+    def _moves_groups(self) -> bool:
+        checkpoint = self._settings.checkpoint
+        has_checkpoints = checkpoint.enabled and self._settings.source.offset_syncs_enabled
+        return has_checkpoints and checkpoint.sync_group_offsets_seconds is not None
+
+    def _group_moves(self) -> list[MoveGroup]:
+        self._say(f"{self._flow}: reading the consumer groups")
+        with GroupSync(self._settings, self._policy) as rounds:
+            found = rounds.plan(rounds.wanted_groups(), syncs_groups=True, only_listed=True)
+            map_topic = offset_map_topic(self._policy.replication, self._flow.source)
+            complaints = rounds.problems if map_topic in self._target.found else []
+        for sentence in complaints:
+            self._note(sentence)
+        for group, reason in sorted(found.failures.items()):
+            self._note(f"group '{group}': {reason}")
+        counts = Counter(one.state for one in found.positions if one.state in _NOT_MOVED)
+        if counts:
+            listed = ", ".join(f"{counts[s]} {s.value}" for s in _NOT_MOVED if counts[s])
+            self._note(f"Some positions of groups stay as they are: {listed}. See `groups`.")
+        return [
+            MoveGroup(
+                group,
+                tp.topic,
+                tp.partition,
+                before[tp].offset if tp in before else None,
+                after.offset,
+                after.metadata,
+            )
+            for group, writes in found.writes.items()
+            for before in [found.on_target.get(group, {})]
+            for tp, after in writes.items()
+        ]
+
+    # --- records
+
+    def _stored_positions(self) -> dict[TopicPartition, StoredPosition]:
+        """Where the flow stands; nowhere if there is no offsets topic yet."""
+        topic, state = self._settings.internal_topics.offsets, self._settings.state_cluster
+        there = self._target.found
+        if self._settings.worker_cluster is not None:
+            with ClusterAdmin(state) as admin:
+                there = admin.topics([topic]).found
+        if topic not in there:
+            return {}
+        self._say(f"{self._flow}: reading where it stands")
+        name, alias = self._settings.source.name, self._flow.source
+        return OffsetStore(state, topic, connector=name, source_alias=alias).read().positions
+
+    def _forecast(self, stored: Mapping[TopicPartition, StoredPosition]) -> Forecast:
+        self._say(f"{self._flow}: looking how much there is to copy")
+        expected = read_backlog(self._settings, self._source.client, self._partitions(), stored)
+        for sentence in expected.notices:
+            self._note(sentence)
+        return expected.forecast
+
+    def _partitions(self) -> list[MirroredPartition]:
+        """All partitions there are that would be mirrored once the plan is carried out."""
+        found: list[MirroredPartition] = []
+        for name, topic in mirrored_topics(self._source.found, self._rules).items():
+            remote_name = self._rules.remote_name(name)
+            counterpart = self._target.found.get(remote_name)
+            target_id = _id_of(counterpart) if counterpart is not None else _NOT_YET
+            found += [
+                MirroredPartition(
+                    TopicPartition(name, index), remote_name, _id_of(topic), target_id
+                )
+                for index in range(topic.partitions)
+            ]
+        return found
+
+
+def _id_of(topic: TopicDescription) -> str | None:
+    return str(topic.topic_id) if topic.topic_id else None

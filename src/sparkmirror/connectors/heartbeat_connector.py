@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MirrorHeartbeatConnector: one small record a second on the target, for every pair of clusters.
+
+Everything but `status` and `stop` belongs to the connector's own thread, `<flow>/heartbeat`.
+Waiting comes before emitting, as in MM2. An unreachable target is tried again with back-off; the
+log says when heartbeats stop and when they come back, not each failure in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from sparkmirror.errors import ClusterError, UnreachableError
+from sparkmirror.formats.mm2_records import Heartbeat
+from sparkmirror.kafka.clients import open_client
+from sparkmirror.kafka.error_mapping import cluster_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sparkmirror.config.settings import ConnectionSettings
+    from sparkmirror.model import Flow
+
+log = logging.getLogger(__name__)
+
+_PARTITION = 0
+_DELIVERY_SECONDS = 5.0
+_LOOK_SECONDS = 0.2  # how often a wait for the broker looks whether to stop
+_METADATA_SECONDS = 0.7
+_STOP_SECONDS = 1.0
+_LONGEST_BACK_OFF_SECONDS = 10.0
+_FAILURES_A_PRODUCER = 4
+
+
+class HeartbeatState(Enum):
+    """Whether heartbeats arrive."""
+
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatStatus:
+    """A snapshot for status views; `error` explains RETRYING, which may need a person's help."""
+
+    state: HeartbeatState
+    count: int = 0
+    last_timestamp_ms: int | None = None
+    error: str | None = None
+    is_refused: bool = False  # it will not go away by itself
+
+
+class _HeartbeatProducer(KafkaProducer):  # type: ignore[misc] # kafka-python has no types
+    def abandon(self) -> None:
+        """Closes at once; a heartbeat that is still on its way is not worth waiting for."""
+        self._sender.force_close()
+        self.close(timeout=_STOP_SECONDS)
+
+
+class MirrorHeartbeatConnector:
+    """Emits the heartbeats of one pair from a thread of its own."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        target: ConnectionSettings,
+        *,
+        topic: str,
+        interval_seconds: float,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._flow = flow
+        self._target = target
+        self._topic = topic
+        self._interval_seconds = interval_seconds
+        self._clock_ms = clock_ms
+        self._stopping = threading.Event()
+        self._status = HeartbeatStatus(HeartbeatState.RUNNING)
+        self._producer: _HeartbeatProducer | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{flow}/heartbeat", daemon=True)
+
+    @property
+    def status(self) -> HeartbeatStatus:
+        """The present state; may be read by any thread."""
+        if self._stopping.is_set():
+            return replace(self._status, state=HeartbeatState.STOPPED)
+        return self._status
+
+    def start(self) -> None:
+        """Begins; the first heartbeat goes out after one interval."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks for the end; `join` waits for it."""
+        self._stopping.set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float = _STOP_SECONDS) -> bool:
+        """Waits, a second is enough unless it is just connecting; whether it has ended."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:
+            # The root of the thread: the status is how an unforeseen error gets out of here.
+            log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
+            self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
+        finally:
+            self._drop_producer()
+
+    def _loop(self) -> None:
+        wait_seconds = self._interval_seconds
+        failures = 0
+        while not self._stopping.wait(wait_seconds):
+            started = time.monotonic()
+            try:
+                self._emit()
+            except ClusterError as error:
+                failures += 1
+                self._failed(error)
+                # A producer mends its own connections, over a WAN with several tries; now and then
+                # a new one starts again from the bootstrap addresses.
+                if failures % _FAILURES_A_PRODUCER == 0:
+                    self._drop_producer()
+                back_off = self._interval_seconds * 2.0 ** min(failures, 10)
+                wait_seconds = min(back_off, _LONGEST_BACK_OFF_SECONDS)
+            else:
+                failures = 0
+                wait_seconds = max(0.0, self._interval_seconds - (time.monotonic() - started))
+
+    def _emit(self) -> None:
+        heartbeat = Heartbeat(self._flow, self._clock_ms())
+        try:
+            if self._send(heartbeat):
+                self._succeeded(heartbeat)
+        except KafkaError as error:
+            raise cluster_error(self._target, "emitting a heartbeat", error) from error
+
+    def _send(self, heartbeat: Heartbeat) -> bool:
+        acknowledged = threading.Event()
+        try:
+            future = self._open_producer().send(
+                self._topic,
+                key=heartbeat.key(),
+                value=heartbeat.value(),
+                partition=_PARTITION,
+                timestamp_ms=heartbeat.timestamp_ms,
+            )
+        except KafkaTimeoutError as error:
+            raise self._unreachable(
+                f"shows no topic '{self._topic}', or no longer answers"
+            ) from error
+        future.add_both(lambda _: acknowledged.set())
+        deadline = time.monotonic() + 2 * _DELIVERY_SECONDS
+        while not acknowledged.wait(_LOOK_SECONDS):
+            if self._stopping.is_set():
+                return False
+            if time.monotonic() > deadline:
+                raise self._unreachable("does not acknowledge heartbeats")
+        future.get(timeout=0)
+        return True
+
+    def _open_producer(self) -> _HeartbeatProducer:
+        if self._producer is None:
+            self._producer = open_client(
+                _HeartbeatProducer,
+                self._target,
+                acks="all",
+                enable_idempotence=False,  # a heartbeat written twice does no harm
+                allow_auto_create_topics=False,
+                max_block_ms=round(_METADATA_SECONDS * 1000),
+                request_timeout_ms=round(_DELIVERY_SECONDS * 1000),
+                delivery_timeout_ms=round(_DELIVERY_SECONDS * 1000),
+                metrics_enabled=False,
+            )
+        return self._producer
+
+    def _unreachable(self, complaint: str) -> UnreachableError:
+        alias = self._target.alias
+        return UnreachableError(f"Cluster '{alias}' {complaint}.", cluster=alias)
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.abandon()
+
+    def _succeeded(self, heartbeat: Heartbeat) -> None:
+        before = self._status
+        if before.state is HeartbeatState.RETRYING:
+            log.info(f"{self._flow}/heartbeat: heartbeats arrive on '{self._target.alias}' again.")
+        self._status = HeartbeatStatus(
+            HeartbeatState.RUNNING, before.count + 1, heartbeat.timestamp_ms
+        )
+
+    def _failed(self, error: ClusterError) -> None:
+        if self._status.state is HeartbeatState.RUNNING:
+            log.warning(f"{self._flow}/heartbeat: no heartbeat, trying again: {error}")
+        self._status = replace(
+            self._status,
+            state=HeartbeatState.RETRYING,
+            error=str(error),
+            is_refused=not error.retriable,
+        )

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MirrorSourceConnector: copies the records of a flow, epoch after epoch.
+
+Its thread takes the starting points, plans the splits, runs a Spark job, and goes on from what
+the job's receipts say. Another thread (`source_topics`) watches the topics and ends an epoch
+early when they changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Container
+from functools import partial
+from typing import TypeVar
+
+from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.on_demand_topics import OnDemandTopics
+from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics, topic_rules
+from sparkmirror.connectors.start_positions import StartPositions
+from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
+from sparkmirror.connectors.topology_sync import TopologySync
+from sparkmirror.connectors.transactional_start_positions import TransactionalStartPositions
+from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.descriptions import LogEnd
+from sparkmirror.model import TopicPartition
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.policy.sparkmirror_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.split_planner import plan_splits, task_settings
+from sparkmirror.task.messages import PartitionStart
+from sparkmirror.topology.internal_topics import offset_syncs_topic
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
+from sparkmirror.wire.backoff import Backoff
+
+_DELIVERY = {  # said where it is not the default
+    ExactlyOnce.DISABLED: "",
+    ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
+    ExactlyOnce.ENABLED: "exactly-once, in transactions",
+}
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class MirrorSourceConnector:
+    """One enabled flow."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        factors: ReplicationFactorChooser,
+        status: FlowStatus,
+        epochs: EpochRunner,
+        side_topics: OnDemandTopics,
+        *,
+        splits: Callable[[], int],
+        once: bool,
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self._status = status
+        self._epochs = epochs
+        self._splits = splits
+        self._once = once
+        self._names = policy.replication
+        self._stop = threading.Event()
+        self._changed = threading.Event()
+        self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
+        points = TransactionalStartPositions if settings.transactions.is_enabled else StartPositions
+        self._start_positions = points(settings, status, side_topics)
+        rules = topic_rules(policy, self._flow)
+        map_topic = offset_map_topic(self._names, self._flow.source)
+        deleted = TopicDeletionSync(
+            settings, rules, status, map_topic, self._start_positions.forget_topic
+        )
+        acls = AclSync(settings, policy, status)
+        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
+        self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
+        self._map_topic = map_topic
+        self._syncs_topic = offset_syncs_topic(settings, self._names)
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/source/copy", daemon=True
+        )
+
+    def start(self, there: Container[str]) -> None:
+        """Begin; tasks wait for topics they are to write, so only those that are there count."""
+        self._map_topic = self._map_topic if self._map_topic in there else ""
+        self._syncs_topic = self._syncs_topic if self._syncs_topic in there else ""
+        self._topics.start()
+        self._topology.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for the end; `join` waits for it."""
+        self._stop.set()
+        self._topics.stop()
+        self._topology.stop()
+        self._changed.set()
+        self._epochs.end()
+
+    def replan(self) -> None:
+        """End the epoch, for a next one that asks again how many splits it may have."""
+        self._changed.set()
+        self._epochs.end()
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether records may still be copied."""
+        return self._thread.is_alive()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
+        return self.is_copying or self._topology.is_running or self._topics.is_running
+
+    def join(self, seconds: float) -> bool:
+        """Wait until positions are written; whether it ended in time."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _topics_changed(self) -> None:
+        if not self._once:
+            self._changed.set()
+            self._epochs.end()
+
+    # --- the flow's thread
+
+    def _run(self) -> None:
+        try:
+            self._copy()
+        except SparkmirrorError as error:
+            self._status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the source connector failed", self._flow)
+            reason = f"{type(error).__name__}: {error}"
+            self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
+
+    def _copy(self) -> None:
+        self._topics.first_round.wait()
+        if self._retry(self._start_positions.read) is None:
+            return
+        if self._once and self._retry(self._set_stop_offsets) is None:
+            return
+        backoff = Backoff()
+        while not self._stop.is_set():
+            self._changed.clear()
+            self._epochs.begin_planning()
+            if self._stop.is_set():
+                break  # asked between the two: nobody would end the epoch
+            most = min(self._settings.source.tasks_max, self._splits())
+            starts = self._retry(partial(self._partition_starts, most))
+            if starts is None:
+                return
+            if not starts:
+                if self._once:
+                    self._topology.wait_first_round()
+                    self._status.set_state(FlowState.DONE)
+                    return
+                self._status.begin_epoch(self._epochs.number, [])
+                self._status.set_state(FlowState.RUNNING, "no topic matches yet")
+                self._changed.wait()
+                continue
+            result = self._run_epoch(starts, most)
+            if result.failure and not self._stop.is_set():
+                self._status.set_state(FlowState.RETRYING, f"the epoch failed: {result.failure}")
+                self._stop.wait(backoff.next_pause())
+            else:
+                backoff.reset()
+        self._status.set_state(FlowState.STOPPED)
+
+    def _partition_starts(self, most: int) -> list[PartitionStart]:
+        starts = self._start_positions.starts(self._mirrored(), self._ends, most)
+        if starts and self._once and self._epochs.number:  # not all was there to be copied
+            self._set_stop_offsets()
+            starts = self._start_positions.starts(self._mirrored(), self._ends, most)
+        return starts
+
+    def _run_epoch(self, starts: list[PartitionStart], most: int) -> EpochResult:
+        splits = self._start_positions.assign_transactional_ids(plan_splits(starts, most))
+        settings = task_settings(
+            self._settings,
+            self._start_positions.offsets_partitions,
+            ledger_topic=ledger_topic(self._names, self._flow.source),
+            dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
+            map_topic=self._map_topic,
+            syncs_topic=self._syncs_topic,
+        )
+        self._status.begin_epoch(
+            self._epochs.number + 1,
+            [(s.source, s.position, s.stop_at) for s in starts],
+            {start.source: split.index for split in splits for start in split.partitions},
+        )
+        self._status.await_reports(len(splits), _DELIVERY[self._settings.transactions.support])
+        result = self._epochs.run(splits, settings)
+        self._start_positions.update_from(result)
+        return result
+
+    def _retry(self, attempt: Callable[[], T]) -> T | None:
+        """Repeat until there is an answer; None only when the connector was stopped."""
+        backoff = Backoff()
+        while not self._stop.is_set():
+            try:
+                return attempt()
+            except (ClusterError, WireError) as error:
+                state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+                self._status.set_state(state, str(error))
+                pause = backoff.next_pause(slow=not error.retriable)  # users get locked out
+            self._stop.wait(pause)
+        return None
+
+    # --- positions
+
+    def _mirrored(self) -> MirroredPartitions:
+        return self._topics.current or ()
+
+    def _set_stop_offsets(self) -> bool:
+        """A bounded run copies up to the ends seen first, by the flow's isolation level."""
+        wanted = [one.source for one in self._mirrored()]
+        with ClusterAdmin(self._settings.source_admin) as admin:
+            found = admin.log_ends(wanted, self._settings.fetch.isolation_level)
+        for error in found.failed.values():
+            raise error
+        for tp, end in found.found.items():
+            before = self._ends.get(tp)
+            if before is None or end.offset < before.offset:  # less: the source lost its tail
+                self._ends[tp] = end
+        return True

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint: where a consumer group stands on both sides, in the checkpoints topic.
+
+    key    group STRING | topic STRING (target side) | partition INT32
+    value  version INT16 = 0 | upstream offset INT64 | downstream offset INT64 | metadata STRING
+
+The version stands in the value only; metadata that is missing is the empty text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkmirror.formats.primitives import (
+    FieldReader,
+    pack_int16,
+    pack_int32,
+    pack_int64,
+    pack_string,
+)
+from sparkmirror.model import Flow, TopicPartition
+
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A group's committed offset and its translation; the partition is named as on the target."""
+
+    group: str
+    topic_partition: TopicPartition
+    upstream_offset: int
+    downstream_offset: int
+    metadata: str = ""
+
+    def key(self) -> bytes:
+        """The record's key."""
+        return (
+            pack_string(self.group)
+            + pack_string(self.topic_partition.topic)
+            + pack_int32(self.topic_partition.partition)
+        )
+
+    def value(self) -> bytes:
+        """The record's value."""
+        return (
+            pack_int16(_VERSION)
+            + pack_int64(self.upstream_offset)
+            + pack_int64(self.downstream_offset)
+            + pack_string(self.metadata)
+        )
+
+    @classmethod
+    def from_record(cls, key: bytes, value: bytes) -> Checkpoint:
+        """The checkpoint that a record holds."""
+        group, topic_partition = cls.parse_key(key)
+        value_fields = FieldReader(value, "The value of a checkpoint")
+        value_fields.version(_VERSION)
+        return cls(
+            group=group,
+            topic_partition=topic_partition,
+            upstream_offset=value_fields.int64(),
+            downstream_offset=value_fields.int64(),
+            metadata=value_fields.string(),
+        )
+
+    @staticmethod
+    def parse_key(key: bytes) -> tuple[str, TopicPartition]:
+        """The group and the partition that a key names; all that a deletion tells."""
+        fields = FieldReader(key, "The key of a checkpoint")
+        return fields.string(), TopicPartition(fields.string(), fields.int32())
+
+
+# --- Heartbeat: a sign of life of one pair of clusters, in the heartbeats topic.
+
+
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The moment at which a pair's heartbeat was written on the target."""
+
+    flow: Flow
+    timestamp_ms: int
+
+    def key(self) -> bytes:
+        """The record's key."""
+        return pack_string(self.flow.source) + pack_string(self.flow.target)
+
+    def value(self) -> bytes:
+        """The record's value."""
+        return pack_int16(_VERSION) + pack_int64(self.timestamp_ms)
+
+    @classmethod
+    def from_record(cls, key: bytes, value: bytes) -> Heartbeat:
+        """The heartbeat that a record holds."""
+        key_fields = FieldReader(key, "The key of a heartbeat")
+        value_fields = FieldReader(value, "The value of a heartbeat")
+        value_fields.version(_VERSION)
+        return cls(Flow(key_fields.string(), key_fields.string()), value_fields.int64())
+
+
+# --- OffsetSync: one pair of offsets of a source partition, in the offset-syncs topic.
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """Upstream and downstream offset of one mirrored record."""
+
+    topic_partition: TopicPartition
+    upstream_offset: int
+    downstream_offset: int
+
+    def key(self) -> bytes:
+        """The record's key."""
+        return pack_string(self.topic_partition.topic) + pack_int32(self.topic_partition.partition)
+
+    def value(self) -> bytes:
+        """The record's value."""
+        return pack_int64(self.upstream_offset) + pack_int64(self.downstream_offset)
+
+    @classmethod
+    def from_record(cls, key: bytes, value: bytes) -> OffsetSync:
+        """The sync that a record holds."""
+        key_fields = FieldReader(key, "The key of an offset sync")
+        value_fields = FieldReader(value, "The value of an offset sync")
+        return cls(
+            TopicPartition(key_fields.string(), key_fields.int32()),
+            upstream_offset=value_fields.int64(),
+            downstream_offset=value_fields.int64(),
+        )

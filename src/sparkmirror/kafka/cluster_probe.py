@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries to reach every broker of a cluster, one by one, and what a run needs there.
+
+A client that has bootstrapped talks to the addresses that brokers advertise. Those are where
+set-ups break (an address that resolves inside a container only), so each is tried by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from sparkmirror.errors import ClusterError
+from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.clients import ConnectionParameters, open_client
+from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.kafka.error_mapping import bootstrap_key, cluster_error
+from sparkmirror.security.settings import PLAINTEXT, SecuritySettings
+
+_ALREADY_EXISTS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProbe:
+    """One advertised address and what answered there."""
+
+    node_id: int
+    address: str
+    version: str = ""  # the newest Kafka release whose protocol it speaks; empty: no answer
+    error: str = ""
+    api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProbe:
+    """What was found of one cluster."""
+
+    alias: str
+    security: str = "PLAINTEXT"
+    brokers: tuple[BrokerProbe, ...] = ()
+    topics: tuple[str, ...] = ()
+    silent_bootstrap: tuple[
+        str, ...
+    ] = ()  # bootstrap addresses that do not answer, while others do
+    error: str = ""  # why the cluster as a whole could not be asked
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the cluster and each of its brokers answered."""
+        return not self.error and all(broker.version for broker in self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProbeConnection:
+    """One cluster, or one of its addresses, with a short patience."""
+
+    alias: str
+    bootstrap_servers: tuple[str, ...]
+    client_id: str
+    request_timeout_seconds: float
+    connect_timeout_seconds: float
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    max_idle_seconds: float | None = None
+    max_request_bytes: int | None = None
+    servers_key: str = ""
+    security: SecuritySettings = PLAINTEXT
+
+
+class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
+    def advertised(self) -> list[tuple[int, str]]:
+        brokers = self._manager.cluster.brokers()
+        return sorted((b.node_id, f"{b.host}:{b.port}") for b in brokers)
+
+    def broker_version(self) -> str:
+        return str(self._manager.broker_version_data.broker_version_str)
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        return dict(self._manager.broker_version_data.api_versions)
+
+    def operations(self, topics: Sequence[str]) -> dict[str, frozenset[str] | None]:
+        """What we may do with each topic; None where the topic does not exist (or is hidden)."""
+        return {
+            topic["name"]: None
+            if topic["error_code"]
+            else frozenset(topic.get("authorized_operations") or ())
+            for topic in self.describe_topics(list(topics))
+        }
+
+
+def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0) -> ClusterProbe:
+    """Reach the cluster through its bootstrap addresses, then each broker where it says it is."""
+    security = connection.security.protocol.value
+    silent = {}
+    for address in connection.bootstrap_servers:
+        reason = _refusal(address, timeout_seconds)
+        if reason:
+            silent[address] = reason
+    answering = tuple(a for a in connection.bootstrap_servers if a not in silent)
+    if not answering:
+        reasons = "; ".join(f"{address}: {reason}" for address, reason in silent.items())
+        return ClusterProbe(
+            connection.alias,
+            security,
+            error=f"no bootstrap address answers ({reasons}); check "
+            f"{bootstrap_key(connection)} and that the brokers are up",
+        )
+    reach = _probe_connection(connection, answering, timeout_seconds)
+    try:
+        with open_client(_ProbeClient, reach) as client:
+            advertised = client.advertised()
+    except ClusterError as error:
+        return ClusterProbe(connection.alias, security, error=_reason(error))
+    brokers = tuple(_probe_broker(reach, node_id, address) for node_id, address in advertised)
+    topics: tuple[str, ...] = ()
+    if any(broker.version for broker in brokers):
+        topics = _topics(reach, tuple(b.address for b in brokers if b.version))
+    return ClusterProbe(connection.alias, security, brokers, topics, tuple(silent))
+
+
+def missing_permissions(
+    connection: ConnectionParameters,
+    reads: Sequence[str],
+    writes: Sequence[str],
+    timeout_seconds: float = 5.0,
+) -> list[str]:
+    """What a run would be refused, a sentence each: reading, writing and creating topics.
+
+    Topics of `writes` that do not exist are created for validation only: nothing changes.
+    """
+    reach = _probe_connection(connection, connection.bootstrap_servers, timeout_seconds)
+    missing: list[str] = []
+    try:
+        with open_client(_ProbeClient, reach) as client:
+            allowed = client.operations([*reads, *writes]) if reads or writes else {}
+    except KafkaError as error:
+        raise cluster_error(reach, "asking for permissions", error) from error
+    for topic in reads:
+        missing.extend(_lacking(allowed.get(topic), ("READ", "DESCRIBE_CONFIGS"), topic))
+    for topic in writes:
+        missing.extend(_lacking(allowed.get(topic), ("WRITE",), topic))
+    with ClusterAdmin(reach) as admin:
+        described = admin.topic_configs(reads)
+        missing.extend(str(error) for error in described.failed.values())
+        absent = [NewTopic(t, 1, -1) for t in writes if allowed.get(t) is None]
+        outcomes = admin.create_topics(absent, validate_only=True) if absent else {}
+        missing.extend(
+            str(error)
+            for error in outcomes.values()
+            if error is not None and error.code != _ALREADY_EXISTS
+        )
+    return list(dict.fromkeys(missing))
+
+
+def _lacking(allowed: frozenset[str] | None, needed: Sequence[str], topic: str) -> list[str]:
+    # Brokers from before 2.3 list no operations at all; then nothing can be said.
+    if not allowed:
+        return []
+    return [
+        f"{operation} on topic '{topic}' is not granted."
+        for operation in needed
+        if operation not in allowed
+    ]
+
+
+def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> BrokerProbe:
+    reason = _refusal(address, reach.connect_timeout_seconds)
+    if reason:
+        return BrokerProbe(
+            node_id,
+            address,
+            error=f"broker {node_id} of cluster {reach.alias} advertises {address}, which cannot "
+            f"be reached from here ({reason}); check the broker's advertised.listeners",
+        )
+    try:
+        with open_client(
+            _ProbeClient, _probe_connection(reach, (address,), reach.connect_timeout_seconds)
+        ) as client:
+            version, api_versions = client.speaks(), client.versions()
+            return BrokerProbe(node_id, address, version, api_versions=api_versions)
+    except ClusterError as error:
+        return BrokerProbe(node_id, address, error=_reason(error))
+
+
+def _topics(reach: _ProbeConnection, addresses: tuple[str, ...]) -> tuple[str, ...]:
+    with ClusterAdmin(_probe_connection(reach, addresses, reach.connect_timeout_seconds)) as admin:
+        return tuple(sorted(t.name for t in admin.topics().found.values() if not t.is_internal))
+
+
+def _probe_connection(
+    connection: ConnectionParameters, addresses: tuple[str, ...], timeout_seconds: float
+) -> _ProbeConnection:
+    return _ProbeConnection(
+        connection.alias,
+        addresses,
+        connection.client_id,
+        timeout_seconds,
+        timeout_seconds,
+        servers_key=connection.servers_key,
+        security=connection.security,
+    )
+
+
+def _refusal(address: str, timeout_seconds: float) -> str:
+    """Why no connection to the address can be made; empty if one can."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout_seconds).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _reason(error: ClusterError) -> str:
+    return str(error).rstrip(".")

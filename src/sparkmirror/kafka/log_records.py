@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the record batches of a fetched partition apart into records, for small topics only.
+
+Works with every codec of `wire`, whatever the broker recompressed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sparkmirror.wire.record_batch import RecordBatch, split_batches
+from sparkmirror.wire.records import decode_body, raw_records
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a topic's log."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """The records of one fetch and where the next one starts, beyond markers and holes."""
+
+    records: list[LogRecord]
+    next_offset: int
+
+
+def decode_records(
+    data: memoryview, partition: int, start: int, aborted: Iterable[tuple[int, int]]
+) -> FetchedRecords:
+    """The records at or after `start`, without those of aborted transactions.
+
+    `aborted` holds (producer id, first offset) pairs as the broker listed them for this fetch.
+    """
+    waiting = sorted(aborted, key=lambda transaction: transaction[1])
+    aborting: set[int] = set()
+    records: list[LogRecord] = []
+    next_offset = start
+    for batch in split_batches(data):
+        batch.verify()
+        while waiting and waiting[0][1] < batch.next_offset:
+            aborting.add(waiting.pop(0)[0])
+        if batch.is_control:
+            # The cleaner may leave a marker's batch without the marker.
+            if batch.count and batch.is_abort_marker():
+                aborting.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in aborting):
+            records.extend(r for r in _records(batch, partition) if r.offset >= start)
+        next_offset = max(next_offset, batch.next_offset)
+    return FetchedRecords(records, next_offset)
+
+
+def _records(batch: RecordBatch, partition: int) -> Iterator[LogRecord]:
+    for frame in raw_records(batch.view, batch.base_offset):
+        key, value, _headers = decode_body(frame.body)
+        yield LogRecord(partition, frame.offset, frame.timestamp, key, value)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before any handler: who asks, which path is meant, HEAD, slashes, headers of every answer.
+
+Names may hold anything, a slash included: `/connectors/a%2Fb/status`. The server hands over a path
+whose escapes are gone, so it is made anew from the raw one with slashes and percent signs of names
+still escaped; `unescape` gives a handler the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sparkmirror.rest.basic_auth import BasicAuth, is_internal_request
+from sparkmirror.rest.cors import CorsPolicy
+from sparkmirror.rest.csrf import AllowedHosts, rejection_reason
+from sparkmirror.rest.errors import close_if_body_unread, error_response
+from sparkmirror.rest.response_headers import HeaderRule
+from sparkmirror.rest.signed_body_limits import SignedBodyReader
+
+
+class RequestMiddleware:
+    """Wraps the application; with `auth`, `unproven` reads what passes without a password."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        cross_origin: CorsPolicy | None,
+        rules: Sequence[HeaderRule],
+        own_names: AllowedHosts,
+        auth: BasicAuth | None = None,
+        unproven: SignedBodyReader | None = None,
+    ) -> None:
+        self._app = app
+        self._cross_origin = cross_origin
+        self._rules = rules
+        self._own_names = own_names
+        self._auth = auth
+        self._unproven = unproven
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_no_body = scope["method"] == "HEAD"
+        inner = dict(scope, method="GET") if has_no_body else dict(scope)
+        send = self._with_headers(scope, send, has_no_body=has_no_body)
+        headers = Headers(scope=scope)
+        unheard = self._reject_unsafe(scope, headers)
+        if unheard is not None:
+            await close_if_body_unread(unheard, headers)(scope, receive, send)
+            return
+        if self._cross_origin is not None and self._cross_origin.is_preflight(
+            scope["method"], headers
+        ):
+            # A browser asks this before it has a password to send.
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        path = _path(scope)
+        client = (scope.get("client") or ("somewhere",))[0]
+        if self._auth is not None:
+            refused = self._auth.challenge(scope["method"], path, headers, client)
+            if refused is not None:
+                await refused(scope, receive, send)
+                return
+        if path is None:
+            await error_response(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
+            return
+        inner["path"] = path
+        if self._unproven is not None and is_internal_request(scope["method"], path, headers):
+            read = await self._unproven.read(receive, client)
+            if read is None:
+                answer = error_response(503, "The body of the request did not come in time")
+                answer.headers["Connection"] = "close"
+                await answer(scope, receive, send)
+                return
+            receive = read
+        await self._app(inner, receive, send)
+
+    def _reject_unsafe(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        """The answer to what is refused whoever asks it."""
+        reason = rejection_reason(scope, headers, self._own_names, self._cross_origin)
+        if reason is not None:
+            return error_response(403, reason)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # Two ends of one body, of which a proxy before us may have seen the other one.
+            return error_response(400, "The request has both Transfer-Encoding and Content-Length")
+        return None
+
+    def _with_headers(self, scope: Scope, send: Send, *, has_no_body: bool) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if self._cross_origin is not None:
+                    self._cross_origin.add_headers(headers, scope["method"], Headers(scope=scope))
+                for rule in self._rules:
+                    rule.apply_to(headers)
+            elif has_no_body:
+                message = {**message, "body": b""}
+            await send(message)
+
+        return sending
+
+
+def _path(scope: Scope) -> str | None:
+    try:
+        return normalized_path(scope)
+    except UnicodeDecodeError:
+        return None
+
+
+def normalized_path(scope: Scope) -> str:
+    """The path with the escapes of its segments' slashes and percent signs, and no last slash."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = "/".join(_escaped(segment) for segment in raw.partition(b"?")[0].split(b"/"))
+    return path.rstrip("/") or "/"
+
+
+def _escaped(segment: bytes) -> str:
+    text = unquote(segment.decode("latin-1"), encoding="utf-8", errors="strict")
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def unescape_segment(segment: str) -> str:
+    """The name in a segment of the path."""
+    return segment.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pair of clusters and the connectors that run for it, as MM2 keeps a herder per pair.
+
+Makes sure of the internal topics first, then starts heartbeats (on every pair) and the source and
+checkpoint connectors (on enabled ones). A cluster out of reach keeps only its own pairs waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.builders import build_heartbeat
+from sparkmirror.connectors.checkpoint_connector import MirrorCheckpointConnector
+from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
+from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
+from sparkmirror.connectors.source_connector import MirrorSourceConnector
+from sparkmirror.errors import ClusterError
+from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.runtime.commands import TargetStates
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.topology.internal_topics import internal_topics
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
+
+_HEARTBEAT_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_CHANGE = "new settings"
+_log = logging.getLogger(__name__)
+
+
+class Herder:
+    """One pair; `source` is None for a pair that only emits heartbeats, or whose copying rests.
+
+    `wishes` names the connectors that rest.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        factors: ReplicationFactorChooser,
+        status: FlowStatus,
+        source: MirrorSourceConnector | None,
+        wishes: TargetStates = MappingProxyType({}),
+    ) -> None:
+        self._settings = settings
+        self._flow = settings.flow
+        self.status = status
+        self.source = source
+        self._topics = internal_topics(settings, policy.replication)
+        self._stop = threading.Event()
+        self._topic_setup = InternalTopicSetup(factors, status, self._stop)
+        self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
+        self.heartbeat: MirrorHeartbeatConnector | None = None
+        if ConnectorClass.HEARTBEAT not in wishes:
+            self.heartbeat = build_heartbeat(settings, policy)
+        self.checkpoint: MirrorCheckpointConnector | None = None
+        if settings.enabled and ConnectorClass.CHECKPOINT not in wishes:
+            self.checkpoint = MirrorCheckpointConnector(settings, policy, status)
+        self._target_states = wishes
+        self.has_started = False
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask every connector of the pair to end."""
+        self._stop.set()
+        if self.source is not None:
+            self.source.stop()
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
+        if self.checkpoint is not None:
+            self.checkpoint.stop()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the source connector; whether it ended in time."""
+        deadline = time.monotonic() + seconds
+        self._thread.join(seconds)
+        if self.heartbeat is not None and self.has_started:
+            self.heartbeat.join(min(_left(deadline), _HEARTBEAT_SECONDS))
+        if self.source is None or not self.has_started:
+            return True
+        return self.source.join(_left(deadline))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a herder that was asked to stop copies nothing any more and never will.
+
+        What is left of it may still wait for an answer; it writes no record, position or right.
+        """
+        parts = (self.source, self.checkpoint)
+        return self._stop.is_set() and not any(one and one.is_running for one in parts)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is over and no heartbeat or internal topic is on its way either."""
+        is_starting = self._thread.is_alive()
+        is_beating = self.heartbeat is not None and self.heartbeat.is_running
+        return self.is_finished and not is_starting and not is_beating
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything has started and nothing is being changed."""
+        return self.has_started and not self._thread.is_alive()
+
+    def restart_connectors(
+        self,
+        settings: FlowSettings,
+        policy: FlowPolicy,
+        *,
+        heartbeats: bool,
+        checkpoints: bool,
+        wishes: TargetStates = MappingProxyType({}),
+    ) -> None:
+        """Restart the small connectors with other settings, once settled; the copying goes on."""
+        self._settings = settings
+        self._target_states = wishes
+        self._topics = internal_topics(settings, policy.replication)
+        old: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
+        new: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
+        if heartbeats:
+            old += [self.heartbeat] if self.heartbeat else []
+            rests = ConnectorClass.HEARTBEAT in wishes
+            self.heartbeat = None if rests else build_heartbeat(settings, policy)
+            new += [self.heartbeat] if self.heartbeat else []
+        if checkpoints:
+            old += [self.checkpoint] if self.checkpoint else []
+            self.checkpoint = None
+            if ConnectorClass.CHECKPOINT not in wishes:
+                self.checkpoint = MirrorCheckpointConnector(settings, policy, self.status)
+                new.append(self.checkpoint)
+        for one in old:
+            one.stop()
+        self._thread = threading.Thread(
+            target=self._run_change, args=(old, new), name=f"{self._flow}/herder", daemon=True
+        )
+        self._thread.start()
+
+    def snapshot(self) -> FlowSnapshot:
+        """The pair as it stands now; heartbeats that fail are a trouble like any other."""
+        now = self.status.snapshot()
+        if self.checkpoint is not None:
+            now = replace(now, group_positions=self.checkpoint.position_counts)
+        error = self.heartbeat.status.error if self.heartbeat is not None else None
+        return replace(now, problems=(*now.problems, f"heartbeats: {error}")) if error else now
+
+    def _run(self) -> None:
+        try:
+            self._start_connectors()
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the pair failed to start", self._flow)
+            self.status.set_state(FlowState.FAILED, f"{type(error).__name__}: {error}")
+
+    def _run_change(
+        self,
+        old: Sequence[MirrorHeartbeatConnector | MirrorCheckpointConnector],
+        new: Sequence[MirrorHeartbeatConnector | MirrorCheckpointConnector],
+    ) -> None:
+        for one in old:
+            while not one.join(_LOOK_SECONDS):
+                if self._stop.is_set():
+                    return
+            if isinstance(one, MirrorCheckpointConnector):
+                one.clear_status()
+        try:
+            ready = self._topic_setup.ensure(
+                self._settings,
+                self._topics,
+                lambda error: self.status.set_problem(_CHANGE, str(error)),
+            )
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: the new settings failed", self._flow)
+            self.status.set_problem(_CHANGE, f"{type(error).__name__}: {error}")
+            return
+        self.status.set_problem(_CHANGE, "")
+        for fresh in new if ready else ():
+            fresh.start()
+        if ready and self.source is None:
+            self._report_state()
+
+    def _failed(self, error: ClusterError) -> None:
+        state = FlowState.RETRYING if error.retriable else FlowState.FAILED
+        self.status.set_state(state, str(error))
+
+    def _start_connectors(self) -> None:
+        if not self._topic_setup.ensure(self._settings, self._topics, self._failed):
+            return
+        self.has_started = True
+        if self.heartbeat is not None:
+            self.heartbeat.start()
+        if self.checkpoint is not None:
+            self.checkpoint.start()
+        if self.source is not None:
+            self.source.start(self._topic_setup.usable_topics)
+        else:
+            self._report_state()
+
+    def _report_state(self) -> None:
+        """Of a pair that copies nothing."""
+        resting = [
+            f"{kind.value} is {state.lower()}" for kind, state in self._target_states.items()
+        ]
+        if self._settings.enabled or self.heartbeat is None:
+            self.status.set_state(FlowState.PAUSED, ", ".join(resting))
+        else:
+            self.status.set_state(FlowState.RUNNING, "heartbeats only")
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves the REST API of a mirror that runs a file, by default on this machine only."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from sparkmirror.config.config_changes import ParsedRun
+from sparkmirror.config.worker_settings import RunRestSettings
+from sparkmirror.errors import SetupError
+from sparkmirror.rest.app import AppOptions
+from sparkmirror.rest.offsets import TopicTrackingPolicy
+from sparkmirror.rest.server import RestServer
+from sparkmirror.runtime.flow_supervisor import SupervisedFlow
+from sparkmirror.runtime.mirror_api import MirrorApi
+
+_LOOPBACK = "127.0.0.1"
+_log = logging.getLogger(__name__)
+
+
+class MirrorRestServer:
+    """Serves from its making to `stop`; SetupError if an address that the file names is taken."""
+
+    def __init__(
+        self,
+        rest: RunRestSettings,
+        file: str,
+        pairs: Callable[[], Sequence[SupervisedFlow]],
+        reading: Callable[[], ParsedRun],
+    ) -> None:
+        self._rest = rest
+        self._server = _bind(rest)
+        self._server.start(MirrorApi(file, pairs, reading, _worker_id(self._server.advertised_url)))
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return self._server.advertised_url
+
+    def prepare_credentials(self, rest: RunRestSettings | None) -> Callable[[], None] | None:
+        """What serves with other certificates and users; None if the rest differs as well.
+
+        ConfigError if that cannot be.
+        """
+        served = self._rest.settings
+        if rest is None or not rest.settings.differs_only_in_credentials(served):
+            return None
+        renew_server = self._server.prepare_credentials_update(rest.settings)
+
+        def renew() -> None:
+            if rest.settings != served:
+                renew_server()
+                self._rest = rest
+
+        return renew
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.stop()
+
+
+def _bind(rest: RunRestSettings) -> RestServer:
+    options = AppOptions.from_settings(rest.settings, TopicTrackingPolicy(allows_reset=False))
+    try:
+        return RestServer(rest.settings, options)
+    except SetupError as error:
+        if not rest.allows_any_port:
+            raise
+        first, *_ = rest.settings.listeners
+        _log.info(f"{error} The REST API takes any free port, as the file names none.")
+        listeners = (replace(first, port=0),)
+        return RestServer(replace(rest.settings, listeners=listeners), options)
+
+
+def _worker_id(url: str) -> str:
+    """Host and port; the machine's name, where only the machine itself is served."""
+    found = urlsplit(url)
+    host = socket.gethostname() if found.hostname == _LOOPBACK else found.hostname
+    return f"{host}:{found.port}"

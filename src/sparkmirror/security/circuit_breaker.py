@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who does not let us in, or is not whom we expect; they are not asked again at once.
+
+A wrong password that is sent ten times a second locks accounts and fills logs. So whoever refuses
+us is left alone for a while, which grows, and whoever asks meanwhile hears why. When the while is
+over one caller may try: the others hear the same until that has come to an end.
+
+Keys are anything that can be compared. Where credentials are part of them, new ones are tried at
+once.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+E = TypeVar("E", bound=Exception)
+
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
+_FORGOTTEN_SECONDS = 60.0  # what is refused so long after the last time is a new story
+_TRIAL_SECONDS = 10.0  # in case that nobody hears how it ended
+
+
+@dataclass(slots=True)
+class _Failure(Generic[K, E]):
+    key: K
+    error: E
+    pause: float
+    until: float
+    is_on_trial: bool = False
+
+
+class CircuitBreaker(Generic[K, E]):
+    """By key; pauses double from a second to half a minute. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: list[_Failure[K, E]] = []
+
+    def record_failure(
+        self, key: K, error: E, now: float, longest: float = MAX_PAUSE_SECONDS
+    ) -> None:
+        """We were refused; several callers may find that out at once, which counts once."""
+        with self._lock:
+            self._known = [one for one in self._known if now < one.until + _FORGOTTEN_SECONDS]
+            known = self._find(key)
+            if known is None:
+                pause = min(FIRST_PAUSE_SECONDS, longest)
+            elif now >= known.until or known.is_on_trial:
+                pause = min(max(2 * known.pause, FIRST_PAUSE_SECONDS), longest)
+                self._known.remove(known)
+            else:
+                return
+            self._known.append(_Failure(key, error, pause, now + pause))
+
+    def current_error(self, key: K, now: float) -> E | None:
+        """The last refusal, if it is too early to ask again."""
+        with self._lock:
+            known = self._find(key)
+            return None if known is None or now >= known.until else known.error
+
+    def seconds_until_retry(self, key: K, now: float) -> float:
+        """For how long it is too early."""
+        with self._lock:
+            known = self._find(key)
+            return 0.0 if known is None else max(0.0, known.until - now)
+
+    def begin_trial(self, key: K, now: float) -> E | None:
+        """The same as `standing`; who gets None tries, and tells what came of it."""
+        with self._lock:
+            known = self._find(key)
+            if known is None:
+                return None
+            if now < known.until:
+                return known.error
+            known.until, known.is_on_trial = now + _TRIAL_SECONDS, True
+            return None
+
+    def cancel_trial(self, key: K, now: float) -> None:
+        """A trial was neither refused nor let in: somebody else may try."""
+        with self._lock:
+            known = self._find(key)
+            if known is not None and known.is_on_trial:
+                known.until, known.is_on_trial = now, False
+
+    def record_success(self, key: K) -> None:
+        """We were let in."""
+        with self._lock:
+            self._known = [one for one in self._known if one.key != key]
+
+    def _find(self, key: K) -> _Failure[K, E] | None:
+        return next((one for one in self._known if one.key == key), None)

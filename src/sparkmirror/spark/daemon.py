@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that Spark forks its Python workers from, in local mode.
+
+Spark names `pyspark.daemon`, and hands it PySpark as a zip without compiled modules; reading that,
+and each worker's own import of ours, took a second and a half of every start. Here PySpark comes
+from where it is installed, and what a task needs is imported once, before the first fork: workers
+begin at once and share its memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.machinery
+import os
+import sys
+from pathlib import Path
+
+_ZIPPED = ("pyspark.zip", "py4j-")
+
+
+def _without_zips() -> list[str]:
+    return [
+        one for one in sys.path if not (one.endswith(".zip") and Path(one).name.startswith(_ZIPPED))
+    ]
+
+
+def _is_same_pyspark() -> bool:
+    """Whether the JVM's own PySpark is the one that this Python would import without the zip."""
+    found = importlib.machinery.PathFinder.find_spec("pyspark", _without_zips())
+    home = os.environ.get("SPARK_HOME", "")
+    if found is None or found.origin is None or not home:
+        return False
+    return Path(home).samefile(Path(found.origin).parent)
+
+
+def main() -> None:
+    """Become Spark's daemon."""
+    if _is_same_pyspark():
+        sys.path[:] = _without_zips()
+    import pyspark.worker  # noqa: F401, PLC0415 - after the path is in order; for the workers
+    from pyspark.daemon import manager  # noqa: PLC0415 - as above
+
+    import sparkmirror.task.entry_point  # noqa: F401, PLC0415 - as above
+
+    gc.collect()
+    gc.freeze()  # what the workers share is not looked at again and again, nor copied by it
+    manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a flow stands, as Connect's offsets topic keeps it, on the target or the worker's cluster.
+
+The driver reads it and writes the first position of a topic partition; the tasks write all
+others themselves, with the records of `state/positions.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
+from sparkmirror.kafka.topic_log import TopicLog
+from sparkmirror.state.position_records import parse_positions, position_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkmirror.kafka.clients import ConnectionParameters
+    from sparkmirror.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPositions:
+    """All positions of a connector, and the offsets topic's partition count to write new ones."""
+
+    positions: dict[TopicPartition, StoredPosition]
+    partitions: int
+
+
+class OffsetStore:
+    """The stored positions of one connector and source cluster."""
+
+    def __init__(
+        self, connection: ConnectionParameters, topic: str, *, connector: str, source_alias: str
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._connector = connector
+        self._source_alias = source_alias
+
+    def read(self, timeout_seconds: float = 60.0) -> StoredPositions:
+        """Everything stored; no positions before the first record was mirrored."""
+        with TopicLog(self._connection, self._topic) as log:
+            positions = parse_positions(
+                log.read_to_end(timeout_seconds),
+                self._connector,
+                self._source_alias,
+                log.partitions,
+            )
+            return StoredPositions(positions, log.partitions)
+
+    def write(self, positions: Mapping[TopicPartition, StoredPosition | None]) -> None:
+        """Store positions, or forget them (None); returns when every replica knows."""
+        with TopicLog(self._connection, self._topic) as log:
+            by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
+            for tp, stored in positions.items():
+                record = position_record(
+                    self._connector, self._source_alias, tp, stored, log.partitions
+                )
+                by_partition.setdefault(record.partition, []).append((record.key, record.value))
+            log.append(by_partition)
+
+
+def stored_producers(
+    connection: ConnectionParameters, topic: str, timeout_seconds: float = 60.0
+) -> set[int]:
+    """The producer ids of all flows that keep their positions in an offsets topic."""
+    found: set[int] = set()
+    with TopicLog(connection, topic) as log:
+        for record in log.read_to_end(timeout_seconds):
+            if record.key is None or record.value is None:
+                continue
+            if SourceOffsetKey.from_key(record.key) is None:
+                continue
+            producer = StoredPosition.from_value(record.value).producer
+            if producer is not None:
+                found.add(producer.producer_id)
+    return found

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where downloads and other rebuildable files live, outside any build tree.
+
+All checkouts of a user share the directory: a fresh clone downloads nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from sparkmirror.errors import SetupError
+
+_REMEDY = "Make it writable, or set SPARKMIRROR_CACHE to a directory that is."
+
+
+def cache_directory() -> Path:
+    """SPARKMIRROR_CACHE, else XDG_CACHE_HOME/sparkmirror, else ~/.cache/sparkmirror."""
+    chosen = os.environ.get("SPARKMIRROR_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    root = Path(xdg) if xdg else Path.home() / ".cache"
+    return root.absolute() / "sparkmirror"
+
+
+def ensure_writable(directory: Path, *, remedy: str = _REMEDY) -> Path:
+    """The directory, made if need be; a SetupError naming it when it cannot be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Only a real write tells: mode bits say nothing about read-only mounts, quotas or root.
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupError(f"{directory} cannot be written ({reason}).", remedy=remedy) from error
+    return directory

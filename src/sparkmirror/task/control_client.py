@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task's end of the control channel: one TLS connection that only its own thread touches.
+
+OpenSSL does not let two threads use one connection, so the task hands its reports to the thread
+through a queue and a wake-up socket.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sparkmirror.errors import WireError
+from sparkmirror.system.clock import steady_clock
+from sparkmirror.task.control_protocol import (
+    LENGTH,
+    SERVER_NAME,
+    ControlEndpoint,
+    client_context,
+    encode_message,
+    message_length,
+)
+from sparkmirror.task.messages import (
+    Progress,
+    Split,
+    TaskSettings,
+    split_from_json,
+    task_settings_from_json,
+)
+from sparkmirror.task.progress_json import progress_to_json
+from sparkmirror.wire.memory import no_garbage_collection
+
+_CONNECT_SECONDS = 10.0
+_FLUSH_SECONDS = 2.0
+
+
+class ControlClient:
+    """Implements `copy.Control`."""
+
+    def __init__(self, invitation: ControlEndpoint, split_index: int) -> None:
+        raw = socket.create_connection((invitation.host, invitation.port), _CONNECT_SECONDS)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        context = client_context(invitation.certificate)
+        self._socket = context.wrap_socket(raw, server_hostname=SERVER_NAME)
+        self._last_message_at = steady_clock()
+        self._end_requested = False
+        self._is_lost = False
+        self._wake: Callable[[], None] = lambda: None
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        try:
+            first = self._register(invitation.token, split_index)
+        except (OSError, WireError):
+            self.close()
+            raise
+        with no_garbage_collection():
+            self.split: Split = split_from_json(first["split"])
+        self.settings: TaskSettings = task_settings_from_json(first["settings"])
+
+    def _register(self, token: str, split_index: int) -> dict[str, Any]:
+        self._socket.sendall(
+            encode_message({"type": "hello", "token": token, "split": split_index})
+        )
+        first = self._receive()
+        if first.get("type") != "split":
+            raise WireError(f"the driver answered hello with {first.get('type')!r}")
+        return first
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Begin to hear the driver; `wake` is called when there is something to notice."""
+        self._wake = wake
+        self._thread.start()
+
+    @property
+    def end_requested(self) -> bool:
+        """The driver wants this task to finish."""
+        return self._end_requested
+
+    @property
+    def silence_seconds(self) -> float:
+        """For how long nothing has been heard from the driver; for ever, if it hung up."""
+        return math.inf if self._is_lost else steady_clock() - self._last_message_at
+
+    def report(self, progress: Progress) -> None:
+        """Send progress; a lost line shows as silence, not as an error here."""
+        self._post(encode_message({"type": "progress", "progress": progress_to_json(progress)}))
+
+    def close(self) -> None:
+        """Hang up after everything reported has been sent."""
+        if self._thread.is_alive():
+            self._post(None)
+            self._thread.join(_FLUSH_SECONDS)
+        self._socket.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
+
+    def _post(self, message: bytes | None) -> None:
+        if not self._is_lost:
+            self._outbox.put(message)
+            self._wake_sender.send(b"!")
+
+    # --- the channel's thread
+
+    def _run(self) -> None:
+        try:
+            while self._run_once():
+                pass
+        except (OSError, WireError, ValueError):
+            self._is_lost = True
+            self._wake()
+
+    def _run_once(self) -> bool:
+        """Send what waits, hear what came; False after the farewell."""
+        if not self._socket.pending():
+            select.select([self._socket, self._wake_receiver], [], [], self.settings.lease_seconds)
+        if select.select([self._wake_receiver], [], [], 0)[0]:
+            self._wake_receiver.recv(4096)
+        while not self._outbox.empty():
+            message = self._outbox.get()
+            if message is None:
+                return False
+            self._socket.sendall(message)
+        if self._socket.pending() or select.select([self._socket], [], [], 0)[0]:
+            message_type = self._receive()["type"]
+            self._last_message_at = steady_clock()
+            if message_type == "end":
+                self._end_requested = True
+                self._wake()
+        return True
+
+    def _receive(self) -> dict[str, Any]:
+        body = self._receive_exactly(message_length(self._receive_exactly(LENGTH.size)))
+        with no_garbage_collection():
+            message: dict[str, Any] = json.loads(body)
+        return message
+
+    def _receive_exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(min(size - len(parts), 1 << 20))
+            if not part:
+                raise ConnectionResetError("the driver closed the control channel")
+            parts += part
+        return bytes(parts)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A record that the target refuses, as it is kept in the dead-letter topic.
+
+Key, value and headers stay as they were; further headers say where the record came from and why
+it is here. The timestamp is that of the writing, because the record's own may be what was refused.
+What cannot fit is represented by its size and SHA-256, so that it can be found on the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from sparkmirror.formats.connect_json import encode
+from sparkmirror.model import TopicPartition
+from sparkmirror.task.on_demand_topic import OnDemandTopic
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.batch_builder import Header, NewRecord, build_batch
+
+PREFIX = "sparkmirror."
+
+
+class DeadLetterForm(IntEnum):
+    """How much of the record a letter holds; a refused letter is written in the next form."""
+
+    FULL = 0
+    WITHOUT_VALUE = 1
+    HEADERS_ONLY = 2  # neither key nor headers of the record: always fits
+
+
+class RefusedRecord(NamedTuple):
+    """A record of the source."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    reason: str = ""  # what the broker said about this very record
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalContext:
+    """Why, and on which way: the same for all records of a refused record batch."""
+
+    flow: str
+    source: TopicPartition
+    target: TopicPartition
+    code: int
+    reason: str  # in the broker's words, where it found some
+
+
+def dead_letter(
+    record: RefusedRecord, refusal: RefusalContext, form: DeadLetterForm = DeadLetterForm.FULL
+) -> NewRecord:
+    """The record for the dead-letter topic."""
+    told: dict[str, object] = {
+        "flow": refusal.flow,
+        "topic": refusal.source.topic,
+        "partition": refusal.source.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "target.topic": refusal.target.topic,
+        "error.code": refusal.code,
+        "error": error_codes.name(refusal.code),
+        "reason": record.reason or refusal.reason or error_codes.advice(refusal.code),
+    }
+    key, value, headers = record.key, record.value, list(record.headers)
+    if form >= DeadLetterForm.WITHOUT_VALUE and value is not None:
+        told |= {"value.bytes": len(value), "value.sha256": _digest(value)}
+        value = _placeholder(value)
+    if form >= DeadLetterForm.HEADERS_ONLY:
+        told["headers.dropped"] = len(headers)
+        headers = []
+        if key is not None:
+            told |= {"key.bytes": len(key), "key.sha256": _digest(key)}
+            key = _placeholder(key)
+    headers += [((PREFIX + name).encode(), str(one).encode()) for name, one in told.items()]
+    return NewRecord(key, value, headers)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _placeholder(content: bytes) -> bytes:
+    return encode({"bytes": len(content), "sha256": _digest(content)})
+
+
+# --- A task's own hand in the dead-letter topic, one record batch at a time.
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    records: tuple[RefusedRecord, ...]
+    refusal: RefusalContext
+    then: Callable[[], None] | None
+    form: DeadLetterForm = DeadLetterForm.FULL
+
+
+class DeadLetterWriter:
+    """Writes to the dead-letter topic of one flow."""
+
+    def __init__(self, topic: OnDemandTopic) -> None:
+        self.topic = topic
+        self._letters: deque[_Letter] = deque()
+        self._awaited_count = 0  # of the first letter, once it has been handed to the producer
+
+    @property
+    def is_idle(self) -> bool:
+        """Every letter is on the target."""
+        return not self._letters
+
+    def send(
+        self, records: Sequence[RefusedRecord], refusal: RefusalContext, then: Callable[[], None]
+    ) -> None:
+        """Queue records; `then` is called when they are on the target."""
+        self._letters.append(_Letter(tuple(records), refusal, then))
+        self.check_acks()
+
+    def check_acks(self) -> None:
+        """Write the next letter if the one before it has arrived."""
+        while self._letters:
+            if not self._awaited_count:
+                self._write(self._letters[0])
+            if not self.topic.is_acked(self._awaited_count):
+                return
+            self._awaited_count = 0
+            done = self._letters.popleft()
+            if done.then is not None:
+                done.then()
+
+    def _write(self, letter: _Letter) -> None:
+        records = [dead_letter(one, letter.refusal, letter.form) for one in letter.records]
+        self._awaited_count = self.topic.write(
+            build_batch(records, int(time.time() * 1000)), len(records)
+        )
+
+    def shrink_refused(self) -> bool:
+        """The topic does not take the first letter: whether there is another form to try."""
+        letter = self._letters[0]
+        if len(letter.records) > 1:
+            *others, last = letter.records
+            smaller = [replace(letter, records=(one,), then=None) for one in others]
+            smaller.append(replace(letter, records=(last,)))
+        elif letter.form < DeadLetterForm.HEADERS_ONLY:
+            smaller = [replace(letter, form=DeadLetterForm(letter.form + 1))]
+        else:
+            return False
+        self._letters.popleft()
+        self._letters.extendleft(reversed(smaller))
+        self.topic.retract(len(letter.records))
+        self._awaited_count = 0
+        return True

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When what was copied counts: positions are stored every few seconds, or in transactions.
+
+`Delivery` is what the copy loop asks; `PeriodicDelivery` is the default. Its positions trail the
+records, and a successor finds the difference by comparing both sides (`take_over.py`).
+`transactional_delivery.py` has the other one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import TopicPartition
+from sparkmirror.task import latency_histogram
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.offset_map_writer import OffsetMapWriter
+from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
+from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.producer import ProducePartition
+
+_MAP_TIMEOUT_TICKS = 60  # seconds: if records get through, the offset map should
+FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
+
+
+_Stored = tuple[CopyPartition, StoredPosition]
+
+
+class Delivery(Protocol):
+    """Makes what the target acknowledged durable, together with the positions behind it."""
+
+    latency: Counter[int]  # age of records when they counted, by bucket; the reader clears it
+
+    @property
+    def error(self) -> str:
+        """Why nothing counts at the moment; empty if all is well."""
+
+    @property
+    def is_fenced(self) -> bool:
+        """Somebody else has the right to write: end at once, nothing more can be stored."""
+
+    @property
+    def is_flushed(self) -> bool:
+        """Everything that was acknowledged counts, and positions say so."""
+
+    def on_partition_started(self, part: CopyPartition) -> None:
+        """Where this partition begins is settled; record batches follow."""
+
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
+        """The target has a record batch."""
+
+    def on_produce_response(self) -> None:
+        """One produce response has been handled completely."""
+
+    def handles_lost_sequence(self, part: ProducePartition) -> bool:
+        """The broker expects another sequence; whether nobody else needs to see to it."""
+
+    def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """Call `then` when no successor can begin before the partition's present position."""
+
+    def tick(self, now: float) -> None:
+        """Called about once a second."""
+
+    def flush(self) -> None:
+        """The task is ending: store what there is; `is_settled` tells when."""
+
+    def close(self) -> None:
+        """The task has ended."""
+
+
+class PeriodicDelivery:
+    """Stores positions every few seconds, after the records that they speak of.
+
+    A flush writes the offset map first and, when that is on the target, the positions: whoever
+    begins at a stored position finds everything before it in the map.
+    """
+
+    def __init__(
+        self,
+        positions: PositionWriter,
+        offset_map: OffsetMapWriter,
+        syncs: OffsetSyncWriter | None,
+        parts: Sequence[CopyPartition],
+        flush_seconds: float,
+    ) -> None:
+        self._positions = positions
+        self._map = offset_map
+        self._syncs = syncs
+        self._map_pending: list[_Stored] = []  # their part of the map is being written
+        self._positions_pending: list[_Stored] = []  # their positions are being written
+        self._awaited: dict[TopicPartition, Callable[[], None]] = {}  # until they are stored
+        self._parts = parts
+        self._flush_seconds = flush_seconds
+        self._next_flush = time.monotonic() + flush_seconds
+        self._unflushed_bytes = 0
+        self._has_acked = False
+        self._map_waits = 0  # ticks in which records got through, and the map did not
+        self._final_flush_requested = False
+        self._is_flush_due = False
+        self.latency: Counter[int] = Counter()
+        self.error = ""
+        self.is_fenced = False
+
+    @property
+    def is_flushed(self) -> bool:
+        """The last flush is on the target."""
+        return self._is_idle and not self._final_flush_requested
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._map_pending and not self._positions_pending
+
+    def on_partition_started(self, part: CopyPartition) -> None:
+        """Nothing to prepare."""
+
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - all count alike
+        """It counts at once."""
+        self._unflushed_bytes += out.size
+        self._has_acked = True
+        if out.is_live:  # of a backlog, the age says nothing about the copy
+            age = time.time() * 1000 - out.max_timestamp
+            self.latency[latency_histogram.bucket(age)] += 1
+
+    def on_produce_response(self) -> None:
+        """The next step of a flush may be due."""
+        if self._map_pending and self._map.is_idle:
+            self._positions_pending, self._map_pending = self._map_pending, []
+            self._positions.write(
+                (part.source.tp, stored) for part, stored in self._positions_pending
+            )
+        if self._positions_pending and self._positions.is_idle:
+            storing, self._positions_pending = self._positions_pending, []
+            for part, stored in storing:
+                part.stored = stored
+                part.is_changed = True
+                if part.source.tp in self._awaited and part.is_stored:
+                    self._awaited.pop(part.source.tp)()
+            self._publish_runs()
+            if self._syncs is not None:
+                self._syncs.promote_delayed()
+        if self._is_idle and (self._final_flush_requested or self._is_flush_due):
+            self._final_flush_requested = False
+            self._write_map()
+
+    def handles_lost_sequence(self, part: ProducePartition) -> bool:  # noqa: ARG002 - see below
+        """Both sides are to be compared."""
+        return False
+
+    def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
+        """With the next flush, which is due now."""
+        self._awaited[part.source.tp] = then
+        self._is_flush_due = part.is_dirty = True
+        self.on_produce_response()
+
+    def tick(self, now: float) -> None:
+        """Say what was copied; store positions when it is time."""
+        self._publish_runs()
+        self._check_map_timeout()
+        is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
+        if is_due and self._is_idle:
+            self._next_flush = now + self._flush_seconds
+            self._write_map()
+
+    def _check_map_timeout(self) -> None:
+        """Positions do not wait for ever for a map that cannot be written."""
+        is_waiting = self._has_acked or bool(self._awaited)
+        self._map_waits = self._map_waits + is_waiting if self._map_pending else 0
+        self._has_acked = False
+        if self._map_waits > _MAP_TIMEOUT_TICKS:
+            self._map.disable(f"no answer for {_MAP_TIMEOUT_TICKS} s")
+            self.on_produce_response()
+
+    def _publish_runs(self) -> None:
+        """Enter what was copied into the map, and into offset syncs."""
+        for part in self._parts:
+            if part.runs.fresh or part.unsynced:
+                part.map_copied_runs()
+                runs = part.drain_unsynced()
+                if self._syncs is not None:
+                    self._syncs.add_runs(part.source.tp, runs)
+
+    def flush(self) -> None:
+        """Store positions as soon as those before are stored."""
+        self._final_flush_requested = True
+        self.on_produce_response()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _write_map(self) -> None:
+        dirty = [part for part in self._parts if part.is_dirty]
+        self._unflushed_bytes = 0
+        self._is_flush_due = False
+        for part in dirty:
+            part.is_dirty = False
+        self._map_pending = [(part, part.stored_position()) for part in dirty]
+        self._map.write(
+            [(part.source.tp, chunk) for part in dirty for chunk in part.chunks_to_write()]
+        )
+        self.on_produce_response()  # without a map there is nothing to wait for

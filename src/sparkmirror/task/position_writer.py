@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task's own hand in Connect's offsets topic: positions are written where they are known.
+
+Nothing waits for the driver and nothing is lost with it. A position is written only after the
+target acknowledged every record batch before it. Where the topic is not on the target, the
+producer is that of `state_elsewhere.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.position_records import position_record
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.record_batch import build_key_value_batch
+
+
+class PositionWriter:
+    """Writes to the offsets topic through a producer of the task's, one flush at a time.
+
+    Positions carry no producer id: writing one twice does no harm, and the partitions of the
+    topic are shared by all tasks.
+    """
+
+    def __init__(
+        self, producer: Producer, *, topic: str, partitions: int, connector: str, source_alias: str
+    ) -> None:
+        self._producer = producer
+        self.topic = topic
+        self._partitions = partitions
+        self._connector = connector
+        self._source_alias = source_alias
+        self._open_partitions: dict[int, ProducePartition] = {}
+        self._partition_cache: dict[TopicPartition, TopicPartition] = {}
+
+    def partition_of(self, tp: TopicPartition) -> TopicPartition:
+        """Where the position of a source partition is kept."""
+        place = self._partition_cache.get(tp)
+        if place is None:
+            record = position_record(
+                self._connector, self._source_alias, tp, None, self._partitions
+            )
+            place = self._partition_cache[tp] = TopicPartition(self.topic, record.partition)
+        return place
+
+    def owns(self, part: ProducePartition) -> bool:
+        """Whether this is a partition of the offsets topic."""
+        return part.tp.topic == self.topic
+
+    @property
+    def is_idle(self) -> bool:
+        """The last flush is on the target."""
+        return all(line.is_idle for line in self._open_partitions.values())
+
+    def discard(self) -> None:
+        """Forget what is not on the target; nothing is unanswered."""
+        for line in self._open_partitions.values():
+            self._producer.discard(line)
+
+    def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
+        """Send positions; the caller has made sure that the writer is idle."""
+        by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
+        for tp, stored in positions:
+            record = position_record(
+                self._connector, self._source_alias, tp, stored, self._partitions
+            )
+            by_partition.setdefault(record.partition, []).append((record.key, record.value))
+        for index, records in by_partition.items():
+            line = self._open_partitions.get(index)
+            if line is None:
+                line = self._open_partitions[index] = ProducePartition(
+                    TopicPartition(self.topic, index)
+                )
+            view = memoryview(build_key_value_batch(records))
+            self._producer.enqueue(line, OutgoingBatch(view, len(records), 0, 0, ()))
+        self._producer.send_ready()

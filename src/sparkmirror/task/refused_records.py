@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that the target will not take: found, set aside, and passed by; the others flow.
+
+A record batch that is too large is halved until the pieces fit or hold one record. Of one that is
+refused for single records, the broker names them. What is left over goes to the dead-letter topic
+or is skipped; the partition waits until that is recorded, is read again from its last position,
+and leaves those records out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from sparkmirror.errors import CorruptRecordBatchError
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import STOP, Incident, IncidentKind
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.dead_letters import DeadLetterWriter, RefusalContext, RefusedRecord
+from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
+from sparkmirror.task.messages import TaskSettings
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.memory import MemoryBudget
+from sparkmirror.wire.merge import MAX_MERGED_BYTES
+from sparkmirror.wire.outgoing import OutgoingBatch, split_batch
+from sparkmirror.wire.records import decode_records
+from sparkmirror.wire.reframe import OffsetRun
+
+_TOO_LARGE = frozenset({10, 18})  # MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
+
+
+class RefusedRecords:
+    """All refused records of one task."""
+
+    def __init__(
+        self,
+        settings: TaskSettings,
+        budget: MemoryBudget,
+        desk: IncidentReporter,
+        letters: DeadLetterWriter,
+        read_again: Callable[[CopyPartition], None],
+        largest: Callable[[TopicPartition], int | None] = lambda _tp: None,
+    ) -> None:
+        self._flow = settings.flow
+        self._policy = settings.policies.refused_record
+        self._budget = budget
+        self._desk = desk
+        self._letters = letters
+        self._reread = read_again
+        self._largest = largest  # record batch that can be sent to a remote partition
+        self._recording: set[TopicPartition] = set()
+        self._recorded_offsets: dict[
+            TopicPartition, set[int]
+        ] = {}  # source offsets that are passed by
+        self._refused_size: dict[TopicPartition, int] = {}
+
+    def is_recording(self, part: CopyPartition) -> bool:
+        """Whether the partition waits for its refused records to be recorded."""
+        return part.source.tp in self._recording
+
+    def forget_from(self, tp: TopicPartition, offset: int) -> None:
+        """The source was cut there: other records have these offsets now."""
+        self._recorded_offsets[tp] = {
+            one for one in self._recorded_offsets.get(tp, ()) if one < offset
+        }
+
+    # --- what the producer asks
+
+    def replace(
+        self,
+        part: CopyPartition,
+        out: OutgoingBatch,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[OutgoingBatch] | None:
+        """What to send instead of a refused record batch; None: the partition waits."""
+        try:
+            return self._split_or_record(part, out, code, text, record_errors)
+        except CorruptRecordBatchError as error:
+            tp, offsets = part.source.tp, [*_offsets(out.runs)]
+            cause = f"{_cause(code, text)}; and it cannot be taken apart: {error}"
+            hit = (offsets[0], offsets[-1])
+            self._desk.report(new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP))
+            return None
+
+    def _split_or_record(
+        self,
+        part: CopyPartition,
+        out: OutgoingBatch,
+        code: int,
+        text: str,
+        record_errors: Mapping[int, str],
+    ) -> list[OutgoingBatch] | None:
+        named = sorted(index for index in record_errors if 0 <= index < out.count)
+        if out.count > 1 and (code in _TOO_LARGE or not named):
+            self._lower_size_limit(part, out)
+            return split_batch(out, self._budget)
+        wanted = named or [0]
+        tp = part.source.tp
+        if self._policy == STOP:
+            offsets = [*_offsets(out.runs)]
+            hit = (offsets[wanted[0]], offsets[wanted[-1]])
+            cause = _cause(code, record_errors.get(wanted[0]) or text)
+            self._desk.report(new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP))
+            return None
+        reasons = {index: record_errors.get(index, "") for index in wanted}
+        self._record(part, out, reasons, RefusalContext(self._flow, tp, part.target.tp, code, text))
+        return None
+
+    def _lower_size_limit(self, part: CopyPartition, out: OutgoingBatch) -> None:
+        """Nothing as large as this is sent again."""
+        tp = part.source.tp
+        size = min(out.size, self._refused_size.get(tp, out.size))
+        self._refused_size[tp] = size
+        part.target.max_merged_bytes = size // 2
+
+    def _record(
+        self,
+        part: CopyPartition,
+        out: OutgoingBatch,
+        reasons: Mapping[int, str],
+        refusal: RefusalContext,
+    ) -> None:
+        """Record these records, by their number, then read the partition again without them."""
+        tp = part.source.tp
+        offsets = [*_offsets(out.runs)]
+        chosen = [offsets[index] for index in reasons]
+        kind = IncidentKind.SKIPPED_RECORD if self._policy == "skip" else IncidentKind.DEAD_LETTER
+        cause = _cause(refusal.code, next(iter(reasons.values())) or refusal.reason)
+        found = _incidents(kind, tp, chosen, cause, self._policy)
+
+        def recorded() -> None:
+            if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
+                self._refused_size.pop(tp, None)
+                largest = self._largest(part.target.tp)
+                part.target.max_merged_bytes = min(MAX_MERGED_BYTES, largest or MAX_MERGED_BYTES)
+            self._recorded_offsets.setdefault(tp, set()).update(chosen)
+            self._recording.discard(tp)
+            self._reread(part)
+
+        if kind is IncidentKind.SKIPPED_RECORD:
+            self._recording.add(tp)
+            self._desk.record(found, recorded)
+            return
+        records = decode_records(out.view)
+        self._recording.add(tp)
+        letters = [
+            RefusedRecord(
+                offsets[index],
+                records[index].timestamp,
+                records[index].key,
+                records[index].value,
+                records[index].headers,
+                reason,
+            )
+            for index, reason in reasons.items()
+        ]
+        self._letters.send(letters, refusal, lambda: self._desk.record(found, recorded))
+
+    # --- what has been read
+
+    def filter_batches(
+        self, part: CopyPartition, batches: list[OutgoingBatch]
+    ) -> list[OutgoingBatch]:
+        """What is left to be sent of record batches that were read."""
+        tp = part.source.tp
+        size = self._size_limit(part)
+        if tp not in self._recorded_offsets and size is None:
+            return batches
+        aside = {offset for offset in self._recorded_offsets.get(tp, ()) if offset >= part.position}
+        self._recorded_offsets[tp] = aside
+        left: list[OutgoingBatch] = []
+        for out in batches:
+            left += self._split_oversized(size, self._remove_recorded(out, aside))
+        return left
+
+    def _size_limit(self, part: CopyPartition) -> int | None:
+        """What every record batch must be smaller than."""
+        largest = self._largest(part.target.tp)
+        refused = self._refused_size.get(part.source.tp)
+        if largest is None:
+            return refused
+        return largest + 1 if refused is None else min(refused, largest + 1)
+
+    def _remove_recorded(self, out: OutgoingBatch, aside: set[int]) -> list[OutgoingBatch]:
+        if not any(
+            run.first <= offset < run.first + run.length for run in out.runs for offset in aside
+        ):
+            return [out]
+        unwanted = [offset in aside for offset in _offsets(out.runs)]
+        cuts = [i for i in range(1, out.count) if unwanted[i] != unwanted[i - 1]]
+        pieces = split_batch(out, self._budget, cuts)
+        kept: list[OutgoingBatch] = []
+        for piece, (first, _last) in zip(pieces, pairwise((0, *cuts, out.count)), strict=True):
+            if unwanted[first]:
+                piece.release()
+            else:
+                kept.append(piece)
+        return kept
+
+    def _split_oversized(
+        self, size: int | None, batches: list[OutgoingBatch]
+    ) -> list[OutgoingBatch]:
+        """None as large as one that was refused, or would be."""
+        if size is None:
+            return batches
+        fitting: list[OutgoingBatch] = []
+        for out in batches:
+            if out.size < size or out.count == 1:
+                fitting.append(out)
+                continue
+            try:
+                pieces = split_batch(out, self._budget, _even_cuts(out, size))
+            except CorruptRecordBatchError:
+                fitting.append(out)  # it cannot be taken apart: the target decides about it
+            else:
+                fitting += self._split_oversized(size, pieces)
+        return fitting
+
+
+def _even_cuts(out: OutgoingBatch, size: int) -> list[int]:
+    """Where to cut a record batch so that its pieces are probably smaller than `size`."""
+    pieces = min(out.count, out.size // size + 1) if out.size > size else 2
+    return [out.count * number // pieces for number in range(1, pieces)]
+
+
+def _cause(code: int, text: str) -> str:
+    return f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
+
+
+def _offsets(runs: Iterable[OffsetRun]) -> Iterable[int]:
+    """The source offset of every record of a record batch, in order."""
+    return (run.first + index for run in runs for index in range(run.length))
+
+
+def _incidents(
+    kind: IncidentKind, tp: TopicPartition, offsets: Sequence[int], cause: str, policy: str
+) -> list[Incident]:
+    """One incident for each run of neighbours."""
+    firsts = [o for i, o in enumerate(offsets) if i == 0 or offsets[i - 1] != o - 1]
+    lasts = [o for i, o in enumerate(offsets) if o == offsets[-1] or offsets[i + 1] != o + 1]
+    return [
+        new_incident(kind, tp, (first, last), last - first + 1, cause, policy)
+        for first, last in zip(firsts, lasts, strict=True)
+    ]

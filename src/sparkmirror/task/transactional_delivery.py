@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exactly-once: record batches and the positions behind them count together, or not at all.
+
+    WRITING --time--> SETTLING --all answered--> STORING --positions answered--> COMMITTING
+       ^                  |                         |                                |
+       |                  +----- doubt remains -----+---> ABORTING                   |
+       +------------------------------ ended ---------------+------------------------+
+
+From SETTLING on nothing new is sent; fetching goes on. After an abort every partition is read
+again from its last committed position. A transaction begins with its first record batch and is
+committed `commit_seconds` after the commit before at the earliest; a task that is behind keeps it
+open for longer, so that standing still for commits costs it a fifth of its time at most.
+Whoever is fenced ends: only the driver, which fences before it reads positions, can go on.
+Owned by the loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.task import latency_histogram
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.messages import TransactionStart
+from sparkmirror.task.offset_map_writer import OffsetMapWriter
+from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
+from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.cluster import Cluster
+from sparkmirror.wire.event_loop import EventLoop, Timer
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
+
+_WRITING_SHARE = 4  # a task that is behind writes so many times longer than it stands still
+_LONGEST_PAUSE_SECONDS = 2.0  # between two commits of such a task
+_TIMEOUT_SHARE = 3  # of the transaction's timeout, for doubts to go away
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """How long transactions last."""
+
+    commit_seconds: float
+    flush_seconds: float  # positions that moved without a record wait so long
+    timeout_ms: int
+
+
+class SourceRewinder(Protocol):
+    """Who reads the source."""
+
+    def reread(self, part: CopyPartition, pause: float) -> None:
+        """Read on from the partition's position; what was queued is gone."""
+
+    def notice(self, text: str) -> None:
+        """Something that happened once and must be said."""
+
+
+class _CommitPhase(Enum):
+    WRITING = "writing"
+    DRAINING = "settling"
+    STORING = "storing"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    FINISHED = "finished"
+
+
+class TransactionalDelivery:
+    """One task's transactions: gate of its producer, owner of its transactional id."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        target: Cluster,
+        producer: Producer,
+        positions: PositionWriter,
+        offset_map: OffsetMapWriter,
+        syncs: OffsetSyncWriter | None,
+        parts: Sequence[CopyPartition],
+        reader: SourceRewinder,
+        start: TransactionStart,
+        limits: TransactionLimits,
+    ) -> None:
+        self._loop = loop
+        self._producer = producer
+        self._positions = positions
+        self._map = offset_map
+        self._syncs = syncs
+        self._parts = parts
+        self._sources: Mapping[TopicPartition, TopicPartition] = {
+            part.target.tp: part.source.tp for part in parts
+        }
+        self._reader = reader
+        self._limits = limits
+        self._alias = target.alias
+        self._transactions = TransactionClient(
+            loop,
+            target,
+            start.transactional_id,
+            ProducerIdAndEpoch(start.producer_id, start.producer_epoch),
+            limits.timeout_ms,
+            self,
+        )
+        self.transactional_id = start.transactional_id.encode()
+        self._state = _CommitPhase.WRITING
+        self._commit_timer: Timer | None = None
+        self._add_timer: Timer | None = None
+        self._deadline = 0.0
+        self._held_since = 0.0
+        self._ended_at = 0.0
+        self._pause = limits.commit_seconds  # between two commits
+        self._is_behind = False
+        self._wanted: dict[TopicPartition, ProducePartition] = {}  # not in the transaction yet
+        self._written: dict[TopicPartition, ProducePartition] = {}  # written in the transaction
+        self._stored: list[CopyPartition] = []  # whose positions are in the transaction
+        self._live_timestamps: list[int] = []  # timestamps of records that count with the commit
+        self._is_finishing = False
+        self._fatal_code = error_codes.NONE
+        self._backoff = Backoff()
+        self.latency: Counter[int] = Counter()
+        producer.transaction_control = self
+
+    # --- what the copy loop asks
+
+    @property
+    def error(self) -> str:
+        """Why the coordinator does not do what is asked."""
+        code = self._fatal_code or self._transactions.error_code
+        if not code:
+            return ""
+        name = self._transactions.transactional_id
+        return f"{self._alias}: {name}: {error_codes.name(code)}: {error_codes.advice(code)}"
+
+    @property
+    def is_fenced(self) -> bool:
+        """Somebody else holds the transactional id, or its transaction timed out."""
+        return self._fatal_code != error_codes.NONE
+
+    @property
+    def is_flushed(self) -> bool:
+        """The last transaction has ended, one way or the other."""
+        return self._state is _CommitPhase.FINISHED
+
+    def on_partition_started(self, part: CopyPartition) -> None:
+        """Whatever is thrown away, nothing before this point is."""
+        part.set_savepoint()
+
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - all wait alike
+        """It counts with the next commit, which is now due some time."""
+        if out.is_live:
+            self._live_timestamps.append(out.max_timestamp)
+        if self._commit_timer is None and self._state is _CommitPhase.WRITING:
+            wait = self._ended_at + self._pause - time.monotonic()
+            self._commit_timer = self._loop.call_later(max(wait, 0.0), self._begin_commit)
+
+    def on_produce_response(self) -> None:
+        """What was waited for may be there."""
+        if self._state is not _CommitPhase.WRITING:
+            self._advance()
+
+    def handles_lost_sequence(self, part: ProducePartition) -> bool:
+        """Throw the transaction away: the next one has sequences of its own."""
+        self._abort(f"{part.tp}: the broker expects another sequence")
+        return True
+
+    def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:  # noqa: ARG002
+        """The position commits with the next records: there is nothing to wait for."""
+        then()
+
+    def tick(self, now: float) -> None:
+        """Give up doubts that do not go away; store positions that moved without a record."""
+        if self._state in (_CommitPhase.DRAINING, _CommitPhase.STORING) and now > self._deadline:
+            self._abort(
+                f"the target has not answered for {now - self._held_since:.0f} s, so that nobody "
+                "knows what it has"
+            )
+        is_open = self._transactions.state is TransactionState.OPEN
+        if self._state is _CommitPhase.WRITING and is_open and now > self._deadline:
+            self._begin_commit()  # nothing was acknowledged, and the coordinator has less patience
+        is_quiet = self._state is _CommitPhase.WRITING and self._commit_timer is None
+        is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
+        if is_due and any(part.is_dirty for part in self._parts):
+            self._begin_commit()
+
+    def flush(self) -> None:
+        """Commit what there is; a transaction that is being committed has it all."""
+        self._is_finishing = True
+        if self._state is _CommitPhase.WRITING:
+            self._begin_commit()
+
+    def close(self) -> None:
+        """What is not settled by now counts for nothing; whoever fences the id decides."""
+        self._transactions.close()
+        if not self.is_flushed:
+            for part in self._parts:
+                part.roll_back()
+                part.is_taken_over = False
+
+    # --- the gate of the producer
+
+    def may_send(self, part: ProducePartition) -> bool:
+        """Resends always; new record batches outside of commits, in partitions that were added.
+
+        Ledger and dead letters are not in the transaction: they are written before the position
+        that depends on them, and an entry that comes twice does no harm.
+        """
+        is_state = self._positions.owns(part) or self._map.owns(part)
+        if part.tp not in self._sources and not is_state:
+            return True
+        if self._fatal_code or self._state in (_CommitPhase.ABORTING, _CommitPhase.FINISHED):
+            return False
+        if part.pending[0].sequence >= 0:
+            return True
+        if self._state is not (_CommitPhase.STORING if is_state else _CommitPhase.WRITING):
+            return False
+        if not self._transactions.contains(part.tp):
+            self._request_partition(part)
+            return False
+        if (part.producer_id, part.producer_epoch) != self._transactions.identity:
+            part.producer_id, part.producer_epoch = self._transactions.identity
+            part.next_sequence = 0
+            part.is_producer_known = True  # a wrong order is refused, and ends in an abort
+        self._written[part.tp] = part
+        return True
+
+    def on_transaction_error(self, code: int) -> None:
+        """A leader does not know our transaction, or knows a newer holder of the id."""
+        self.on_fatal_error(code)
+
+    def _request_partition(self, part: ProducePartition) -> None:
+        self._wanted[part.tp] = part
+        if self._add_timer is None:  # all that ask in this turn of the loop become one request
+            self._add_timer = self._loop.call_later(0.0, self._add_partitions)
+
+    def _add_partitions(self) -> None:
+        self._add_timer = None
+        if self._state not in (_CommitPhase.WRITING, _CommitPhase.STORING):
+            return  # they ask again when the transaction has ended
+        places = {
+            self._positions.partition_of(self._sources[tp])  # its position will be in it as well
+            for tp in self._wanted
+            if tp in self._sources
+        }
+        if self._map.topic:
+            places.add(self._map.topic_partition)
+        if self._transactions.state is TransactionState.EMPTY:
+            self._set_deadline()
+        self._transactions.add_partitions(places | self._wanted.keys())
+
+    # --- from the coordinator
+
+    def on_partitions_added(self) -> None:
+        """Those that waited may be written."""
+        self._wanted = {
+            tp: part for tp, part in self._wanted.items() if not self._transactions.contains(tp)
+        }
+        if self._is_behind:
+            self._is_behind = False
+            standstill = time.monotonic() - self._held_since
+            longest = max(_LONGEST_PAUSE_SECONDS, self._limits.commit_seconds)
+            wished = max(_WRITING_SHARE * standstill, self._limits.commit_seconds)
+            self._pause = min(wished, longest)
+        self._producer.recheck_parked()
+
+    def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
+        """A remote topic waits by itself; without positions nothing can be committed."""
+        part = self._wanted.pop(tp, None)
+        if tp == self._map.topic_partition:
+            self._map.disable(f"{error_codes.name(code)}: {error_codes.advice(code)}")
+            self._map.discard()
+            self._producer.recheck_parked()
+        elif tp.topic == self._positions.topic:
+            self.on_fatal_error(code)
+        elif part is not None:
+            self._producer.fail_partition(part, code)
+
+    def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:  # noqa: ARG002
+        """Go on with the next one; a new identity is taken on partition by partition."""
+        self._ended_at = time.monotonic()
+        touched, self._written = self._written, {}
+        self._wanted.clear()
+        if is_committed:
+            self._on_committed(touched)
+        else:
+            self._on_aborted()
+        self._live_timestamps.clear()
+        if self._is_finishing:
+            self._state = _CommitPhase.FINISHED
+            return
+        self._state = _CommitPhase.WRITING
+        self._pause = self._limits.commit_seconds
+        self._is_behind = is_committed and self._producer.has_parked
+        self._producer.recheck_parked()
+
+    def on_fatal_error(self, code: int) -> None:
+        """End: what is open is aborted by whoever took over."""
+        self._fatal_code = self._fatal_code or code
+
+    def _on_committed(self, touched: Collection[TopicPartition]) -> None:
+        for part in self._stored:
+            if part.target.tp in touched:
+                part.downstream += 1  # the marker: our next record is expected behind it
+            runs = part.drain_unsynced()
+            if self._syncs is not None:
+                self._syncs.add_runs(part.source.tp, runs)
+            part.set_savepoint()
+        self._stored = []
+        self._backoff.reset()
+        if self._syncs is not None:
+            self._syncs.promote_delayed()
+        now_ms = time.time() * 1000
+        for timestamp in self._live_timestamps:
+            self.latency[latency_histogram.bucket(now_ms - timestamp)] += 1
+
+    def _on_aborted(self) -> None:
+        self._stored = []
+        pause = self._backoff.next_pause()
+        self._map.discard()
+        self._positions.discard()  # also what was never sent: the next transaction has its own
+        for part in self._parts:
+            self._producer.discard(part.target)
+            if part.is_taken_over:
+                part.roll_back()
+                self._reader.reread(part, pause)
+
+    # --- the way to an end
+
+    def _begin_commit(self) -> None:
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        if self._state is _CommitPhase.WRITING and not self._fatal_code:
+            self._stop_sending(_CommitPhase.DRAINING)
+            self._advance()
+
+    def _stop_sending(self, state: _CommitPhase) -> None:
+        self._state = state
+        self._held_since = time.monotonic()
+        self._set_deadline()
+        self._producer.recheck_ready()
+
+    def _set_deadline(self) -> None:
+        timeout = self._limits.timeout_ms / 1000
+        self._deadline = time.monotonic() + timeout / _TIMEOUT_SHARE
+
+    def _advance(self) -> None:
+        if self._fatal_code:
+            return
+        if self._state is _CommitPhase.DRAINING and all(
+            map(self._is_resolved, self._written.values())
+        ):
+            self._write_positions()
+        is_stored = self._positions.is_idle and self._map.is_idle
+        if self._state is _CommitPhase.STORING and is_stored:
+            self._state = _CommitPhase.COMMITTING
+            self._transactions.commit()
+        if self._state is _CommitPhase.ABORTING and not any(
+            p.unanswered_requests for p in self._written.values()
+        ):
+            if self._transactions.state is TransactionState.EMPTY:
+                self.on_transaction_ended(is_committed=False, is_renewed=False)
+            else:
+                self._transactions.abort()
+
+    def _is_resolved(self, part: ProducePartition) -> bool:
+        """Whether the target has, or surely has not, what was sent."""
+        return not part.in_flight and self._producer.unsend_refused(part)
+
+    def _write_positions(self) -> None:
+        self._stored = [part for part in self._parts if part.is_dirty and part.is_taken_over]
+        is_empty = self._transactions.state is TransactionState.EMPTY
+        if is_empty and not self._stored:
+            self.on_transaction_ended(is_committed=True, is_renewed=False)
+            return
+        self._state = _CommitPhase.STORING
+        for part in self._stored:
+            part.is_dirty = False
+        self._map.write(
+            [
+                (part.source.tp, chunk)
+                for part in self._stored
+                for chunk in part.chunks_to_write(markers=int(part.target.tp in self._written))
+            ]
+        )
+        # A transactional producer is of no use to whoever writes without transactions.
+        self._positions.write(
+            (part.source.tp, replace(part.stored_position(), producer=None))
+            for part in self._stored
+        )
+
+    def _abort(self, reason: str) -> None:
+        if (
+            self._state not in (_CommitPhase.WRITING, _CommitPhase.DRAINING, _CommitPhase.STORING)
+            or self._fatal_code
+        ):
+            return
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self._reader.notice(
+            f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the "
+            "transaction is thrown away, and its records are copied again"
+        )
+        self._stop_sending(_CommitPhase.ABORTING)
+        self._advance()

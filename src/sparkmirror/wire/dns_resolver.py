@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resolves the names of brokers on threads of its own and keeps the last addresses of each.
+
+`socket.getaddrinfo` blocks for as long as the resolver is silent, which is longer than a task's
+lease. While the resolver fails, a name has the addresses that it had before.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+CACHED_AFTER_SECONDS = 1.0  # how long to wait for an answer when earlier addresses are known
+_MOST_THREADS = 4
+_MOST_NAMES = 4_096
+
+Addresses = list[Any]  # as `socket.getaddrinfo` returns them
+
+
+class Resolution(NamedTuple):
+    """Where a name leads to; with a trouble these are the addresses of before, or none."""
+
+    addresses: Addresses
+    error: str = ""
+
+
+class DnsResolver:
+    """Shared by all connections of a process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, int], Addresses] = {}
+        self._listeners: dict[tuple[str, int], list[Callable[[Resolution], None]]] = {}
+        self._queue: deque[tuple[str, int]] = deque()
+        self._threads = 0
+
+    def cached(self, host: str, port: int) -> Addresses:
+        """The addresses that the resolver last named."""
+        with self._lock:
+            return [*self._known.get((host, port), ())]
+
+    def resolve(self, host: str, port: int, answered: Callable[[Resolution], None]) -> None:
+        """Ask the resolver; `answered` is called on another thread, if the resolver ever answers.
+
+        Who asks for a name that is being asked for gets the same answer.
+        """
+        name = (host, port)
+        with self._lock:
+            if name in self._listeners:
+                self._listeners[name].append(answered)
+                return
+            self._listeners[name] = [answered]
+            self._queue.append(name)
+            if self._threads == _MOST_THREADS:
+                return
+            self._threads += 1
+        threading.Thread(target=self._work, name="resolver", daemon=True).start()
+
+    def resolve_blocking(self, host: str, port: int, seconds: float) -> Resolution:
+        """Ask the resolver and wait, for a shorter time if earlier addresses are known."""
+        answers: queue.SimpleQueue[Resolution] = queue.SimpleQueue()
+        known = self.cached(host, port)
+        self.resolve(host, port, answers.put)
+        try:
+            return answers.get(timeout=min(seconds, CACHED_AFTER_SECONDS) if known else seconds)
+        except queue.Empty:
+            return Resolution(known, f"its name was not resolved within {seconds:g} s")
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                name = self._queue.popleft()
+            answer = self._resolve(name)
+            with self._lock:
+                listeners = self._listeners.pop(name)
+            for answered in listeners:
+                answered(answer)
+
+    def _resolve(self, name: tuple[str, int]) -> Resolution:
+        try:
+            places = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:  # UnicodeError: what cannot be a host name
+            return Resolution(self.cached(*name), f"its name does not resolve ({error})")
+        with self._lock:
+            self._known.pop(name, None)
+            self._known[name] = [*places]
+            while len(self._known) > _MOST_NAMES:
+                self._known.pop(next(iter(self._known)))
+        return Resolution([*places])
+
+
+def numeric_addresses(host: str, port: int) -> Addresses:
+    """The place of a numeric address, without the resolver; nothing for a name."""
+    try:
+        return socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        )
+    except (OSError, UnicodeError):
+        return []
+
+
+RESOLVER = DnsResolver()

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clock that only the test moves, so that no pause of the machine decides what happens."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+WIRE = tuple(f"sparkmirror.wire.{name}" for name in ("loop", "connection", "sasl_login"))
+
+
+class ManualClock:
+    """Replaces the `time` module in the given modules. Thread-safe; one thread advances it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+        self._now = time.monotonic()
+        for module in modules:
+            monkeypatch.setattr(f"{module}.time", self)
+
+    def monotonic(self) -> float:
+        """The current time in seconds."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in real time; the clock does not move."""
+        time.sleep(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        self._now += seconds

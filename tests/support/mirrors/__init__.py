@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running mirrors, workers and tasks, and their Java counterparts."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fake and scripted counterparts of the code under test."""

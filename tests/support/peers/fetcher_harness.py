@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fetcher between fakes: two partitions and a sink that keeps what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.wire.fetch_protocol import FetchLimits
+from sparkmirror.wire.fetch_session import FetchPartition
+from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
+from sparkmirror.wire.outgoing import AbortedTransaction, OutgoingBatch, prepare_batches
+from support.data.record_batches import encode, numbered
+from support.peers.fake_cluster import (
+    FakeCluster,
+    FakeConnection,
+    FakeLoop,
+    Request,
+    partition_data,
+)
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+LIMIT = 8 << 20
+MAX_PARTITION_BYTES = 1_000
+
+
+class RecordingFetchListener:
+    """Keeps what was read until the test acknowledges it."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.taken: dict[TopicPartition, list[OutgoingBatch]] = {}
+        self.troubles: list[tuple[TopicPartition, int]] = []
+        self.recovered: list[TopicPartition] = []
+        self.outside: list[FetchPartition] = []
+        self.diverging: list[tuple[TopicPartition, int]] = []
+        self.fetches = 0
+
+    def received(
+        self,
+        part: FetchPartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: SharedBuffer,
+    ) -> int:
+        """Pin and keep."""
+        batches = prepare_batches(records, part.position, aborted)
+        part.last_leader_epoch = batches.leader_epoch
+        for out in batches.batches:
+            out.pin(buffer, self._budget)
+            part.queued_bytes += out.size
+            self.taken.setdefault(part.tp, []).append(out)
+        return batches.position
+
+    def fetched(self) -> None:
+        """Count."""
+        self.fetches += 1
+
+    def fetch_trouble(self, part: FetchPartition, code: int, _text: str) -> None:
+        """Note partition and code."""
+        self.troubles.append((part.tp, code))
+
+    def fetch_recovered(self, part: FetchPartition) -> None:
+        """Note the partition."""
+        self.recovered.append(part.tp)
+
+    def out_of_range(self, part: FetchPartition) -> None:
+        """Note the partition."""
+        self.outside.append(part)
+
+    def diverged(self, part: FetchPartition, end_offset: int) -> None:
+        """Note partition and where its log parted."""
+        self.diverging.append((part.tp, end_offset))
+
+
+class FetcherHarness:
+    """A fetcher of partitions A and B, led by broker 1 unless the test says otherwise."""
+
+    def __init__(
+        self,
+        *,
+        leaders: dict[TopicPartition, int] | None = None,
+        fetch_version: int = 12,
+        stop_at: int | None = None,
+        max_partition_bytes: int = MAX_PARTITION_BYTES,
+        max_bytes: int = 4 << 20,
+    ) -> None:
+        self.loop = FakeLoop()
+        self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
+        self.budget = MemoryBudget(LIMIT)
+        self.sink = RecordingFetchListener(self.budget)
+        self.limits = FetchLimits(
+            read_committed=True,
+            max_bytes=max_bytes,
+            max_partition_bytes=max_partition_bytes,
+            max_wait_ms=500,
+            min_bytes=1,
+        )
+        self.fetcher = Fetcher(
+            self.loop,  # type: ignore[arg-type]
+            self.cluster,  # type: ignore[arg-type]
+            self.limits,
+            self.budget,
+            self.sink,
+        )
+        self.parts = {
+            tp: FetchPartition(tp, 0, stop_at=stop_at) for tp in sorted({A, B, *(leaders or ())})
+        }
+
+    def start(self) -> None:
+        """Begin; metadata is known."""
+        self.fetcher.add(self.parts.values())
+
+    def broker(self, node: int = 1, lane: int = 0) -> FakeConnection:
+        """The connection to a broker."""
+        return self.cluster.connection(node, lane)
+
+    def request(self, node: int = 1, lane: int = 0) -> Request:
+        """The one request that waits at a broker."""
+        (found,) = self.broker(node, lane).waiting
+        self.broker(node, lane).waiting.clear()
+        return found
+
+    def request_after(self, *answer: tuple[str, object], session_id: int = 0) -> Request:
+        """Answer the request that waits; the next one."""
+        self.request().fetched(*answer, session_id=session_id)
+        return self.request()
+
+    def offsets(self, tp: TopicPartition) -> list[int]:
+        """The source offsets that were read."""
+        return [
+            offset
+            for out in self.sink.taken.get(tp, [])
+            for run in out.runs
+            for offset in range(run.first, run.first + run.length)
+        ]
+
+    def acknowledge(self, tp: TopicPartition) -> None:
+        """Everything of a partition is on the target."""
+        part = self.parts[tp]
+        for out in self.sink.taken.pop(tp, []):
+            out.release()
+            part.queued_bytes -= out.size
+            self.fetcher.on_drained(part)
+        self.fetcher.send_fetches()
+
+
+def data(tp: TopicPartition, first: int, count: int = 2) -> tuple[str, object]:
+    """Records of a partition in a response."""
+    return tp.topic, partition_data(tp.partition, encode(numbered(first, count)))
+
+
+def error(tp: TopicPartition, code: int) -> tuple[str, object]:
+    """An error of a partition in a response."""
+    return tp.topic, partition_data(tp.partition, error=code)
+
+
+def named(*wanted: tuple[TopicPartition, int]) -> dict[tuple[str, int], int]:
+    """A request's positions."""
+    return {tuple(tp): position for tp, position in wanted}  # type: ignore[misc]

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that keeps everything in memory and copies nothing: what REST is tried against.
+
+Connectors, their states and offsets are kept as a real worker keeps them, configurations are
+checked by the real rules; only the work is missing, so that every state is reached at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class
+from sparkmirror.config.connector_validation import ConfigValidation
+from sparkmirror.config.keys.connector_classes import KeyDefinition
+from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect.api import (
+    ApiError,
+    ConnectorInfo,
+    ConnectorStateInfo,
+    LogLevel,
+    ParseTasks,
+    Plugin,
+    RunState,
+    SignedBody,
+    StateInfo,
+)
+from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
+from sparkmirror.connect.signatures import verify_signature
+from sparkmirror.errors import ArgumentError
+from sparkmirror.formats.connect_json import Json
+
+Texts = Mapping[str, str | None]
+
+KEY = b"the key of the group"
+_MOST_BYTES = 1 << 20  # what a broker takes as a record, unless it is told otherwise
+_BEGINNINGS = {"PAUSED": RunState.PAUSED, "STOPPED": RunState.STOPPED}
+_FILE = """\
+bootstrap.servers=kafka:9092
+group.id=memory
+config.storage.topic=c
+offset.storage.topic=o
+status.storage.topic=s
+listeners=http://127.0.0.1:0
+"""
+
+
+@dataclass(slots=True)
+class _StoredConnector:
+    """A connector."""
+
+    config: dict[str, str | None]
+    state: RunState
+    tasks: list[dict[str, str | None]] = field(default_factory=list)
+    failures: dict[int, str] = field(default_factory=dict)  # by task; -1 the connector itself
+    topics: list[str] = field(default_factory=list)
+
+
+class MemoryWorker:
+    """Implements ConnectApi; `worker_id` is what its statuses name."""
+
+    def __init__(self, *more: str, worker_id: str = "127.0.0.1:8083") -> None:
+        self.file = WorkerConfig.parse(_FILE + "\n".join(more))
+        self.worker_id = worker_id
+        self.calls: list[str] = []  # names of the calls that changed something
+        self._kept: dict[str, _StoredConnector] = {}
+        self._offsets: dict[str, dict[bytes, bytes]] = {}
+        self._lock = threading.RLock()
+        self._levels = LogLevels(logging.Manager(logging.RootLogger(logging.WARNING)))
+
+    def fail(self, name: str, task: int, trace: str) -> None:
+        """What REST shows when a task (-1: the connector) has failed."""
+        self._kept[name].failures[task] = trace
+
+    def look(self) -> None:
+        """There is nobody else."""
+
+    def root(self) -> Mapping[str, str]:
+        """As a worker of the captured version."""
+        return {"version": PLUGIN_VERSION, "commit": "0", "kafka_cluster_id": "memory"}
+
+    def health(self) -> tuple[int, Mapping[str, str]]:
+        """Always well."""
+        message = "Worker has completed startup and is ready to handle requests."
+        return 200, {"status": "healthy", "message": message}
+
+    def stage(self) -> str:
+        """Nothing is ever under way."""
+        return ""
+
+    def connectors(self) -> list[str]:
+        """Their names."""
+        with self._lock:
+            return list(self._kept)
+
+    def info(self, name: str) -> ConnectorInfo:
+        """A connector as it is meant to be."""
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is None:
+                raise api_errors.connector_not_found(name)
+            return ConnectorInfo(name, dict(kept.config), tuple(range(len(kept.tasks))))
+
+    def status(self, name: str) -> ConnectorStateInfo:
+        """What it does."""
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is None:
+                raise api_errors.status_not_found(name)
+            tasks = {task: self._state(kept, task) for task in range(len(kept.tasks))}
+            return ConnectorStateInfo(name, self._state(kept, -1), tasks)
+
+    def task_configs(self, name: str) -> list[dict[str, str | None]]:
+        """The configurations of its tasks."""
+        self.info(name)
+        return [dict(one) for one in self._kept[name].tasks]
+
+    def task_status(self, name: str, task: int) -> StateInfo:
+        """What one task does."""
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is None or task not in range(len(kept.tasks)):
+                raise api_errors.task_status_not_found(name, task)
+            return self._state(kept, task)
+
+    def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
+        """A new one."""
+        with self._lock:
+            plugins.require_valid_config(config, self.file)
+            if name in self._kept:
+                raise api_errors.connector_exists(name)
+            self._keep(name, config, _BEGINNINGS.get(initial_state or "", RunState.RUNNING))
+            return replace(self.info(name), tasks=())
+
+    def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
+        """A new one or a new configuration."""
+        with self._lock:
+            plugins.require_valid_config(config, self.file)
+            old = self._kept.get(name)
+            before = () if old is None else self.info(name).tasks
+            self._keep(name, config, RunState.RUNNING if old is None else old.state)
+            return replace(self.info(name), tasks=before), old is None
+
+    def patch_config(self, name: str, changes: Texts) -> ConnectorInfo:
+        """Some keys anew."""
+        with self._lock:
+            merged = {**self.info(name).config, **changes}
+            config = {key: text for key, text in merged.items() if text is not None}
+            return self.put_config(name, config)[0]
+
+    def delete(self, name: str) -> None:
+        """Forget it; its offsets stay."""
+        with self._lock:
+            if self._kept.pop(name, None) is None:
+                raise api_errors.connector_not_found(name)
+            self.calls.append("delete")
+
+    def pause(self, name: str) -> None:
+        """Rest."""
+        self._set(name, RunState.PAUSED)
+
+    def resume(self, name: str) -> None:
+        """Go on."""
+        self._set(name, RunState.RUNNING)
+
+    def stop(self, name: str) -> None:
+        """Without tasks."""
+        self._set(name, RunState.STOPPED)
+
+    def restart(
+        self, name: str, *, include_tasks: bool, only_failed: bool
+    ) -> ConnectorStateInfo | None:
+        """What has failed has failed no longer."""
+        with self._lock:
+            kept = self._to_restart(name)
+            self.calls.append(f"restart {include_tasks=} {only_failed=}")
+            affected = {-1, *(range(len(kept.tasks)) if include_tasks else ())}
+            if only_failed:
+                affected &= kept.failures.keys()
+            before = self.status(name)
+            for place in affected:
+                kept.failures.pop(place, None)
+            if not include_tasks and not only_failed:
+                return None
+            restarting = StateInfo(RunState.RESTARTING, self.worker_id, version=PLUGIN_VERSION)
+            return replace(
+                before,
+                connector=restarting if -1 in affected else before.connector,
+                tasks={n: restarting if n in affected else t for n, t in before.tasks.items()},
+            )
+
+    def restart_task(self, name: str, task: int) -> None:
+        """The same for one task."""
+        with self._lock:
+            kept = self._to_restart(name)
+            if task not in range(len(kept.tasks)):
+                raise api_errors.unknown_task(name, task)
+            kept.failures.pop(task, None)
+            self.calls.append(f"restart task {task}")
+
+    def topics(self, name: str) -> list[str]:
+        """None but those a test has put there."""
+        with self._lock:
+            return list(self._kept[name].topics) if name in self._kept else []
+
+    def reset_topics(self, name: str) -> None:
+        """Forget them."""
+        with self._lock:
+            if name in self._kept:
+                self._kept[name].topics.clear()
+
+    def use_topic(self, name: str, topic: str) -> None:
+        """As if a connector had written there."""
+        self._kept[name].topics.append(topic)
+
+    def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
+        """What was set."""
+        with self._lock:
+            self.info(name)
+            found = self._offsets.get(name, {})
+            return [
+                {"partition": json.loads(key)[1], "offset": json.loads(value)}
+                for key, value in found.items()
+            ]
+
+    def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
+        """Set them, all or none."""
+        with self._lock:
+            kind = connector_class(self._stopped(name).config)
+            try:
+                changes = offset_records(kind, name, entries)
+            except ArgumentError as error:
+                raise ApiError(500, str(error)) from error
+            known = self._offsets.setdefault(name, {})
+            for change in changes:
+                known.pop(change.key, None)
+                if change.value is not None:
+                    known[change.key] = change.value
+            return api_errors.OFFSETS_ALTERED
+
+    def reset_offsets(self, name: str) -> str:
+        """Forget them."""
+        with self._lock:
+            self._stopped(name)
+            self._offsets.pop(name, None)
+            return api_errors.OFFSETS_RESET
+
+    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
+        """The real ones."""
+        return plugins.plugins(connectors_only=connectors_only)
+
+    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
+        """The real ones."""
+        return plugins.plugin_config(plugin, version)
+
+    def validate(self, plugin: str, config: Texts) -> ConfigValidation:
+        """By the real rules."""
+        return plugins.validate(plugin, config, self.file)
+
+    def loggers(self) -> Mapping[str, LogLevel]:
+        """Loggers of its own, not the process's."""
+        return self._levels.all()
+
+    def logger(self, name: str) -> LogLevel:
+        """One of them."""
+        return self._levels.get(name)
+
+    def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
+        """Set a level; there is no other worker."""
+        self.calls.append(f"set logger {cluster=}")
+        return self._levels.set(name, level)
+
+    def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:
+        """Only with the group's signature."""
+        verify_signature(signed, KEY, ("HmacSHA256",))
+        self._known(name).tasks = [dict(one) for one in read(signed.body)]
+
+    def fence(self, name: str, signed: SignedBody) -> None:
+        """Only with the group's signature."""
+        verify_signature(signed, KEY, ("HmacSHA256",))
+        self.calls.append(f"fence {name}")
+
+    def _keep(self, name: str, config: Texts, state: RunState) -> None:
+        if sum(len(text or "") for text in config.values()) > _MOST_BYTES:
+            raise api_errors.config_write_failed()
+        self.calls.append("keep")
+        self._kept[name] = _StoredConnector(dict(config), state)
+        self._set(name, state, is_new=True)
+
+    def _set(self, name: str, state: RunState, *, is_new: bool = False) -> None:
+        """Tasks are made when a connector first runs, and taken away when it is stopped."""
+        with self._lock:
+            kept = self._known(name)
+            kept.state = state
+            if state is RunState.STOPPED:
+                kept.tasks = []
+            elif state is RunState.RUNNING:
+                task = connector_class(kept.config).java_name.replace("Connector", "Task")
+                kept.tasks = [{**kept.config, "task.class": task}]
+            if not is_new:
+                self.calls.append(f"set {state}")
+
+    def _known(self, name: str) -> _StoredConnector:
+        kept = self._kept.get(name)
+        if kept is None:
+            raise api_errors.unknown_connector(name)
+        return kept
+
+    def _to_restart(self, name: str) -> _StoredConnector:
+        kept = self._kept.get(name)
+        if kept is None:
+            raise api_errors.restart_target_not_found(name)
+        return kept
+
+    def _stopped(self, name: str) -> _StoredConnector:
+        self.info(name)
+        kept = self._kept[name]
+        if kept.state is not RunState.STOPPED or kept.tasks:
+            raise api_errors.not_stopped(name)
+        return kept
+
+    def _state(self, kept: _StoredConnector, place: int) -> StateInfo:
+        trace = kept.failures.get(place, "")
+        state = RunState.FAILED if trace else kept.state
+        return StateInfo(state, self.worker_id, trace, PLUGIN_VERSION)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents say only what is true: links lead somewhere, named tests and files exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.config.keys.table import differing_defaults
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README_LINES = 200
+MAKE_TEST = ("unit", "contract", "fuzz", "spark", "integration", "chaos")  # beside them: test-all
+SUITES = "unit|contract|fuzz|spark|integration|chaos|interop|upstream|kerberos|thorough"
+NAMED_TEST = rf"`((?:{SUITES})/[\w/]+\.py)(?:::(\w+))?`"
+THOROUGH = "pytest.mark.thorough"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file(document: Path) -> None:
+    """A link to a file of the repository names one that is there."""
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text())
+    local = [target for target in targets if "://" not in target]
+    assert [target for target in local if not (document.parent / target).exists()] == []
+
+
+def test_every_test_named_in_the_compatibility_table_exists() -> None:
+    """A row that points to a test points to a real one."""
+    text = (ROOT / "COMPATIBILITY.md").read_text() + (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(NAMED_TEST, text)
+    assert named
+    missing = [
+        f"{file}::{test}"
+        for file, test in named
+        if not (ROOT / "tests" / file).exists()
+        or (test and f"def {test}(" not in (ROOT / "tests" / file).read_text())
+    ]
+    assert missing == []
+
+
+def runs_in_make_test(file: str, test: str) -> bool:
+    """Whether `make test` runs a test, or any of a file's: all but what is marked thorough."""
+    if file.partition("/")[0] not in MAKE_TEST:
+        return False
+    tree = ast.parse((ROOT / "tests" / file).read_text())
+    marks = [one for one in tree.body if isinstance(one, ast.Assign)]
+    if any("pytestmark" in ast.unparse(one) and THOROUGH in ast.unparse(one) for one in marks):
+        return False
+    return any(
+        THOROUGH not in map(ast.unparse, one.decorator_list)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.FunctionDef)
+        and one.name.startswith("test_")
+        and test in ("", one.name)
+    )
+
+
+@pytest.mark.parametrize("document", ["COMPATIBILITY.md", "ARCHITECTURE.md"])
+def test_every_test_that_make_test_leaves_out_is_marked(document: str) -> None:
+    """Whoever reads a row knows whether CI proves it or only `make test-all`."""
+    named = re.findall(rf"{NAMED_TEST}( \(test-all\))?", (ROOT / document).read_text())
+    wrong = [
+        f"{file}::{test}"
+        for file, test, mark in named
+        if runs_in_make_test(file, test) == bool(mark)
+    ]
+    assert wrong == []
+
+
+def test_every_row_of_the_compatibility_table_names_a_test() -> None:
+    """Unless it says "not yet"."""
+    text = (ROOT / "COMPATIBILITY.md").read_text().partition("## Defaults")[0]
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    features = [row for row in rows if row[-1].strip() not in ("test", "ours")]
+    assert features
+    unproved = [
+        row[0]
+        for row in features
+        if row[1].strip() != "not yet" and not re.search(NAMED_TEST, row[-1])
+    ]
+    assert unproved == []
+
+
+def test_every_differing_default_has_its_row() -> None:
+    """A default that is not MM2's is listed with both values and the reason."""
+    text = (ROOT / "COMPATIBILITY.md").read_text()
+    missing = [
+        key.name
+        for key in differing_defaults()
+        if not re.search(
+            rf"^\| `{re.escape(key.name)}` \| .*{re.escape(key.default or 'cluster can hold')}"
+            rf".* \| `{re.escape(str(key.mm2_default))}` \| "
+            rf"{re.escape(key.mm2_difference_reason)} \|$",
+            text,
+            re.MULTILINE,
+        )
+    ]
+    assert missing == []
+
+
+def test_the_readme_is_short_and_finished() -> None:
+    """A newcomer gets a page, not a manual, and no placeholder."""
+    assert len((ROOT / "README.md").read_text().splitlines()) < README_LINES
+    assert [d.name for d in DOCUMENTS if "@@" in d.read_text()] == []
+
+
+def test_every_source_file_carries_its_licence_and_reason() -> None:
+    """An SPDX line, then a docstring that says why the module exists."""
+    lacking = []
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        first, second, *_ = [*file.read_text().splitlines(), "", ""]
+        if first != "# SPDX-License-Identifier: Apache-2.0" or not second.lstrip("r").startswith(
+            '"""'
+        ):
+            lacking.append(str(file.relative_to(ROOT)))
+    assert lacking == []
+
+
+def test_every_file_in_the_file_map_exists() -> None:
+    """ARCHITECTURE.md's anchors name modules that are there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`((?:wire|pipeline|config|connectors|topology|state)/\w+\.py)`", text))
+    package = ROOT / "src" / "sparkmirror"
+    assert named
+    assert [name for name in sorted(named) if not (package / name).exists()] == []

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which class-data archives stay in the cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.spark import class_archive
+
+
+def test_room_is_made_by_removing_those_unused_for_longest(tmp_path: Path) -> None:
+    """Three stay beside the new one; other files are nobody's business."""
+    for age, name in enumerate(["newest", "b", "c", "d", "oldest"]):
+        (tmp_path / f"{name}.jsa").touch()
+        os.utime(tmp_path / f"{name}.jsa", (1000 - age, 1000 - age))
+    (tmp_path / "note.txt").touch()
+    class_archive.evict_old_archives(tmp_path)
+    assert {found.name for found in tmp_path.iterdir()} == {
+        "newest.jsa",
+        "b.jsa",
+        "c.jsa",
+        "note.txt",
+    }
+
+
+def test_an_archive_in_use_counts_as_used_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache of its own; none there is no error."""
+    monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path))
+    assert class_archive.existing_archive() is None
+    path = class_archive.archive_path()
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.utime(path, (1, 1))
+    assert class_archive.existing_archive() == path
+    assert path.stat().st_mtime > 1

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark options: what the user set wins, except where a flow would break."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkmirror.spark.context import archive_name, choose_master, spark_jars, spark_options
+
+
+@pytest.mark.parametrize(
+    ("asked", "splits", "master"),
+    [
+        (None, 3, "local[20,4]"),
+        ("local", 3, "local[1,4]"),
+        ("local[2]", 3, "local[2,4]"),
+        ("local[*]", 3, "local[*,4]"),
+        ("local[2,1]", 3, "local[2,1]"),
+        ("local-cluster[2,2,1024]", 3, "local-cluster[2,2,1024]"),
+        ("spark://host:7077", 3, "spark://host:7077"),
+    ],
+)
+def test_a_local_master_retries_failed_tasks(asked: str | None, splits: int, master: str) -> None:
+    """Spark's local mode gives up after the first failure unless told otherwise."""
+    assert choose_master(asked, splits) == master
+
+
+def test_nothing_listens_beyond_loopback_in_local_mode() -> None:
+    """Host and bind address both; the user may open it."""
+    options = spark_options("local[2,4]", {}, archive=None)
+    assert options["spark.driver.host"] == options["spark.driver.bindAddress"] == "127.0.0.1"
+    opened = spark_options("local[2,4]", {"spark.driver.bindAddress": "0.0.0.0"}, archive=None)  # noqa: S104 - the user's wish
+    assert opened["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - as above
+
+
+def test_a_cluster_leaves_the_addresses_to_the_user() -> None:
+    """Executors elsewhere could not reach loopback."""
+    assert "spark.driver.host" not in spark_options("spark://host:7077", {}, archive=None)
+
+
+def test_a_second_copy_of_a_copy_task_is_never_started() -> None:
+    """Speculation would write records twice, so not even the user turns it on."""
+    options = spark_options("local[2,4]", {"spark.speculation": "true"}, archive=None)
+    assert options["spark.speculation"] == "false"
+
+
+def test_any_other_key_of_the_user_wins() -> None:
+    """The file configures the session."""
+    options = spark_options("local[2,4]", {"spark.driver.memory": "2g"}, archive=None)
+    assert options["spark.driver.memory"] == "2g"
+
+
+def test_the_archive_is_used_if_there_is_one() -> None:
+    """And written only when asked to."""
+    path = Path("x.jsa")
+    used = spark_options("local[2,4]", {}, archive=path)["spark.driver.extraJavaOptions"]
+    plain = spark_options("local[2,4]", {}, archive=None)["spark.driver.extraJavaOptions"]
+    assert "-XX:SharedArchiveFile=x.jsa" in used
+    assert "Archive" not in plain
+
+
+def test_workers_begin_with_our_module_where_it_is_installed() -> None:
+    """On a cluster nobody knows what the executors have before the package is shipped."""
+    options = spark_options("local-cluster[2,2,1024]", {}, archive=None)
+    module = importlib.util.find_spec(options["spark.python.daemon.module"])
+    assert module is not None
+    assert "spark.python.daemon.module" not in spark_options("k8s://host", {}, archive=None)
+
+
+def test_an_archive_fits_one_java_only(tmp_path: Path) -> None:
+    """Its name tells which, in characters that any file system takes."""
+    one, other = (archive_name(java, tmp_path) for java in ("17.0.15+6 (Debian)", "21.0.1"))
+    assert one != other
+    assert one.replace("-", "").replace(".", "").replace("_", "").isalnum()
+
+
+def test_an_archive_fits_one_installation_of_spark_only(tmp_path: Path) -> None:
+    """Java refuses an archive of other jars, and of the same jars in another place."""
+    folders = [tmp_path / name for name in ("here", "there")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "spark.jar").write_bytes(b"jar")
+        os.utime(folder / "spark.jar", (1, 1))
+    here, there = (archive_name("17", folder) for folder in folders)
+    assert here != there
+    assert here == archive_name("17", folders[0])
+    os.utime(folders[0] / "spark.jar", (2, 2))
+    assert here != archive_name("17", folders[0])
+
+
+def test_the_jars_are_found_without_importing_spark() -> None:
+    """The folder that Spark is started from."""
+    assert list(spark_jars().glob("spark-core_*.jar"))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's own lines carry the token of an epoch: it is told if others can read it there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.security.settings import SecurityProtocol, SecuritySettings
+from sparkmirror.spark.control_server import ControlServer
+from sparkmirror.spark.encryption_check import encryption_warning
+from sparkmirror.spark.epoch_runner import EpochRunner
+from sparkmirror.task.messages import TaskSettings
+
+REMOTE = {"spark.master": "spark://master:7077"}
+CRYPTO = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+def task(protocol: SecurityProtocol) -> TaskSettings:
+    """Of a flow whose target is reached like that."""
+    return TaskSettings(
+        flow="a->b",
+        connector="MirrorSourceConnector",
+        source_alias="a",
+        consumer=ConnectionSettings("a", ("a:1",), "reader"),
+        producer=ConnectionSettings("b", ("b:1",), "writer", security=SecuritySettings(protocol)),
+        fetch=FetchSettings(),
+        produce=ProduceSettings(),
+        offsets_topic="mm2-offsets.a.internal",
+        offsets_partitions=25,
+        flush_seconds=5.0,
+        buffer_bytes=1 << 26,
+        epoch_seconds=300.0,
+        lease_seconds=5.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "protocol", "is_told"),
+    [
+        (REMOTE, SecurityProtocol.SASL_SSL, True),
+        (REMOTE, SecurityProtocol.SSL, True),
+        ({"spark.master": "k8s://https://there"}, SecurityProtocol.SASL_SSL, True),
+        (REMOTE | {"spark.authenticate": "true"}, SecurityProtocol.SASL_SSL, True),
+        (REMOTE | {"spark.network.crypto.enabled": "true"}, SecurityProtocol.SASL_SSL, True),
+        (REMOTE | CRYPTO, SecurityProtocol.SASL_SSL, False),
+        (REMOTE | {"spark.ssl.rpc.enabled": "true"}, SecurityProtocol.SASL_SSL, False),
+        (REMOTE, SecurityProtocol.PLAINTEXT, False),
+        ({"spark.master": "local[4,4]"}, SecurityProtocol.SASL_SSL, False),
+    ],
+)
+def test_a_token_that_others_can_read_is_told(
+    options: Mapping[str, str], protocol: SecurityProtocol, *, is_told: bool
+) -> None:
+    """Where there is something to be had with it."""
+    sentence = encryption_warning(options, task(protocol))
+    assert bool(sentence) is is_told
+    assert ("spark.network.crypto.enabled=true" in sentence) is is_told
+
+
+class Somewhere:
+    """Spark, as far as it is asked how it is set."""
+
+    def getConf(self) -> Somewhere:  # noqa: N802 - Spark's name
+        """Itself."""
+        return self
+
+    def getAll(self) -> list[tuple[str, str]]:  # noqa: N802 - Spark's name
+        """No encryption."""
+        return [*REMOTE.items()]
+
+
+def test_a_flow_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not at every epoch."""
+    spark = cast("Any", Somewhere())
+    control = ControlServer("127.0.0.1", "127.0.0.1")
+    control.start()
+    epochs = EpochRunner("a->b", lambda: spark, control, lambda _progress: None)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            with pytest.raises(AttributeError):  # nothing runs there
+                epochs.run((), task(SecurityProtocol.SSL))
+    control.stop()
+    assert caplog.text.count("Spark does not encrypt") == 1

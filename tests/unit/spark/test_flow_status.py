@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flow's live figures over epochs and task retries."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.spark.flow_status import FlowState, FlowStatus, IncidentCounter
+from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.task import latency_histogram
+from sparkmirror.task.messages import PartitionProgress, Progress
+from sparkmirror.wire import error_codes
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def row(
+    position: int, records: int, *, end: int = 1_000, code: int = 0, trouble: str = ""
+) -> PartitionProgress:
+    """A report about the one partition; a record has ten bytes."""
+    return PartitionProgress(
+        *ORDERS, position, position + 5, end, records, records * 10, code, trouble
+    )
+
+
+def progress(
+    *rows: PartitionProgress,
+    split: int = 0,
+    attempt: int = 1,
+    buckets: dict[int, int] | None = None,
+    unacked: float = 0.0,
+    trouble: str = "",
+) -> Progress:
+    """A task's report."""
+    latency = tuple((buckets or {}).items())
+    return Progress(split, attempt, rows, latency, 64, unacked, 1.5, (), trouble)
+
+
+def status(position: int = 0, stop_at: int | None = None) -> FlowStatus:
+    """A flow in its first epoch."""
+    made = FlowStatus("a->b")
+    made.begin_epoch(1, [(ORDERS, position, stop_at)])
+    return made
+
+
+def test_counts_grow_with_the_reports_of_a_task() -> None:
+    """Reports hold totals since the task began; they are not added up."""
+    flow = status()
+    for report in (row(10, 10), row(25, 25), row(25, 25)):
+        flow.on_progress(progress(report))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.records, snapshot.bytes) == (25, 250)
+    assert snapshot.lag == 975
+
+
+def test_another_attempt_of_a_task_counts_from_zero() -> None:
+    """Spark ran the task again: what it copies comes on top."""
+    flow = status()
+    flow.on_progress(progress(row(100, 100)))
+    flow.on_progress(progress(row(250, 150), attempt=2))
+    flow.on_progress(progress(row(280, 180), attempt=2))
+
+    assert flow.snapshot().records == 280
+
+
+def test_the_next_epoch_counts_on() -> None:
+    """Totals are the flow's, not the epoch's."""
+    flow = status()
+    flow.on_progress(progress(row(100, 100)))
+    flow.begin_epoch(2, [(ORDERS, 100, None)])
+    flow.on_progress(progress(row(140, 40)))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.epoch, snapshot.records, snapshot.lag) == (2, 140, 860)
+
+
+def test_a_partition_of_an_older_plan_is_not_counted() -> None:
+    """A late report about a topic that is no longer mirrored changes nothing."""
+    flow = status()
+    flow.begin_epoch(2, [])
+    flow.on_progress(progress(row(100, 100)))
+
+    assert flow.snapshot().records == 0
+
+
+def test_a_bounded_run_says_what_remains() -> None:
+    """Counted from where the first epoch began, whatever epochs follow."""
+    flow = status(position=40, stop_at=100)
+    flow.on_progress(progress(row(70, 30, end=120)))
+    flow.begin_epoch(2, [(ORDERS, 70, 100)])
+
+    snapshot = flow.snapshot()
+    assert (snapshot.bounded_total, snapshot.remaining) == (60, 30)
+    flow.on_progress(progress(row(120, 50, end=120)))
+    assert flow.snapshot().remaining == 0
+
+
+def test_an_unbounded_run_has_no_remainder() -> None:
+    """Unknown is not zero."""
+    snapshot = status().snapshot()
+
+    assert (snapshot.remaining, snapshot.bounded_total, snapshot.lag) == (None, None, None)
+
+
+def test_troubles_are_listed_once_and_go_away() -> None:
+    """Of partitions, of whole clusters and of the flow itself."""
+    flow = status()
+    lost = error_codes.CONNECTION_LOST
+    flow.on_progress(progress(row(0, 0, code=lost, trouble="t-0: lost"), trouble="b is away"))
+    flow.on_progress(progress(split=1, trouble="b is away"))
+    flow.set_problem("orders", "cannot be created")
+
+    snapshot = flow.snapshot()
+    assert snapshot.problems == ("t-0: lost", "cannot be created", "b is away")
+    assert snapshot.retriable_only
+
+    flow.on_progress(progress(row(0, 0)))
+    flow.on_progress(progress(split=1))
+    flow.set_problem("orders", "")
+    assert flow.snapshot().problems == ()
+
+
+def test_a_trouble_that_needs_a_person_is_told_apart() -> None:
+    """Authorization does not come by itself."""
+    flow = status()
+    flow.on_progress(progress(row(0, 0, code=29, trouble="refused")))
+
+    assert not flow.snapshot().retriable_only
+
+
+def test_a_target_that_acknowledges_nothing_is_said() -> None:
+    """After half a minute."""
+    flow = status()
+    flow.on_progress(progress(unacked=29.0))
+    assert flow.snapshot().problems == ()
+
+    flow.on_progress(progress(unacked=31.0))
+    assert "acknowledged nothing for 31 s" in flow.snapshot().problems[0]
+
+
+def test_latency_state_and_load_are_those_of_all_tasks() -> None:
+    """Two tasks, one flow."""
+    flow = status()
+    flow.set_state(FlowState.RETRYING, "because")
+    flow.on_progress(progress(split=0, buckets={latency_histogram.bucket(10): 9}))
+    flow.on_progress(progress(split=1, buckets={latency_histogram.bucket(1_000): 1}))
+
+    snapshot = flow.snapshot()
+    assert (snapshot.state, snapshot.reason) == (FlowState.RETRYING, "because")
+    assert snapshot.latency_p50_ms is not None
+    assert snapshot.latency_p99_ms is not None
+    assert 9 <= snapshot.latency_p50_ms <= 11
+    assert 900 <= snapshot.latency_p99_ms <= 1_100
+    assert snapshot.held_bytes == 128
+    assert snapshot.task_cpu_seconds == {0: 1.5, 1: 1.5}
+
+
+def test_a_flow_runs_once_every_task_has_reported() -> None:
+    """Not while a cluster is still looking for executors."""
+    flow = status()
+    flow.await_reports(2, "in transactions")
+    flow.on_progress(progress(row(1, 1)))
+    flow.on_progress(progress(row(2, 2)))
+    assert flow.snapshot().state is FlowState.STARTING
+
+    flow.on_progress(progress(split=1))
+
+    assert flow.snapshot().state is FlowState.RUNNING
+    assert flow.snapshot().reason == "in transactions"
+
+
+def test_a_flow_that_runs_stays_so_from_epoch_to_epoch() -> None:
+    """The hand-over is no change of state."""
+    flow = status()
+    flow.await_reports(1)
+    flow.on_progress(progress(row(1, 1)))
+    flow.begin_epoch(2, [(ORDERS, 1, None)])
+    flow.await_reports(2)
+
+    assert flow.snapshot().state is FlowState.RUNNING
+
+
+def test_a_flow_that_was_stopped_is_not_woken_by_a_late_report() -> None:
+    """Nor one that failed."""
+    flow = status()
+    flow.await_reports(1)
+    flow.set_state(FlowState.STOPPED)
+    flow.on_progress(progress(row(1, 1)))
+
+    assert flow.snapshot().state is FlowState.STOPPED
+
+
+def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
+    """So that one sees what it recovers from."""
+    flow = status()
+    flow.set_state(FlowState.RETRYING, "the epoch failed")
+    flow.await_reports(1)
+    assert flow.snapshot().reason == "the epoch failed"
+
+    flow.on_progress(progress(row(1, 1)))
+
+    assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")
+
+
+def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
+    """Counters and the epoch's number go on; troubles, partitions and the state are new."""
+    old = status()
+    old.on_progress(progress(row(10, 10, code=29, trouble="may not")))
+    old.set_problem("topics", "nobody answers")
+    old.count_change("created", 3)
+    old.set_state(FlowState.FAILED, "broken")
+    new = old.restarted()
+    begun = new.snapshot()
+    assert (begun.records, begun.bytes, begun.epoch) == (10, 100, 1)
+    assert begun.topology_changes == {"created": 3}
+    assert (begun.state, begun.problems, begun.partitions) == (FlowState.STARTING, (), 0)
+
+    new.begin_epoch(new.epoch + 1, [(ORDERS, 10, None)])
+    new.on_progress(progress(row(15, 5)))
+    old.on_progress(progress(row(99, 99)))  # a late thread of the old one
+    assert (new.snapshot().records, new.snapshot().epoch) == (15, 2)
+
+
+def test_troubles_belong_to_the_task_that_has_them() -> None:
+    """What needs a person apart from what is tried again; partitions without a task to none."""
+    payments = TopicPartition("payments", 0)
+    flow = FlowStatus("a->b")
+    assert flow.tasks() == ()
+    flow.begin_epoch(1, [(ORDERS, 0, None), (payments, 0, None)], {ORDERS: 0, payments: 1})
+    flow.on_progress(progress(row(1, 1, code=29, trouble="forbidden"), split=0))
+    flow.on_progress(
+        progress(
+            row(0, 0, code=5, trouble="no leader")._replace(topic="payments"),
+            split=1,
+            unacked=40.0,
+            trouble="b does not answer",
+        )
+    )
+    first, second = flow.tasks()
+    assert (first.split, first.partitions) == (0, (ORDERS,))
+    assert (first.failures, first.warnings) == (("forbidden",), ())
+    assert (second.split, second.failures) == (1, ())
+    assert second.warnings == (
+        "no leader",
+        "b does not answer",
+        "the target has acknowledged nothing for 40 s",
+    )
+
+
+def test_a_task_of_the_next_epoch_inherits_what_is_wrong_with_its_partitions() -> None:
+    """Until it has looked itself: a status does not flicker with every epoch."""
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 0, None)], {ORDERS: 1})
+    flow.on_progress(progress(row(1, 1, code=29, trouble="forbidden"), split=1))
+    flow.begin_epoch(2, [(ORDERS, 1, None)], {ORDERS: 0})
+    (task,) = flow.tasks()
+    assert (task.split, task.failures) == (0, ("forbidden",))
+    flow.on_progress(progress(row(2, 1)))
+    assert flow.tasks()[0].failures == ()
+
+
+def test_a_failure_has_its_trace_and_what_follows_has_none() -> None:
+    """Neither a state that is entered nor tasks that report keep an older one."""
+    flow = status()
+    flow.set_state(FlowState.FAILED, "broken", "Traceback")
+    assert (flow.snapshot().reason, flow.snapshot().trace) == ("broken", "Traceback")
+    flow.await_reports(1)
+    flow.on_progress(progress(row(1, 1)))
+    assert (flow.snapshot().state, flow.snapshot().trace) == (FlowState.RUNNING, "")
+    flow.set_state(FlowState.FAILED, "broken", "Traceback")
+    flow.set_state(FlowState.RETRYING, "trying")
+    assert flow.snapshot().trace == ""
+
+
+# --- Incidents are logged and counted once each, however often they are reported.
+
+
+def incident(offset: int, kind: IncidentKind = IncidentKind.GAP, partition: int = 0) -> Incident:
+    """Something that happened at an offset."""
+    return Incident(kind, "t", partition, offset, offset, 1, "why", offset, "continue")
+
+
+def test_incidents_are_counted_by_partition_and_kind() -> None:
+    """As the metric has them."""
+    tally = IncidentCounter("a->b")
+    tally.add([incident(1), incident(2), incident(3, partition=1)])
+    tally.add([incident(1, IncidentKind.DEAD_LETTER)])
+    assert tally.counts == {("t", 0, "gap"): 2, ("t", 1, "gap"): 1, ("t", 0, "dead-letter"): 1}
+
+
+def test_a_repeated_report_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A task that ran again meets the same gap."""
+    tally = IncidentCounter("a->b")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            tally.add([incident(7)])
+    assert tally.counts == {("t", 0, "gap"): 1}
+    assert [record.message for record in caplog.records] == [f"a->b: {incident(7)}"]
+
+
+def test_a_flood_does_not_drown_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten lines of a kind in one report, then their number; all are counted."""
+    tally = IncidentCounter("a->b")
+    with caplog.at_level(logging.WARNING):
+        tally.add([incident(number, IncidentKind.DEAD_LETTER) for number in range(500)])
+    assert tally.counts == {("t", 0, "dead-letter"): 500}
+    assert len(caplog.records) == 11
+    assert caplog.records[-1].message == "a->b: dead-letter: 490 more"
+    assert len(tally.recent) == 20
+    assert tally.recent[-1] == str(incident(499, IncidentKind.DEAD_LETTER))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Percentiles out of buckets stay close to the true ones."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.task import latency_histogram
+
+TIMES = st.lists(st.floats(0, 10_000_000), min_size=1, max_size=200)
+
+
+@given(times=TIMES, share=st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_a_percentile_is_within_a_tenth_and_a_fraction_of_a_millisecond(
+    times: list[float], share: float
+) -> None:
+    """Buckets grow by a fifth; their middle is at most a tenth off."""
+    counts = Counter(latency_histogram.bucket(one) for one in times)
+    true = sorted(times)[max(0, math.ceil(share * len(times)) - 1)]
+
+    found = latency_histogram.percentile(counts, share)
+
+    assert found is not None
+    assert abs(found - true) <= 0.1 * (true + 1)
+
+
+def test_nothing_counted_has_no_percentile() -> None:
+    """Not zero: unknown."""
+    assert latency_histogram.percentile({}, 0.5) is None
+    assert latency_histogram.percentile(Counter({3: 0}), 0.5) is None
+
+
+@pytest.mark.parametrize("milliseconds", [-5.0, -0.1, 0.0])
+def test_clocks_that_differ_count_as_no_latency(milliseconds: float) -> None:
+    """A record from the future took no time."""
+    assert latency_histogram.bucket(milliseconds) == 0
+
+
+@given(TIMES, TIMES)
+def test_merged_counts_are_those_of_all_values(first: list[float], second: list[float]) -> None:
+    """Tasks report separately; a flow's figures are about all of them."""
+    merged = Counter(latency_histogram.bucket(one) for one in first)
+
+    latency_histogram.add_counts(
+        merged, tuple(Counter(latency_histogram.bucket(one) for one in second).items())
+    )
+
+    assert merged == Counter(latency_histogram.bucket(one) for one in first + second)
