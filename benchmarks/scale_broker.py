@@ -125,7 +125,7 @@ class _Acceptor:
         self._cluster = cluster
         self._listener = listener
 
-    def ready(self, _events: int) -> None:
+    def on_ready(self, _events: int) -> None:
         sock, _where = self._listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._cluster.accept(_ServedSocket(sock))

@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import BrokerConnection as Pipe
+from multiprocessing.connection import Connection as Pipe
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret

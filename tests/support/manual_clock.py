@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-WIRE = tuple(f"sparkmirror.wire.{name}" for name in ("loop", "connection", "sasl_login"))
+WIRE = tuple(f"sparkmirror.wire.{name}" for name in ("event_loop", "connection", "sasl_authenticator"))
 
 
 class ManualClock:

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from sparkmirror import pairs as pairs_module
+from sparkmirror.runtime import flow_supervisor as pairs_module
 from sparkmirror.config.config_changes import ConfigChanges, FlowChange, FlowPart
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig

@@ -20,12 +20,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.msk_iam import AwsCredentials
 from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.source_cache import SourceCache
@@ -35,6 +35,16 @@ _PART_OF_NAME = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d{1,2}")
 _SESSION_NAME = "aws-msk-iam-auth"  # Amazon's, since the role's policy may ask for it
 _SECONDS = 10  # that STS may take to be reached, and to answer
 _PATIENCE_SECONDS = 60.0  # with who asks: a program that a profile names has no time limit
+_TALKATIVE = ("botocore", "urllib3")  # loggers whose debug lines show keys
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """Who signs."""
+
+    access_key: str
+    secret_key: Secret
+    session_token: Secret | None = None  # of keys that expire
 
 
 def credential_source(settings: AwsSettings) -> AwsCredentialSource:
@@ -197,15 +207,6 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}, {code}" if code else type(error).__name__
 
 
-_sources = SourceCache[AwsSettings, AwsCredentialSource](AwsCredentialSource)
-
-
-# --- botocore, which is an extra, with a log that shows no keys.
-
-
-_TALKATIVE = ("botocore", "urllib3")
-
-
 def import_botocore() -> Any:
     """The package; AuthenticationError says how to get it."""
     try:
@@ -220,3 +221,6 @@ def import_botocore() -> Any:
     for name in _TALKATIVE:
         limit_library_logs(name, logging.WARNING)
     return botocore
+
+
+_sources = SourceCache[AwsSettings, AwsCredentialSource](AwsCredentialSource)

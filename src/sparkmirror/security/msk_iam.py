@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AWS_MSK_IAM: a signed request as proof, made anew for each login with keys that are good then."""
+"""AWS_MSK_IAM: a signed request as proof, made anew for each login with keys that are good then.
+
+The request is signed with AWS's keys (SigV4) and never sent: the broker checks the signature.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,23 @@ import hmac
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 from sparkmirror import __version__
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.aws_credentials import credential_source, region_of
+from sparkmirror.security.aws_credentials import AwsCredentials, credential_source, region_of
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
+
+LIFETIME_SECONDS = 900  # the most that MSK takes, and what Amazon's own library asks for
+
+_VERSION = "2020_10_22"
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_SERVICE = "kafka-cluster"
+_USER_AGENT = f"sparkmirror/{__version__}"
+_OF_NOTHING = hashlib.sha256(b"").hexdigest()  # the request has no body
 
 _log = logging.getLogger(__name__)
 
@@ -64,27 +74,6 @@ def prefetch_credentials(settings: AwsSettings, hosts: Sequence[str]) -> None:
     source = credential_source(settings)
     region = next(filter(None, map(region_of, hosts)), None) or source.region(hosts[0])
     source.credentials(region)
-
-
-# --- What MSK takes as proof: a request that AWS's keys have signed and that nobody sends (SigV4).
-
-
-LIFETIME_SECONDS = 900  # the most that MSK takes, and what Amazon's own library asks for
-
-_VERSION = "2020_10_22"
-_ALGORITHM = "AWS4-HMAC-SHA256"
-_SERVICE = "kafka-cluster"
-_USER_AGENT = f"sparkmirror/{__version__}"
-_OF_NOTHING = hashlib.sha256(b"").hexdigest()  # the request has no body
-
-
-@dataclass(frozen=True, slots=True)
-class AwsCredentials:
-    """Who signs."""
-
-    access_key: str
-    secret_key: Secret
-    session_token: Secret | None = None  # of keys that expire
 
 
 def sign_login_message(host: str, region: str, keys: AwsCredentials, now: datetime) -> bytes:

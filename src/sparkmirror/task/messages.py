@@ -101,9 +101,7 @@ class TaskSettings:
     syncs_on_source: bool = True
     offset_lag_max: int = 100
     dead_letters_topic: str = ""
-    offsets_cluster: ConnectionSettings | None = (
-        None  # where positions are kept; None: on the target
-    )
+    offsets_cluster: ConnectionSettings | None = None  # of the positions; None: the target
 
 
 class PartitionProgress(NamedTuple):
@@ -259,7 +257,7 @@ def task_settings_from_json(raw: dict[str, Any]) -> TaskSettings:
     )
 
 
-_CONNECTIONS = ("consumer", "producer", "state")
+_CONNECTIONS = ("consumer", "producer", "offsets_cluster")
 
 
 def _connection_to_json(connection: ConnectionSettings) -> dict[str, Any]:

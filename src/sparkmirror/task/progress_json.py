@@ -20,8 +20,8 @@ _LONGS = (-(2**63), 2**63 - 1)
 _BUCKETS = (0, 1023)  # a latency of 2**255 ms: more than any two timestamps are apart
 _FIELDS = frozenset(one.name for one in dataclasses.fields(Progress))
 _INCIDENT_FIELDS = frozenset(one.name for one in dataclasses.fields(Incident))
-_ROW = tuple(str if name in {"topic", "trouble"} else int for name in PartitionProgress._fields)
-_TROUBLE_AT = PartitionProgress._fields.index("trouble")
+_ROW = tuple(str if name in {"topic", "error"} else int for name in PartitionProgress._fields)
+_ERROR_AT = PartitionProgress._fields.index("error")
 _WRITER = (str, int, int)
 _BUCKET = (int, int)
 
@@ -45,19 +45,19 @@ def progress_from_json(raw: object) -> Progress:
         oldest_unacked_seconds=_seconds("oldest_unacked_seconds", raw),
         cpu_seconds=_seconds("cpu_seconds", raw),
         notices=_words("notices", raw),
-        error=_text("trouble", raw["trouble"]),
+        error=_text("error", raw["error"]),
         other_writers=tuple(
             OtherWriter(*_row("other_writers", one, _WRITER)) for one in _list("other_writers", raw)
         ),
         incidents=tuple(_incident(one) for one in _list("incidents", raw)),
-        missing_topics=_words("needs", raw),
+        missing_topics=_words("missing_topics", raw),
     )
 
 
 def _partition(raw: Any) -> PartitionProgress:
     row = _row("partitions", raw, _ROW)
-    if row[_TROUBLE_AT]:
-        row[_TROUBLE_AT] = _text("trouble", row[_TROUBLE_AT])
+    if row[_ERROR_AT]:
+        row[_ERROR_AT] = _text("error", row[_ERROR_AT])
     return PartitionProgress(*row)
 
 

@@ -58,9 +58,9 @@ def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
     if sasl.oauth is not None:
         oauth = _fields(sasl.oauth) | {
             "client_secret": _revealed(sasl.oauth.client_secret),
-            "token": _revealed(sasl.oauth.static_token),
-            "fields": dict(sasl.oauth.form_fields),
-            "secret_fields": {
+            "static_token": _revealed(sasl.oauth.static_token),
+            "form_fields": dict(sasl.oauth.form_fields),
+            "secret_form_fields": {
                 name: one.reveal() for name, one in sasl.oauth.secret_form_fields.items()
             },
             "extensions": dict(sasl.oauth.extensions),
@@ -90,12 +90,12 @@ def _sasl_to_json(sasl: SaslSettings) -> dict[str, Any]:
 def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
     oauth = raw["oauth"]
     if oauth is not None:
-        hidden = {name: _secret(oauth[name]) for name in ("client_secret", "token")}
-        fields = {name: Secret(text) for name, text in oauth["secret_fields"].items()}
+        hidden = {name: _secret(oauth[name]) for name in ("client_secret", "static_token")}
+        fields = {name: Secret(text) for name, text in oauth["secret_form_fields"].items()}
         tls, signs = _tls_from_json(oauth["tls"]), oauth["assertion"]
         if signs is not None:
             signs = AssertionSettings(**{**signs, "key": Secret(signs["key"])})
-        parts = {"secret_fields": fields, "tls": tls, "assertion": signs}
+        parts = {"secret_form_fields": fields, "tls": tls, "assertion": signs}
         oauth = OAuthSettings(**{**oauth, **hidden, **parts})
     kerberos = raw["kerberos"]
     if kerberos is not None:

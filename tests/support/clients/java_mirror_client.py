@@ -16,7 +16,7 @@ from sparkmirror.devcluster.jvm import KafkaJvm
 from sparkmirror.devcluster.kafka_tools import CONSOLE_CONSUMER
 from support.clients.librdkafka import Cluster
 
-_PROGRAM = Path(__file__).parent / "java" / "RemoteClusters.java"
+_PROGRAM = Path(__file__).parents[1] / "java" / "RemoteClusters.java"
 _FORMATTERS = "org.apache.kafka.connect.mirror.formatters."
 _SECONDS = 120.0
 _READ_SECONDS = 30.0

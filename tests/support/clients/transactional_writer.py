@@ -58,20 +58,20 @@ class TransactionalWriter:
 
     # --- from the transactions
 
-    def partitions_added(self) -> None:
+    def on_partitions_added(self) -> None:
         """`add` looks by itself."""
 
-    def partition_refused(self, tp: TopicPartition, code: int) -> None:
+    def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
         """Remember it."""
         self.refused[tp] = code
 
-    def transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
+    def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
         """Remember it."""
         self.ends.append((is_committed, is_renewed))
         if is_renewed:
             self._sequences.clear()
 
-    def transactions_lost(self, code: int) -> None:
+    def on_fatal_error(self, code: int) -> None:
         """Remember it."""
         self.lost = code
 

@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from support.clusters.secure_cluster import SecureCluster
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "security.md"
 # topic prefix `A.`, group `<group>`, each of them; cluster
 _RESOURCE = re.compile(r"(topic|group|cluster|transactional id)( prefix)?(?: `([^`]+)`)?")
 _AUDITED = re.compile(

@@ -28,7 +28,7 @@ from support.waiting import PATIENCE_SECONDS
 MOST_BYTES = 1_046_528  # what Event Hubs takes in one request
 NO_CREATION = "forbidden"  # nobody may create a topic with this beginning
 _POLICIES = ("RefusingCreateTopicPolicy", "RefusingAlterConfigPolicy")
-_SOURCES = Path(__file__).parent / "java"
+_SOURCES = Path(__file__).parents[1] / "java"
 _ANYBODY = "User:ANONYMOUS"
 
 

@@ -11,7 +11,7 @@ from sparkmirror.config.keys.table import redact_config
 from support.data.rest_script import Response, script
 
 GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "contract" / "golden" / "rest.json").read_text("utf-8")
+    (Path(__file__).parents[2] / "contract" / "golden" / "rest.json").read_text("utf-8")
 )["answers"]
 NAMES = [step.name for step in script()]
 

@@ -73,11 +73,11 @@ class ConfigReader:
         self._known = topic.configured
         self.is_broken = False
 
-    def known(self) -> AssignableConnectors:
+    def cached(self) -> AssignableConnectors:
         """What was read so far."""
         return self._known
 
-    def fresh(self) -> AssignableConnectors:
+    def latest(self) -> AssignableConnectors:
         """What there is, if it can be read."""
         if self.is_broken:
             raise UnreachableError("The topic cannot be read.", cluster="connect")
@@ -216,7 +216,7 @@ class GroupMemberProcess:
 
 def _python_path() -> str:
     """As here, wherever pytest has it from."""
-    tests = str(Path(__file__).parent.parent)
+    tests = str(Path(__file__).parents[2])
     return os.pathsep.join([tests, *(path for path in sys.path if path)])
 
 

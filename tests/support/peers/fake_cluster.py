@@ -177,7 +177,7 @@ class FakeConnection:
     def __init__(self, fetch_version: int) -> None:
         self.api_versions = {0: (3, 9), 1: (4, fetch_version)}
         self.closed = False
-        self.is_far = False
+        self.is_high_latency = False
         self.refused_keys: set[int] = set()  # of APIs that this broker does not know
         self.waiting: deque[Request] = deque()
 
@@ -185,14 +185,14 @@ class FakeConnection:
         """It is open already."""
         send()
 
-    def version(self, api_key: int, newest: int) -> int:
+    def negotiated_version(self, api_key: int, newest: int) -> int:
         """As a broker that knows one range of versions."""
         low, high = self.api_versions.get(api_key, (0, -1))
         if high < low or newest < low:
             raise WireError("too old")
         return min(high, newest)
 
-    def send(
+    def send_buffers(
         self,
         header: Callable[[int], bytes],
         body: list[Any],
@@ -206,7 +206,7 @@ class FakeConnection:
         content = ProduceRequest.decode(raw, version=_PRODUCE_VERSION)
         self._keep(Request(content, reply, failure))
 
-    def call(
+    def request(
         self,
         message: Any,
         reply: Callable[[Any], None],
@@ -219,7 +219,7 @@ class FakeConnection:
             raise WireError("not spoken here")
         self._keep(Request(message, reply, failure, newest))
 
-    def exchange(
+    def request_raw(
         self,
         message: Any,
         reply: Callable[[Any], None],
@@ -230,7 +230,7 @@ class FakeConnection:
         """A fetch request, as a broker of this version reads it; others as they are."""
         version = newest
         if isinstance(message, FetchRequest):
-            version = self.version(message.API_KEY, newest)
+            version = self.negotiated_version(message.API_KEY, newest)
             message = FetchRequest.decode(message.encode(version=version), version=version)
         self._keep(Request(message, reply, failure, version))
 
@@ -263,8 +263,8 @@ class FakeCluster:
         self.topic_names: dict[uuid.UUID, str] = {}
         self.topic_errors: dict[str, int] = {}
         self.answered: set[str] = set()  # topics that it has said something about
-        self.trouble: UnreachableError | None = None
-        self.on_metadata: list[Callable[[], None]] = []
+        self.error: UnreachableError | None = None
+        self.metadata_listeners: list[Callable[[], None]] = []
         self.wanted: set[str] = set()
         self.refreshes = 0
         self.soonest = 60.0
@@ -273,29 +273,29 @@ class FakeCluster:
         self._fetch_version = fetch_version
         self._connections: dict[tuple[int, int], FakeConnection] = {}
 
-    def knows(self, tp: TopicPartition) -> bool:
+    def has_metadata(self, tp: TopicPartition) -> bool:
         """As the real cluster does it."""
         return tp in self.leaders or tp.topic in {*self.topic_errors, *self.answered}
 
-    def want(self, topics: Iterable[str]) -> None:
+    def track_topics(self, topics: Iterable[str]) -> None:
         """Metadata is there when the test says so."""
         self.wanted.update(topics)
 
-    def refresh(self, after: float = 0.0, topics: object = None) -> None:
+    def refresh_metadata(self, after: float = 0.0, topics: object = None) -> None:
         """Count that somebody asked, and how soon."""
         del topics
         self.refreshes += 1
         self.soonest = min(self.soonest, after)
 
-    def complain(self, error: UnreachableError) -> None:
+    def report_error(self, error: UnreachableError) -> None:
         """As the real cluster does it."""
-        self.trouble = error
-        self.refresh(after=1.0)
+        self.error = error
+        self.refresh_metadata(after=1.0)
 
     def learn(self, leaders: Mapping[TopicPartition, int] | None = None) -> None:
         """Metadata arrives."""
         self.leaders.update({tp: PartitionLeader(node, 0) for tp, node in (leaders or {}).items()})
-        for listener in self.on_metadata:
+        for listener in self.metadata_listeners:
             listener()
 
     def connection(self, node: int, lane: int = 0) -> FakeConnection:
@@ -307,7 +307,7 @@ class FakeCluster:
             found = self._connections[node, lane] = FakeConnection(self._fetch_version)
         return found
 
-    def any_node(self) -> int | None:
+    def next_node(self) -> int | None:
         """A broker that may be asked anything."""
         return 1
 

@@ -37,7 +37,7 @@ class RecordingFetchListener:
         self.diverging: list[tuple[TopicPartition, int]] = []
         self.fetches = 0
 
-    def received(
+    def on_records(
         self,
         part: FetchPartition,
         records: memoryview,
@@ -53,23 +53,23 @@ class RecordingFetchListener:
             self.taken.setdefault(part.tp, []).append(out)
         return batches.position
 
-    def fetched(self) -> None:
+    def on_fetch_response(self) -> None:
         """Count."""
         self.fetches += 1
 
-    def fetch_trouble(self, part: FetchPartition, code: int, _text: str) -> None:
+    def on_fetch_error(self, part: FetchPartition, code: int, _text: str) -> None:
         """Note partition and code."""
         self.troubles.append((part.tp, code))
 
-    def fetch_recovered(self, part: FetchPartition) -> None:
+    def on_fetch_recovered(self, part: FetchPartition) -> None:
         """Note the partition."""
         self.recovered.append(part.tp)
 
-    def out_of_range(self, part: FetchPartition) -> None:
+    def on_out_of_range(self, part: FetchPartition) -> None:
         """Note the partition."""
         self.outside.append(part)
 
-    def diverged(self, part: FetchPartition, end_offset: int) -> None:
+    def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
         """Note partition and where its log parted."""
         self.diverging.append((part.tp, end_offset))
 

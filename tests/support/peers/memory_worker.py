@@ -77,10 +77,10 @@ class MemoryWorker:
         """What REST shows when a task (-1: the connector) has failed."""
         self._kept[name].failures[task] = trace
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """There is nobody else."""
 
-    def root(self) -> Mapping[str, str]:
+    def server_info(self) -> Mapping[str, str]:
         """As a worker of the captured version."""
         return {"version": PLUGIN_VERSION, "commit": "0", "kafka_cluster_id": "memory"}
 

@@ -37,25 +37,25 @@ class RecordingProduceListener:
         self.pieces: list[OutgoingBatch] | None = None  # to send instead of what was refused
         self.lost: list[TopicPartition] = []
 
-    def acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
+    def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
         """Note which batch, by the source offset it began at."""
         self.acks.setdefault(part.tp, []).append(out.runs[0].first)
         self.bases.append(out.base_offset)
 
-    def answered(self) -> None:
+    def on_produce_response(self) -> None:
         """Count."""
         self.answers += 1
 
-    def produce_trouble(self, _part: ProducePartition, code: int, _text: str) -> None:
+    def on_produce_error(self, _part: ProducePartition, code: int, _text: str) -> None:
         """Note the code."""
         self.troubles.append(code)
 
-    def rewound(self, _part: ProducePartition, _pause: float) -> bool:
+    def on_rewind(self, _part: ProducePartition, _pause: float) -> bool:
         """Whether the test reads again what was refused."""
         self.rewinds += self.can_rewind
         return self.can_rewind
 
-    def refused(
+    def on_refused(
         self,
         _part: ProducePartition,
         _out: OutgoingBatch,
@@ -66,11 +66,11 @@ class RecordingProduceListener:
         """What the test wants to send instead."""
         return self.pieces
 
-    def sequence_lost(self, part: ProducePartition, _pause: float) -> None:
+    def on_sequence_lost(self, part: ProducePartition, _pause: float) -> None:
         """Note it."""
         self.lost.append(part.tp)
 
-    def produce_recovered(self, _part: ProducePartition) -> None:
+    def on_produce_recovered(self, _part: ProducePartition) -> None:
         """Count."""
         self.recoveries += 1
 

@@ -439,7 +439,7 @@ class _ServerConnection:
         self._is_closed = False
         loop.watch(sock, selectors.EVENT_READ, self)
 
-    def ready(self, _events: int) -> None:
+    def on_ready(self, _events: int) -> None:
         """Take in what the client sent, and serve it."""
         if self._is_closed:
             return

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Self
 
-_RECORDED = Path(__file__).parents[1] / "unit" / "rest_client" / "recorded.json"
+_RECORDED = Path(__file__).parents[2] / "unit" / "rest_client" / "recorded.json"
 _NOT_PREPARED = 599
 
 

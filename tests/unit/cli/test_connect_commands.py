@@ -382,7 +382,7 @@ def test_somebody_at_a_terminal_is_asked(
     server: StubWorker, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     """With the names and the address in the question."""
-    monkeypatch.setattr("sparkmirror.cli.connect_actions._can_ask", lambda: True)
+    monkeypatch.setattr("sparkmirror.cli.connect_actions._is_interactive", lambda: True)
     server.on("DELETE", "/connectors/m", StubResponse(204))
     done = run("delete m", input=f"{answer}\n")
     assert f"Delete m on {server.url}?" in done.stdout

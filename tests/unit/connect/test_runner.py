@@ -14,7 +14,7 @@ import pytest
 from sparkmirror.config.connector_config import ParsedConnector, read_connector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import runner as runner_module
+from sparkmirror.connect import connector_supervisor as runner_module
 from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.errors import ArgumentError

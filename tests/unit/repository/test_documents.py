@@ -11,7 +11,7 @@ import pytest
 
 from sparkmirror.config.keys.table import differing_defaults
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README_LINES = 200
 MAKE_TEST = ("unit", "contract", "fuzz", "spark", "integration", "chaos")  # beside them: test-all

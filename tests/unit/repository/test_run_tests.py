@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "run_tests.py"
+TOOL = Path(__file__).parents[3] / "tools" / "run_tests.py"
 RESULTS = """<testsuites><testsuite>
 <testcase classname="tests.unit.test_run_tests" name="test_a" time="1.0"/>
 <testcase classname="tests.unit.test_run_tests.TestGroup" name="test_b[x-1]" time="2.0">

@@ -87,7 +87,7 @@ def test_a_path_before_the_api_is_kept(worker: StubWorker) -> None:
 def test_a_name_and_password_go_with_every_request(worker: StubWorker) -> None:
     """As basic authentication, umlauts included; without them no header is sent."""
     worker.on("PUT", "/x", StubResponse(204))
-    HttpClient(WorkerEndpoint(worker.url, "me", Secret("gehe:ü"))).ask("PUT", "/x", {"a": "ü"})
+    HttpClient(WorkerEndpoint(worker.url, "me", Secret("gehe:ü"))).request("PUT", "/x", {"a": "ü"})
     HttpClient(WorkerEndpoint(worker.url)).request("PUT", "/x")
     assert [(one.user, one.body) for one in worker.asked] == [
         ("me:gehe:ü", {"a": "ü"}),

@@ -92,7 +92,7 @@ class _Source:
     def region(self, _host: str) -> str:
         return REGION
 
-    def keys(self, _region: str) -> AwsCredentials:
+    def credentials(self, _region: str) -> AwsCredentials:
         return KEYS
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security import tickets as module
+from sparkmirror.security import kerberos as module
 from sparkmirror.security.kerberos import TicketSource
 from sparkmirror.security.settings import KerberosSettings
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -30,7 +30,7 @@ def test_a_reset_begins_with_short_pauses_again() -> None:
 
     backoff.reset()
 
-    assert not backoff.is_growing
+    assert not backoff.has_failed
     assert backoff.next_pause() <= 0.12
 
 

@@ -22,7 +22,7 @@ from support.manual_clock import WIRE, ManualClock
 from support.waiting import PATIENCE_SECONDS
 
 LOOPBACK = "127.0.0.1"
-FAR = "sparkmirror.wire.connection._FAR_SECONDS"
+FAR = "sparkmirror.wire.connection._HIGH_LATENCY_SECONDS"
 DIALER = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
 Script = Callable[[socket.socket], None]
 

@@ -491,7 +491,7 @@ def far_bench() -> FetcherHarness:
     bench = FetcherHarness(leaders=dict.fromkeys(TEN, 1))
     bench.budget.limit = 64 << 20
     bench.start()
-    bench.broker().is_far = True  # known after the first request was sent
+    bench.broker().is_high_latency = True  # known after the first request was sent
     return bench
 
 
@@ -522,7 +522,7 @@ def test_further_sessions_need_memory() -> None:
     """With little of it there are fewer, and their long polls do not take all."""
     bench = FetcherHarness(leaders=dict.fromkeys(TEN, 1))
     bench.start()
-    bench.broker().is_far = True
+    bench.broker().is_high_latency = True
     bench.request().fetched()
 
     assert [len(bench.broker(1, lane).waiting) for lane in range(3)] == [1, 1, 0]

@@ -505,11 +505,11 @@ class Closing:
     transactional_id = b"a-mm2-MirrorSourceConnector-0"
     is_open = True
 
-    def admits(self, part: ProducePartition) -> bool:
+    def may_send(self, part: ProducePartition) -> bool:
         """What was sent may be sent again."""
         return self.is_open or part.pending[0].sequence >= 0
 
-    def broken(self, code: int) -> None:
+    def on_transaction_error(self, code: int) -> None:
         """Not here."""
 
 

@@ -42,7 +42,7 @@ from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, ECHO, HANDSH
 from support.peers.token_endpoint import ResponseMode, TokenEndpoint
 from support.waiting import PATIENCE_SECONDS
 
-FAR = "sparkmirror.wire.connection._FAR_SECONDS"
+FAR = "sparkmirror.wire.connection._HIGH_LATENCY_SECONDS"
 AUTHORITY = Authority("of this test")
 PASSWORD = "pa55-word"
 PLAIN = f"\0me\0{PASSWORD}".encode()
@@ -452,7 +452,7 @@ class _Renewed:
     def region(self, _host: str) -> str:
         return "eu-central-1"
 
-    def keys(self, _region: str) -> AwsCredentials:
+    def credentials(self, _region: str) -> AwsCredentials:
         self._given += 1
         return AwsCredentials(f"AKID{self._given}", Secret("secret"), Secret("session"))
 
@@ -608,7 +608,7 @@ def test_between_a_short_session_and_the_next_login_requests_wait(
     loop: EventLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session of a token's last moments is shorter than the pause that brokers insist on."""
-    monkeypatch.setattr("sparkmirror.wire.sasl_authenticator.SHORTEST_SESSION_SECONDS", 2.4)
+    monkeypatch.setattr("sparkmirror.wire.sasl_authenticator.MIN_REAUTHENTICATION_SECONDS", 2.4)
     with SecureBroker(login=PLAIN, session_ms=600) as peer:
         connection = BrokerConnection(loop, dialer(SASL), peer.address)
         first, second = Outcome(), Outcome()

@@ -39,19 +39,19 @@ class Bench:
             self,
         )
 
-    def partitions_added(self) -> None:
+    def on_partitions_added(self) -> None:
         """Count."""
         self.added += 1
 
-    def partition_refused(self, tp: TopicPartition, code: int) -> None:
+    def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
         """Remember."""
         self.refused[tp] = code
 
-    def transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
+    def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
         """Remember."""
         self.ends.append((is_committed, is_renewed))
 
-    def transactions_lost(self, code: int) -> None:
+    def on_fatal_error(self, code: int) -> None:
         """Remember."""
         self.lost = code
 
