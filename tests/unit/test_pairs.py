@@ -53,7 +53,7 @@ class SlowHerder:
 
     flow: Flow
     heard: list[str] = field(default_factory=list)
-    is_over: bool = False
+    is_finished: bool = False
     is_settled: bool = True
     source: None = None
 
@@ -63,9 +63,9 @@ class SlowHerder:
         return FlowStatus(str(self.flow))
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing is left of one that is over."""
-        return self.is_over
+        return self.is_finished
 
     def start(self) -> None:
         """Note it."""
@@ -75,14 +75,14 @@ class SlowHerder:
         """Note it."""
         self.heard.append("stop")
 
-    def change(self, *_: object, heartbeats: bool, checkpoints: bool, wishes: TargetStates) -> None:
+    def restart_connectors(self, *_: object, heartbeats: bool, checkpoints: bool, target_states: TargetStates) -> None:
         """Note it."""
-        resting = [kind.name.lower() for kind in wishes]
+        resting = [kind.name.lower() for kind in target_states]
         self.heard.append(" ".join([f"change {heartbeats} {checkpoints}", *resting]))
 
     def join(self, _seconds: float) -> bool:
         """Whether it has ended."""
-        return self.is_over
+        return self.is_finished
 
     def snapshot(self) -> FlowSnapshot:
         """A flow that has done nothing."""
@@ -90,7 +90,7 @@ class SlowHerder:
 
 
 @dataclass
-class HandGate:
+class ManualOwnership:
     """Opens and closes by hand; ends its pair when it is stopped, as a real one does."""
 
     plan: FlowSpec
@@ -99,13 +99,13 @@ class HandGate:
     leaving: threading.Thread | None = None
 
     @property
-    def orders(self) -> FlowCommands:
+    def commands(self) -> FlowCommands:
         """Nobody asks for them here."""
         raise NotImplementedError
 
-    def opened(self, **wishes: TargetState) -> None:
+    def opened(self, **target_states: TargetState) -> None:
         """Give the pair, with these connectors at rest."""
-        self.calls.on_acquired({ConnectorClass[kind.upper()]: w for kind, w in wishes.items()})
+        self.calls.on_acquired({ConnectorClass[kind.upper()]: w for kind, w in target_states.items()})
 
     def start(self) -> None:
         """Note it."""
@@ -117,7 +117,7 @@ class HandGate:
         thread.start()
         return thread
 
-    def renew(self, connection: ConnectionSettings) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Note it, if it is another."""
         if connection != self.plan.settings.target_admin:
             self.heard.append("renew")
@@ -130,7 +130,7 @@ class HandGate:
         self.leaving.join(max(seconds, 0.05))
         return not self.leaving.is_alive()
 
-    def standing(self) -> OwnershipStatus:
+    def status(self) -> OwnershipStatus:
         """Always the same."""
         return OwnershipStatus(FlowState.STANDBY, "stands by: somebody runs it")
 
@@ -141,8 +141,8 @@ class Bench:
     def __init__(self) -> None:
         self.made: list[SlowHerder] = []
         self.plans_made: list[FlowSpec] = []
-        self.wishes: list[TargetStates] = []
-        self.gates: list[HandGate] = []
+        self.target_states: list[TargetStates] = []
+        self.gates: list[ManualOwnership] = []
         config = MirrorConfig.parse(FILE)
         settings = [config.flow_settings(flow) for flow in (AB, BA)]
         self.plans = {
@@ -159,12 +159,12 @@ class Bench:
         for gate in self.gates:
             gate.opened()
 
-    def _make_gate(self, plan: FlowSpec, calls: OwnershipCallbacks) -> HandGate:
-        self.gates.append(HandGate(plan, calls))
+    def _make_gate(self, plan: FlowSpec, calls: OwnershipCallbacks) -> ManualOwnership:
+        self.gates.append(ManualOwnership(plan, calls))
         return self.gates[-1]
 
-    def _make(self, plan: FlowSpec, wishes: TargetStates) -> Herder:
-        self.wishes.append(wishes)
+    def _make(self, plan: FlowSpec, target_states: TargetStates) -> Herder:
+        self.target_states.append(target_states)
         self.plans_made.append(plan)
         self.made.append(SlowHerder(plan.settings.flow))
         return cast("Herder", self.made[-1])
@@ -211,7 +211,7 @@ def test_a_gate_that_closes_ends_its_pair_and_waits_for_that(bench: Bench) -> No
     )
     closing.join(0.1)
     assert closing.is_alive()
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     assert bench.pairs.snapshots()[0].state is FlowState.STANDBY
@@ -237,7 +237,7 @@ def test_a_pair_with_another_group_leaves_and_joins(bench: Bench) -> None:
     assert bench.gates[0].heard == ["start", "stop"]
     assert bench.pairs.advance()
     assert len(bench.gates) == 2
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     assert bench.gates[2].heard == ["start"]
     bench.gates[2].opened()
@@ -256,7 +256,7 @@ def test_a_pair_with_other_credentials_keeps_its_place(bench: Bench) -> None:
     plans = {**bench.plans, AB: with_other_credentials(bench.plans[AB])}
     bench.pairs.apply(WHOLE, plans)
     assert bench.gates[0].heard == ["start", "renew"]
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     assert not bench.pairs.advance()
     assert len(bench.gates) == 2
     assert bench.plans_made[2] is plans[AB]
@@ -275,7 +275,7 @@ def test_a_changed_pair_is_begun_anew_after_its_end_and_others_hear_nothing(benc
     bench.pairs.apply(WHOLE, bench.plans)
     assert bench.pairs.advance()
     assert bench.heard == [["start", "stop"], ["start"]]
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     assert not bench.pairs.advance()
     assert bench.heard == [["start", "stop"], ["start"], ["start"]]
     assert bench.shown() == ["a->b", "b->a"]
@@ -286,7 +286,7 @@ def test_a_stopped_pair_is_in_view_until_it_has_ended(bench: Bench) -> None:
     bench.pairs.apply(ConfigChanges(stopped=(AB,)), {BA: bench.plans[BA]})
     assert bench.pairs.advance()
     assert bench.shown() == ["b->a", "a->b"]
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     assert bench.shown() == ["b->a"]
 
@@ -297,7 +297,7 @@ def test_a_pair_that_comes_back_before_it_has_ended_is_begun_once(bench: Bench) 
     bench.pairs.apply(ConfigChanges(started=(AB,)), bench.plans)
     bench.pairs.apply(SMALL, bench.plans)
     assert bench.pairs.advance()
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     eventually(lambda: not bench.pairs.advance(), PATIENCE_SECONDS, "the pair has left")
     bench.gates[-1].opened()
     assert set(bench.made[0].heard[1:]) == {"stop"}
@@ -325,7 +325,7 @@ def test_a_pair_that_does_not_end_is_said_once_and_never_doubled(
     assert len(bench.made) == 2
     assert caplog.text.count("a->b: has not ended within") == 1
     assert "does not end" in bench.pairs.snapshots()[0].problems[0]
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     assert not bench.pairs.advance()
     assert bench.pairs.snapshots()[0].problems == ()
 
@@ -336,9 +336,9 @@ def test_the_end_of_the_process_waits_for_pairs_that_are_ending(
     """Whether all of them wrote their positions."""
     monkeypatch.setattr(pairs_module, "_LEAVE_SECONDS", 0.1)
     bench.pairs.apply(ConfigChanges(stopped=(AB,)), {BA: bench.plans[BA]})
-    bench.made[1].is_over = True
+    bench.made[1].is_finished = True
     assert not bench.pairs.stop(0.1)
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     assert bench.pairs.stop(0.1)
     assert "start" not in bench.made[0].heard[1:]
 
@@ -349,14 +349,14 @@ def test_a_pair_whose_copying_is_paused_is_begun_anew_without_it(bench: Bench) -
     bench.gates[0].opened(source=paused)
     bench.gates[0].opened(source=paused)
     assert bench.heard == [["start", "stop"], ["start"]]
-    bench.made[0].is_over = True
+    bench.made[0].is_finished = True
     assert not bench.pairs.advance()
     bench.gates[0].opened(source=TargetState.STOPPED)
     assert bench.heard == [["start", "stop"], ["start"], ["start"]]
     bench.gates[0].opened()
-    bench.made[2].is_over = True
+    bench.made[2].is_finished = True
     assert not bench.pairs.advance()
-    resting = [{kind.name for kind in wishes} for wishes in bench.wishes]
+    resting = [{kind.name for kind in target_states} for target_states in bench.target_states]
     assert resting == [set(), set(), {"SOURCE"}, set()]
 
 

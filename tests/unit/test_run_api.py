@@ -40,18 +40,18 @@ BEATS = "b->a.MirrorHeartbeatConnector"
 
 
 @dataclass
-class Orders:
+class FakeCommands:
     """Notes them, or fails."""
 
-    wishes: TargetStates | None = None
+    target_states: TargetStates | None = None
     noted: list[str] = field(default_factory=list)
     failure: Exception | None = None
 
-    def wish(self, kind: ConnectorClass, state: TargetState, _seconds: float) -> None:
+    def set_target_state(self, kind: ConnectorClass, state: TargetState, _seconds: float) -> None:
         """Note it."""
         self._note(f"{kind.name} {state}")
 
-    def restart(self, kind: ConnectorClass, _seconds: float, *, only_failed: bool) -> None:
+    def request_restart(self, kind: ConnectorClass, _seconds: float, *, only_failed: bool) -> None:
         """Note it."""
         self._note(f"{kind.name} restart {only_failed}")
 
@@ -62,12 +62,12 @@ class Orders:
 
 
 @dataclass
-class FakeGate:
+class FakeOwnership:
     """Stands by."""
 
-    orders: Orders = field(default_factory=Orders)
+    commands: FakeCommands = field(default_factory=FakeCommands)
 
-    def standing(self) -> OwnershipStatus:
+    def status(self) -> OwnershipStatus:
         """Always the same."""
         return OwnershipStatus(FlowState.STANDBY, "stands by: http://other/ runs it")
 
@@ -114,13 +114,13 @@ class Bench:
         settings = self.reading.flows[flow].settings
         plan = FlowSpec(settings, load_policy(settings.policy, flow), self.reading.groups[flow])
         pair = SupervisedFlow(plan, FlowStatus(str(flow)))
-        pair.ownership = cast("Ownership", FakeGate())
+        pair.ownership = cast("Ownership", FakeOwnership())
         return pair
 
     @property
-    def orders(self) -> Orders:
+    def orders(self) -> FakeCommands:
         """For a->b."""
-        return cast("Orders", self.pair.ownership.commands)
+        return cast("FakeCommands", self.pair.ownership.commands)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> N
 
 def test_a_connector_rests_when_it_copies_no_more(bench: Bench) -> None:
     """The others of its pair are not asked."""
-    bench.orders.wishes = {ConnectorClass.SOURCE: TargetState.STOPPED}
+    bench.orders.target_states = {ConnectorClass.SOURCE: TargetState.STOPPED}
     assert bench.api.status(SOURCE).connector.state is RunState.RUNNING
     bench.herder.source = None
     bench.herder.status.set_state(FlowState.PAUSED, "it is stopped")

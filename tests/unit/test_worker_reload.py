@@ -34,7 +34,7 @@ class Renewed:
         self._file = file
         self.passwords: list[str] = []
 
-    def renew(self) -> None:
+    def update_credentials(self) -> None:
         """Use what there is now."""
         sasl = self._file.settings.connection.security.sasl
         assert sasl is not None

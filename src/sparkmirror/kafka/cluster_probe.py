@@ -180,7 +180,7 @@ def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> Broker
         with open_client(
             _ProbeClient, _probe_connection(reach, (address,), reach.connect_timeout_seconds)
         ) as client:
-            version, api_versions = client.speaks(), client.versions()
+            version, api_versions = client.broker_version(), client.versions()
             return BrokerProbe(node_id, address, version, api_versions=api_versions)
     except ClusterError as error:
         return BrokerProbe(node_id, address, error=_reason(error))

@@ -65,7 +65,7 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.desk = Dispatcher(api, wanted.request_limits, wanted.worker_tls)
+    app.state.dispatcher = Dispatcher(api, wanted.request_limits, wanted.worker_tls)
     app.state.tracking = wanted.tracking
     every = [Depends(require_json)]
     if wanted.has_connectors:

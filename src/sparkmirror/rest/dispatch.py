@@ -168,9 +168,9 @@ class Dispatcher:
 
 
 def get_dispatcher(request: Request) -> Dispatcher:
-    """The desk of the application that serves a request."""
-    desk: Dispatcher = request.app.state.desk
-    return desk
+    """The dispatcher of the application that serves a request."""
+    dispatcher: Dispatcher = request.app.state.dispatcher
+    return dispatcher
 
 
 def absolute_url(request: Request, path: str) -> str:

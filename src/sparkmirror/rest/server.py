@@ -123,7 +123,7 @@ class RestServer:
             if self._options.auth is not None and rest.users is not None:
                 self._options.auth.set_users(rest.users)
             for app in self._apps:
-                app.state.desk.peers = rest.tls
+                app.state.dispatcher.worker_tls = rest.tls
 
         return renew
 

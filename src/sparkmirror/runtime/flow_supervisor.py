@@ -60,7 +60,7 @@ class OwnershipStatus:
 class OwnershipCallbacks:
     """What a gate calls, from threads of its own."""
 
-    on_acquired: Callable[[TargetStates], None]  # also when other wishes have come; returns at once
+    on_acquired: Callable[[TargetStates], None]  # also when other target states have come; returns at once
     on_revoked: Callable[[], None]  # returns when the pair has ended
     on_restart: Callable[[RestartCommand], None]
 
@@ -146,7 +146,7 @@ class FlowSupervisor:
     def _pair(self, plan: FlowSpec, idle: FlowStatus | None = None) -> SupervisedFlow:
         pair = SupervisedFlow(plan, idle or FlowStatus(str(plan.flow)))
         calls = OwnershipCallbacks(
-            lambda wishes: self._on_acquired(pair, wishes),
+            lambda target_states: self._on_acquired(pair, target_states),
             lambda: self._on_revoked(pair),
             lambda restart: self._on_restart(pair, restart),
         )
@@ -160,10 +160,10 @@ class FlowSupervisor:
 
     # --- the gate's threads
 
-    def _on_acquired(self, pair: SupervisedFlow, wishes: TargetStates) -> None:
+    def _on_acquired(self, pair: SupervisedFlow, target_states: TargetStates) -> None:
         with self._lock:
-            differing = frozenset(pair.target_states.keys() ^ wishes.keys())
-            pair.is_owned, pair.target_states = True, wishes
+            differing = frozenset(pair.target_states.keys() ^ target_states.keys())
+            pair.is_owned, pair.target_states = True, target_states
             if pair.herder is None:
                 self._start(pair)
             elif differing:
@@ -179,9 +179,9 @@ class FlowSupervisor:
             self._restart_connectors(pair, frozenset({restart.kind}))
 
     def _restart_connectors(self, pair: SupervisedFlow, kinds: frozenset[ConnectorClass]) -> None:
-        """Begin connectors anew, or leave them out, as the wishes say; under the lock."""
+        """Begin connectors anew, or leave them out, as the target states say; under the lock."""
         if pair.stopping_since is not None or pair.herder is None:
-            return  # whatever begins next heeds the wishes
+            return  # whatever begins next heeds the target states
         if ConnectorClass.SOURCE in kinds or not pair.herder.is_settled:
             self._stop_flow(pair, pair.spec)
             return
@@ -190,7 +190,7 @@ class FlowSupervisor:
             pair.spec.policy,
             heartbeats=ConnectorClass.HEARTBEAT in kinds,
             checkpoints=ConnectorClass.CHECKPOINT in kinds,
-            wishes=pair.target_states,
+            target_states=pair.target_states,
         )
 
     def _on_revoked(self, pair: SupervisedFlow) -> None:
@@ -247,7 +247,7 @@ class FlowSupervisor:
                 plan.policy,
                 heartbeats=FlowPart.HEARTBEATS in parts,
                 checkpoints=FlowPart.CHECKPOINTS in parts,
-                wishes=pair.target_states,
+                target_states=pair.target_states,
             )
 
     def _needs_new_ownership(self, pair: SupervisedFlow, plan: FlowSpec) -> bool:

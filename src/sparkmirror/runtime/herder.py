@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Herder:
     """One pair; `source` is None for a pair that only emits heartbeats, or whose copying rests.
 
-    `wishes` names the connectors that rest.
+    `target_states` names the connectors that rest.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Herder:
         factors: ReplicationFactorChooser,
         status: FlowStatus,
         source: MirrorSourceConnector | None,
-        wishes: TargetStates = MappingProxyType({}),
+        target_states: TargetStates = MappingProxyType({}),
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
@@ -58,12 +58,12 @@ class Herder:
         self._topic_setup = InternalTopicSetup(factors, status, self._stop)
         self._thread = threading.Thread(target=self._run, name=f"{self._flow}/herder", daemon=True)
         self.heartbeat: MirrorHeartbeatConnector | None = None
-        if ConnectorClass.HEARTBEAT not in wishes:
+        if ConnectorClass.HEARTBEAT not in target_states:
             self.heartbeat = build_heartbeat(settings, policy)
         self.checkpoint: MirrorCheckpointConnector | None = None
-        if settings.enabled and ConnectorClass.CHECKPOINT not in wishes:
+        if settings.enabled and ConnectorClass.CHECKPOINT not in target_states:
             self.checkpoint = MirrorCheckpointConnector(settings, policy, status)
-        self._target_states = wishes
+        self._target_states = target_states
         self.has_started = False
 
     def start(self) -> None:
@@ -118,23 +118,23 @@ class Herder:
         *,
         heartbeats: bool,
         checkpoints: bool,
-        wishes: TargetStates = MappingProxyType({}),
+        target_states: TargetStates = MappingProxyType({}),
     ) -> None:
         """Restart the small connectors with other settings, once settled; the copying goes on."""
         self._settings = settings
-        self._target_states = wishes
+        self._target_states = target_states
         self._topics = internal_topics(settings, policy.replication)
         old: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
         new: list[MirrorHeartbeatConnector | MirrorCheckpointConnector] = []
         if heartbeats:
             old += [self.heartbeat] if self.heartbeat else []
-            rests = ConnectorClass.HEARTBEAT in wishes
+            rests = ConnectorClass.HEARTBEAT in target_states
             self.heartbeat = None if rests else build_heartbeat(settings, policy)
             new += [self.heartbeat] if self.heartbeat else []
         if checkpoints:
             old += [self.checkpoint] if self.checkpoint else []
             self.checkpoint = None
-            if ConnectorClass.CHECKPOINT not in wishes:
+            if ConnectorClass.CHECKPOINT not in target_states:
                 self.checkpoint = MirrorCheckpointConnector(settings, policy, self.status)
                 new.append(self.checkpoint)
         for one in old:

@@ -76,14 +76,14 @@ class Mirror:
     def _ownership(self, plan: FlowSpec, calls: OwnershipCallbacks) -> Ownership:
         return FlowOwnership(plan, self._process_id, calls)
 
-    def _herder(self, plan: FlowSpec, wishes: TargetStates) -> Herder:
+    def _herder(self, plan: FlowSpec, target_states: TargetStates) -> Herder:
         settings, policy = plan.settings, plan.policy
         flow = settings.flow
         before = self._statuses.get(flow)
         status = FlowStatus(str(flow)) if before is None else before.restarted()
         self._statuses[flow] = status
         source = None
-        if settings.enabled and ConnectorClass.SOURCE not in wishes:
+        if settings.enabled and ConnectorClass.SOURCE not in target_states:
             source = build_source(
                 settings,
                 policy,
@@ -93,7 +93,7 @@ class Mirror:
                 splits=lambda: self._spark.slots_for(flow),
                 once=self._once,
             )
-        return Herder(settings, policy, self._factors, status, source, wishes)
+        return Herder(settings, policy, self._factors, status, source, target_states)
 
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""

@@ -388,10 +388,10 @@ _AT_REST = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.S
 def flow_connector_states(pair: SupervisedFlow) -> dict[ConnectorClass, ConnectorState]:
     """Every connector of a pair that its file asks for."""
     flow, herder = pair.snapshot(), pair.herder
-    wishes = pair.ownership.commands.target_states or {}
+    target_states = pair.ownership.commands.target_states or {}
     return {
-        kind: _inactive_state(_AT_REST[wishes[kind]])
-        if kind in wishes and not _is_running(kind, herder)
+        kind: _inactive_state(_AT_REST[target_states[kind]])
+        if kind in target_states and not _is_running(kind, herder)
         else _running_state(kind, flow, herder)
         for kind in pair.connectors
     }

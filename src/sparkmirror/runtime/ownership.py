@@ -38,7 +38,7 @@ class FlowOwnership:
         self._calls = calls
         self._lock = threading.Lock()
         self._is_ours = False
-        self._wishes: TargetStates | None = None
+        self._target_states: TargetStates | None = None
         self.commands = FlowCommands(plan.settings, self._on_target_states, calls.on_restart)
         self._membership = Membership(
             plan.settings.target_admin,
@@ -97,15 +97,15 @@ class FlowOwnership:
                 self._is_ours = False
             self._calls.on_revoked()
 
-    def _on_target_states(self, wishes: TargetStates) -> None:
+    def _on_target_states(self, target_states: TargetStates) -> None:
         with self._lock:
-            self._wishes = wishes
+            self._target_states = target_states
             self._notify_acquired()
 
     def _notify_acquired(self) -> None:
         """Under the lock, so that no wish opens a gate that is being closed."""
-        if self._is_ours and self._wishes is not None:
-            self._calls.on_acquired(self._wishes)
+        if self._is_ours and self._target_states is not None:
+            self._calls.on_acquired(self._target_states)
 
 
 def _state(member: Membership) -> FlowState:

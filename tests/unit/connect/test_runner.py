@@ -49,8 +49,8 @@ class Life:
     """Ends when the test says so."""
 
     heard: list[str] = field(default_factory=list)
-    is_over: bool = False
-    is_copying: bool = True
+    is_finished: bool = False
+    may_write: bool = True
     shown: RunState = RunState.RUNNING
     source: None = None
 
@@ -64,8 +64,8 @@ class Life:
 
     def end(self) -> None:
         """Nothing of it is at work any more."""
-        self.is_copying = False
-        self.is_over = True
+        self.may_write = False
+        self.is_finished = True
 
     def state(self) -> ConnectorState:
         """A connector with two tasks."""
@@ -130,7 +130,7 @@ def test_a_paused_connector_is_paused_when_nothing_copies_any_more(bench: Bench)
     bench.runner.pause(NAME)
     assert bench.made[0].heard == ["start", "stop"]
     assert bench.shown() is RunState.RUNNING
-    bench.made[0].is_copying = False
+    bench.made[0].may_write = False
     assert bench.shown() is RunState.PAUSED
     bench.made[0].end()
     bench.await_state(RunState.PAUSED)
@@ -184,7 +184,7 @@ def test_a_stopped_connector_is_in_view_until_it_has_ended(bench: Bench) -> None
     """Stopping it twice, or one that nobody knows, is no trouble."""
     for name in (NAME, NAME, "unknown"):
         bench.runner.stop(name)
-    bench.made[0].is_copying = False
+    bench.made[0].may_write = False
     assert bench.shown() is RunState.UNASSIGNED
     bench.made[0].end()
     bench.await_state(None)

@@ -64,4 +64,4 @@ def test_archive_is_used_only_when_it_is_there(tmp_path: Path) -> None:
     kafka.archive.publish(scratch)
     assert not scratch.exists()
     assert not kafka.archive.is_missing
-    assert f"-XX:SharedArchiveFile={tmp_path}/classes.jsa" in kafka.archive.use()
+    assert f"-XX:SharedArchiveFile={tmp_path}/classes.jsa" in kafka.archive.use_options()

@@ -62,17 +62,17 @@ def test_the_leader_answers_through_a_follower(served: Any) -> None:
     leader = MemoryWorker()
     follower = served(Follower(served(leader).url))
     body = {"name": "a/b%", "config": CONFIG}
-    answer = follower.ask("POST", "/connectors", body)
+    answer = follower.request("POST", "/connectors", body)
     assert (answer.status, answer.json()["name"]) == (201, "a/b%")
     assert leader.connectors() == ["a/b%"]
     assert answer.headers["Location"] == f"{follower.url}connectors/a%2Fb%25"
-    assert follower.ask("POST", "/connectors", body).status == 409
+    assert follower.request("POST", "/connectors", body).status == 409
     assert follower.get("/connectors/a%2Fb%25").json()["name"] == "a/b%"
     path = "/connectors/a%2Fb%25/restart?includeTasks=true&onlyFailed=false"
-    answer = follower.ask("POST", path)
+    answer = follower.request("POST", path)
     assert (answer.status, answer.json()["tasks"][0]["state"]) == (202, "RESTARTING")
     assert "restart include_tasks=True only_failed=False" in leader.calls
-    assert follower.ask("POST", "/connectors/a%2Fb%25/restart").status == 204
+    assert follower.request("POST", "/connectors/a%2Fb%25/restart").status == 204
     answer = follower.get("/connectors/nobody")
     assert (answer.status, answer.json()["message"]) == (404, "Connector nobody not found")
 
@@ -83,9 +83,9 @@ def test_two_hops_are_allowed_and_a_third_is_not(served: Any) -> None:
     second = served(Follower(served(leader).url))
     first = served(Follower(second.url))
     body = {"name": "beat", "config": CONFIG}
-    assert first.ask("POST", "/connectors", body).status == 201
+    assert first.request("POST", "/connectors", body).status == 201
     lost = served(Follower(first.url))
-    answer = lost.ask("POST", "/connectors", {**body, "name": "other"})
+    answer = lost.request("POST", "/connectors", {**body, "name": "other"})
     assert (answer.status, answer.json()["error_code"]) == (409, 409)
     assert "conflicting operation" in answer.json()["message"]
     assert leader.connectors() == ["beat"]
@@ -115,7 +115,7 @@ def test_nobody_waits_for_a_suspended_leader_that_leads_no_more(
 
     with socket.create_server(("127.0.0.1", 0)) as suspended:
         follower = served(Deposed(f"http://127.0.0.1:{suspended.getsockname()[1]}/"))
-        answer = follower.ask("POST", "/connectors", {"name": "beat", "config": CONFIG})
+        answer = follower.request("POST", "/connectors", {"name": "beat", "config": CONFIG})
     assert answer.status == 409
     assert not still
 
@@ -174,5 +174,5 @@ def test_a_request_waits_for_the_successor_of_a_dead_leader(served: Any) -> None
             raise ForwardTo("http://127.0.0.1:1/" if self.asked < 3 else leader.url)
 
     follower = Waiting()
-    answer = served(follower).ask("POST", "/connectors", {"name": "x", "config": CONFIG})
+    answer = served(follower).request("POST", "/connectors", {"name": "x", "config": CONFIG})
     assert (answer.status, follower.asked) == (201, 3)

@@ -270,7 +270,7 @@ def test_doubts_that_stay_end_in_an_abort() -> None:
     bench.grow(0)
     bench.read()
     bench.until("produce")
-    bench.delivery._settle()  # type: ignore[attr-defined]
+    bench.delivery._begin_commit()  # type: ignore[attr-defined]
     bench.target.serve(answer=False)  # it has the record batch, and nobody hears of it
     bench.delivery.tick(time.monotonic())
     assert bench.target.aborts == 0
