@@ -26,11 +26,15 @@ SparkmirrorError
 └── FencedError            a task may not write any more: another one took over (retriable)
 
 `retriable` on the class (or the instance) is the only thing retry code may ask.
+
+`join_sentences` makes one text of several messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+_ENDS = (".", "!", "?")
 
 
 class SparkmirrorError(Exception):
@@ -181,12 +185,6 @@ class FencedError(SparkmirrorError):
     """Another task holds the transactional id, or a transaction timed out; the driver goes on."""
 
     retriable = True
-
-
-# --- Several remarks as one text, for places that have room for one.
-
-
-_ENDS = (".", "!", "?")
 
 
 def join_sentences(sentences: Iterable[str]) -> str:

@@ -528,7 +528,11 @@ def scram(*, is_first: bool) -> Any:
         login = SaslSettings(SaslMechanism.SCRAM_SHA_256, "me", Secret(HUSH))
         client: Any = create_sasl_client(login, "broker", None)
         client._nonce = NONCE.encode()
-        return client.evaluate_challenge(data) if is_first else (client.evaluate_challenge(SERVER_FIRST), client.evaluate_challenge(data))
+        return (
+            client.evaluate_challenge(data)
+            if is_first
+            else (client.evaluate_challenge(SERVER_FIRST), client.evaluate_challenge(data))
+        )
 
     return said
 

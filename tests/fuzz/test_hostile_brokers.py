@@ -143,7 +143,9 @@ def test_a_broker_is_not_believed_a_gigabyte(
     announced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor waited for as long as a byte comes now and then."""
-    monkeypatch.setattr("sparkmirror.wire.frames.MAX_PREALLOCATED_BYTES", MAX_PREALLOCATED_BYTES // 16)
+    monkeypatch.setattr(
+        "sparkmirror.wire.frames.MAX_PREALLOCATED_BYTES", MAX_PREALLOCATED_BYTES // 16
+    )
     with HostileBroker([WELCOME, framed(b"", announced=announced)], drips=True) as peer:
         outcome = ask(peer)
 

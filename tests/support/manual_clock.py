@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-WIRE = tuple(f"sparkmirror.wire.{name}" for name in ("event_loop", "connection", "sasl_authenticator"))
+WIRE = tuple(
+    f"sparkmirror.wire.{name}" for name in ("event_loop", "connection", "sasl_authenticator")
+)
 
 
 class ManualClock:

@@ -75,7 +75,9 @@ class SlowHerder:
         """Note it."""
         self.heard.append("stop")
 
-    def restart_connectors(self, *_: object, heartbeats: bool, checkpoints: bool, target_states: TargetStates) -> None:
+    def restart_connectors(
+        self, *_: object, heartbeats: bool, checkpoints: bool, target_states: TargetStates
+    ) -> None:
         """Note it."""
         resting = [kind.name.lower() for kind in target_states]
         self.heard.append(" ".join([f"change {heartbeats} {checkpoints}", *resting]))
@@ -105,7 +107,9 @@ class ManualOwnership:
 
     def opened(self, **target_states: TargetState) -> None:
         """Give the pair, with these connectors at rest."""
-        self.calls.on_acquired({ConnectorClass[kind.upper()]: w for kind, w in target_states.items()})
+        self.calls.on_acquired(
+            {ConnectorClass[kind.upper()]: w for kind, w in target_states.items()}
+        )
 
     def start(self) -> None:
         """Note it."""

@@ -147,8 +147,8 @@ def _print(portrait: ConnectorDescription, *, full_traces: bool) -> None:
         for heading, text in shown:
             of_trace = full_traces and heading.endswith("trace")
             for line in text.splitlines() if of_trace else [text]:
-                text = escape_control_characters(line) if of_trace else single_line(line)
-                typer.echo(f"{single_line(heading)}\t{text}")
+                shown_text = escape_control_characters(line) if of_trace else single_line(line)
+                typer.echo(f"{single_line(heading)}\t{shown_text}")
         return
     width = max(len(single_line(heading)) for heading, _ in shown)
     for heading, text in shown:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as one sentence, for commands that ask clusters something."""
+"""Errors as one sentence, for commands that ask clusters something.
+
+A group of commands whose first one need not be named: `groups FILE` is `groups show FILE`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from typer._click.core import Context
 
+_DEFAULT = "show"
+
 
 def silence_kafka_logs() -> None:
     """kafka-python logs each failed connect by itself; we say it in one sentence."""
@@ -21,12 +26,6 @@ def silence_kafka_logs() -> None:
 def print_error(sentence: str) -> None:
     """What is wrong, where it does not disturb whoever reads the answer."""
     Console(stderr=True).print(f"error: {sentence}", markup=False, soft_wrap=True)
-
-
-# --- A group of commands whose first one need not be named: `groups FILE` is `groups show FILE`.
-
-
-_DEFAULT = "show"
 
 
 class DefaultCommandGroup(TyperGroup):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror demo`: two real clusters, made-up orders, a flow between them, and a look at it."""
+"""`sparkmirror demo`: two real clusters, made-up orders, a flow between them, and a look at it.
+
+Made-up orders for the demo, written to a topic at a steady rate by kafka-python's producer.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,9 @@ _FACTORS = (
 )
 _CATCH_UP_SECONDS = 120.0  # Spark may still be starting, on a slow machine
 _LOOK_SECONDS = 0.25
+
+_GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
+_TOWNS = ("Lisbon", "Oslo", "Nairobi", "Lima", "Osaka", "Quito", "Tallinn", "Hanoi")
 
 
 def demo(*, duration: float, keep: bool) -> int:
@@ -181,13 +187,6 @@ def _summarise(
             f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
             highlight=False,
         )
-
-
-# --- Made-up orders for the demo, written to a topic at a steady rate by kafka-python's producer.
-
-
-_GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
-_TOWNS = ("Lisbon", "Oslo", "Nairobi", "Lima", "Osaka", "Quito", "Tallinn", "Hanoi")
 
 
 class OrderProducer:

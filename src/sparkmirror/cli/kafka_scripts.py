@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kafka's own shell scripts have in common, for the commands that go by their names."""
+"""What Kafka's own shell scripts have in common, for the commands that go by their names.
+
+`connect-mirror-maker FILE [--clusters C ...]`, as MM2's own script is called.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,6 @@ class KafkaScript:
         """Say how it is used, and end."""
         print(self._usage, file=sys.stderr)  # noqa: T201 - a command
         sys.exit(self._wrong_use)
-
-
-# --- `connect-mirror-maker FILE [--clusters C ...]`, as MM2's own script is called.
 
 
 _SCRIPT = KafkaScript("connect-mirror-maker", "mm2.properties [--clusters CLUSTER ...]", 255)

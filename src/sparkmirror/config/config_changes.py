@@ -3,6 +3,12 @@
 
 Pure: two readings in, a value out that says which pairs to start, to stop and to restart, how
 much of each, and which keys are to blame. Values are compared and never shown: they may be secret.
+
+The group of every pair: processes with the same file meet there and agree on who runs it.
+
+MM2's own, so that a Java MM2 with the same file is met there, too. A `group.id` that is written
+for a target is the same for all pairs into it; MM2 cannot run such a file, here each of them gets
+a group of its own.
 """
 
 from __future__ import annotations
@@ -299,9 +305,6 @@ def _listed(items: Iterable[object]) -> str:
 
 def _plural(word: str, count: int) -> str:
     return word if count == 1 else f"{word}s"
-
-
-# --- The group of every pair: processes with the same file meet there and agree on who runs it.
 
 
 def flow_groups(read: Mapping[Flow, GroupSettings]) -> dict[Flow, GroupSettings]:

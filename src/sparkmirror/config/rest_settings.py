@@ -3,6 +3,13 @@
 
 TLS is Connect's: `listeners.https.ssl.*`, and if there is no such key at all, the `ssl.*` keys that
 the file has for Kafka. It serves https listeners, and says whom to trust among other workers.
+
+Who may use the REST API, from the files that Connect's BasicAuthSecurityRestExtension reads.
+
+A JAAS login file has a section KafkaConnect, whose PropertyFileLoginModule names a properties file
+with a line `user=password` for each user. Java people name the login file in KAFKA_OPTS; a key of
+our own may name it instead. Java lets everybody in if the properties file is empty; here it is
+wrong.
 """
 
 from __future__ import annotations
@@ -37,6 +44,12 @@ from sparkmirror.security.tls import server_context
 
 _HTTPS = "https"
 _EXTENSIONS = "rest.extension.classes"
+
+EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+EXTENSION_NAMES = frozenset({EXTENSION, EXTENSION.rpartition(".")[2]})
+JAAS_FILE_KEY = "rest.basic.auth.login.config"
+_MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
+_SECTION = "KafkaConnect"
 
 
 def read_rest(
@@ -191,16 +204,6 @@ def _read_users(
     except ConfigError as error:
         report.error(reader.value(key), key, f"{key}: {error}")
         return {}  # nobody, should anyone serve with this
-
-
-# --- Who may use the REST API, from the files that Connect's BasicAuthSecurityRestExtension reads.
-
-
-EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
-EXTENSION_NAMES = frozenset({EXTENSION, EXTENSION.rpartition(".")[2]})
-JAAS_FILE_KEY = "rest.basic.auth.login.config"
-_MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
-_SECTION = "KafkaConnect"
 
 
 def read_basic_auth_users(login_file: str) -> dict[str, Secret]:

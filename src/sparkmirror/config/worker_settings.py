@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The typed settings of a Connect worker: its cluster, its group, its REST server, its topics."""
+"""The typed settings of a Connect worker: its cluster, its group, its REST server, its topics.
+
+Which hosts are this machine and nobody else.
+"""
 
 from __future__ import annotations
 
@@ -136,9 +139,6 @@ class WorkerSettings:
     topic_tracking_reset: bool
     metrics: MetricsSettings | None
     spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session
-
-
-# --- Which hosts are this machine and nobody else.
 
 
 def is_loopback(host: str) -> bool:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a connector stands: read at any time, changed only while it is stopped, by the leader."""
+"""Where a connector stands: read at any time, changed only while it is stopped, by the leader.
+
+A connector's stored offsets, for a client of the REST API: as Connect's offsets topic has them.
+
+They are on the worker's cluster; those of an exactly-once connector are where its records go.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,9 @@ from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.kafka.topic_log import KeyValue, TopicLog
 
 _STOPPED_SECONDS = 15.0
+
+_SECONDS = 30.0
+JsonObject = Mapping[str, Json]
 
 
 class OffsetRequests:
@@ -103,13 +111,6 @@ class OffsetRequests:
     def _has_stopped(self, name: str) -> bool:
         known = self._board.statuses.connectors.get(name)
         return known is not None and known.state is RunState.STOPPED
-
-
-# --- A connector's stored offsets.
-
-
-_SECONDS = 30.0
-JsonObject = Mapping[str, Json]
 
 
 class ConnectorOffsetStore:

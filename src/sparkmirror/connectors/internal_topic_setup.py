@@ -3,6 +3,11 @@
 
 A cluster out of reach is asked again until it answers. Without the topics for positions nothing
 can start; any other one that is missing shows in the status, and its connector does without.
+
+The three topics of a Connect worker: made before it does anything else.
+
+Connect creates those that are missing and refuses one that is not compacted, for it would lose
+what it holds.
 """
 
 from __future__ import annotations
@@ -88,9 +93,6 @@ class InternalTopicSetup:
         if sentence not in self._said:
             self._said.add(sentence)
             _log.warning(sentence)
-
-
-# --- The three topics of a Connect worker: made before it does anything else.
 
 
 def ensure_storage_topics(settings: WorkerSettings) -> str:

@@ -4,6 +4,8 @@
 A set of jars is one directory that appears by a rename once it is complete and listed in
 `jars.txt`, so a half-finished download never counts; a file lock makes concurrent processes wait
 rather than collide.
+
+What a Kafka version decides about how its brokers are run.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ _PAUSE_SECONDS = 2.0
 _FETCH_SECONDS = 600.0
 _LISTING = "jars.txt"
 _SCALA = "2.13"
+
+_FIRST_WITH_LOG4J2 = (4,)
+# KRaft exists since 2.8, but as a preview that cannot do everything until here (KIP-833).
+_FIRST_WITHOUT_ZOOKEEPER = (3, 3)
 
 
 class JarSet(StrEnum):
@@ -225,14 +231,6 @@ def _ivy_module(version: str, jar_set: JarSet) -> str:
   </dependencies>
 </ivy-module>
 """
-
-
-# --- What a Kafka version decides about how its brokers are run.
-
-
-_FIRST_WITH_LOG4J2 = (4,)
-# KRaft exists since 2.8, but as a preview that cannot do everything until here (KIP-833).
-_FIRST_WITHOUT_ZOOKEEPER = (3, 3)
 
 
 def version_parts(version: str) -> tuple[int, ...]:

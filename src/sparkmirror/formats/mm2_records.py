@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoint: where a consumer group stands on both sides, in the checkpoints topic.
+"""The binary records of MM2: checkpoints, heartbeats and offset syncs.
+
+Checkpoint: where a consumer group stands on both sides, in the checkpoints topic.
 
     key    group STRING | topic STRING (target side) | partition INT32
     value  version INT16 = 0 | upstream offset INT64 | downstream offset INT64 | metadata STRING
 
 The version stands in the value only; metadata that is missing is the empty text.
+
+Heartbeat: a sign of life of one pair of clusters, in the heartbeats topic.
+
+    key    source alias STRING | target alias STRING
+    value  version INT16 = 0 | timestamp INT64 (milliseconds since 1970)
+
+The version stands in the value only.
+
+OffsetSync: one pair of offsets of a source partition, in the offset-syncs topic.
+
+    key    topic STRING (source side) | partition INT32
+    value  upstream offset INT64 | downstream offset INT64
+
+Neither part carries a version.
 """
 
 from __future__ import annotations
@@ -71,12 +87,6 @@ class Checkpoint:
         return fields.string(), TopicPartition(fields.string(), fields.int32())
 
 
-# --- Heartbeat: a sign of life of one pair of clusters, in the heartbeats topic.
-
-
-_VERSION = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The moment at which a pair's heartbeat was written on the target."""
@@ -99,9 +109,6 @@ class Heartbeat:
         value_fields = FieldReader(value, "The value of a heartbeat")
         value_fields.version(_VERSION)
         return cls(Flow(key_fields.string(), key_fields.string()), value_fields.int64())
-
-
-# --- OffsetSync: one pair of offsets of a source partition, in the offset-syncs topic.
 
 
 @dataclass(frozen=True, slots=True)

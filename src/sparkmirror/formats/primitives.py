@@ -5,6 +5,11 @@
     STRING                INT16 byte length (0 to 32767, never null), then UTF-8 bytes
 
 Fields follow each other without padding; bytes after the last field are ignored, as Java does.
+
+The hash by which Java clients choose a partition for a key.
+
+Compaction works per partition: a key written to another partition than Java would choose leaves
+two live copies behind. Signs and overflows are Java's, so everything is cut to 32 bits.
 """
 
 from __future__ import annotations
@@ -17,6 +22,11 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _LONGEST_STRING = 32_767
+
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_WORD_BYTES = 4
 
 
 def pack_int16(number: int) -> bytes:
@@ -116,15 +126,6 @@ def _pack(layout: struct.Struct, number: int) -> bytes:
         return layout.pack(number)
     except struct.error as error:
         raise WireError(f"The number {number} does not fit its field: {error}.") from error
-
-
-# --- The hash by which Java clients choose a partition for a key.
-
-
-_MASK = 0xFFFFFFFF
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
-_WORD_BYTES = 4
 
 
 def murmur2(key: bytes) -> int:

@@ -5,6 +5,10 @@ Answers are read ACL by ACL: one that is refused does not hide the others. Any b
 there is; orders go to the controller, which in KRaft is whichever broker the metadata names.
 
 An `AclAdmin` belongs to one thread.
+
+Protocol messages about ACLs, built from our values with kafka-python's classes.
+
+As in `requests`, each try builds its own.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ WILDCARD = "*"  # as a literal name: every resource of the type
 _CREATIONS_A_REQUEST = 500
 # For each of these it looks at every ACL that it has: 10,000 take 2.5 ms.
 _DELETIONS_A_REQUEST = 100
+
+_ANY = 1  # in all four enumerations
 
 
 class ResourceType(IntEnum):
@@ -254,12 +260,6 @@ def _text(fields: Mapping[str, object], name: str) -> str:
     if not isinstance(found, str):
         raise WireError(f"An ACL has no text '{name}'.")
     return found
-
-
-# --- Protocol messages about ACLs, built from our values with kafka-python's classes.
-
-
-_ANY = 1  # in all four enumerations
 
 
 def _describe_acls_request(resource_type: int) -> object:

@@ -3,6 +3,10 @@
 
 kafka-python's ready-made methods raise on the first bad topic or drop error codes, so the control
 plane sends its own messages. A `ClusterClient` belongs to one thread.
+
+What holds connections is closed at the end of a `with` block.
+
+Where a topic is: its id, which a topic created anew does not share, and who leads what.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ PAUSE_SECONDS = 0.2
 # kafka-python stops at five on a connection, of which one may be its own.
 _UNDER_WAY = 4
 _THROTTLE_LOOK_SECONDS = 0.01
+
+_NO_LEADER = -1
 
 
 class _AdminTransport(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
@@ -172,9 +178,6 @@ class ClusterClient:
         return self._client
 
 
-# --- What holds connections is closed at the end of a `with` block.
-
-
 class Closable(ABC):
     """A context manager by its `close`."""
 
@@ -187,12 +190,6 @@ class Closable(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-# --- Where a topic is: its id, which a topic created anew does not share, and who leads what.
-
-
-_NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)

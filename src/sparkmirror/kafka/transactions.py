@@ -4,6 +4,8 @@
 InitProducerId aborts what the last holder left open, waits for what it left half committed, and
 gives an epoch that every broker prefers to the old one. The answer is the right to write, which
 the driver hands to a task.
+
+Why the rest of a topic cannot be read: whose transaction is open, or that nobody answers.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ RENEW_VERSION = 3  # the first one that tells who holds the id
 _NOBODY = ProducerIdAndEpoch(-1, -1)
 _RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_MOVED
 _BUSY_SECONDS = 0.01
+
+_NONE_OPEN = -1
 
 
 class TransactionalIds(Closable):
@@ -187,12 +191,6 @@ def _init(
         min_version=oldest_version,
         max_version=_INIT_VERSION,
     )
-
-
-# --- Why the rest of a topic cannot be read: whose transaction is open, or that nobody answers.
-
-
-_NONE_OPEN = -1
 
 
 class _OpenTransaction(NamedTuple):

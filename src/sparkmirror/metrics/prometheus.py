@@ -2,6 +2,10 @@
 """The flows' figures for Prometheus, made from their snapshots when somebody asks.
 
 Nothing is counted here, so copying pays nothing for being watched.
+
+How often a changed file was taken up, and since when the present one is in use.
+
+Written by the thread that reads the file, read by scrapes.
 """
 
 from __future__ import annotations
@@ -153,9 +157,6 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-# --- How often a changed file was taken up, and since when the present one is in use.
 
 
 class ReloadResult(Enum):

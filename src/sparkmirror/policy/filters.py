@@ -3,6 +3,8 @@
 
 A list of Java regexes is joined with `|` and must match a whole name. An empty list is no
 pattern: as include it matches nothing, as exclude it excludes nothing.
+
+Which source topics a flow copies, and which would go round in circles.
 """
 
 from __future__ import annotations
@@ -137,9 +139,6 @@ class DefaultConfigPropertyFilter:
     def should_replicate_source_default(self, name: str) -> bool:  # noqa: ARG002 - custom filters decide by name
         """Whether the source's defaults count."""
         return self.use_defaults_from == "source"
-
-
-# --- Which source topics a flow copies, and which would go round in circles.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector's offsets, and the topics that it has written to."""
+"""A connector's offsets, and the topics that it has written to.
+
+Whether a worker's file lets anybody ask which topics a connector writes to.
+"""
 
 from __future__ import annotations
 
@@ -104,9 +107,6 @@ async def reset_topics(
         return empty_response(HTTPStatus.ACCEPTED)
 
     return await desk.dispatch(request, call)
-
-
-# --- Whether a worker's file lets anybody ask which topics a connector writes to.
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@
 Ports are bound before anything is started, so that a port in use is an error of the start. Each
 set of listeners (all paths; those below /admin, if they have their own) has a server in a thread;
 http and https may stand side by side in it.
+
+What an operator should know about who can use the API, said once at the start.
 """
 
 from __future__ import annotations
@@ -303,9 +305,6 @@ def _listen(listener: RestListener) -> socket.socket:
         return socket.create_server(("", listener.port), backlog=_BACKLOG)
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     return socket.create_server((listener.host, listener.port), family=family, backlog=_BACKLOG)
-
-
-# --- What an operator should know about who can use the API, said once at the start.
 
 
 def startup_warnings(rest: RestSettings) -> list[str]:

@@ -4,6 +4,8 @@
 A worker whose group is rebalancing says so and has done nothing (409; while reading 500): the
 request is repeated for a while. A refusal becomes a sentence with the address, the request's
 subject and the worker's own words.
+
+How long to wait before asking a worker once more: quickly at first, then less and less often.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ _MANY_WORDS, _FEW_WORDS = 2000, 200
 _AMBIGUOUS = re.compile("%2F|%5C|%25")
 _EXISTS = "already exists"
 _EXPECTED = "rebalance is expected"  # Java's words, with a 500
+
+FIRST_DELAY_SECONDS = 0.1
+MAX_DELAY_SECONDS = 2.0
+_GROWTH = 1.5
 
 
 class ConnectClient:
@@ -260,14 +266,6 @@ def _path_segment(name: str, kind: str) -> str:
     if name in {"", ".", ".."}:
         raise ConfigError(f"'{name}' cannot be the name of a {kind} in an address.")
     return quote(name, safe="", errors="surrogatepass")
-
-
-# --- How long to wait before asking a worker once more: quickly at first, then less and less often.
-
-
-FIRST_DELAY_SECONDS = 0.1
-MAX_DELAY_SECONDS = 2.0
-_GROWTH = 1.5
 
 
 def poll_delays() -> Iterator[float]:

@@ -3,6 +3,13 @@
 
 A worker that hides passwords cannot be asked whether they are still the same: then the
 configuration is sent, and the report says so.
+
+When a connector has arrived in a state, judged from what its status says over time.
+
+A status is written after the fact. Right after a change of its configuration a connector still
+shows the state of before; soon its own state follows, and only then those of its tasks. A new one
+is RUNNING for a moment without any task. What may be too early therefore counts only once it has
+lasted. FAILED after anything else is news, and counts at once.
 """
 
 from __future__ import annotations
@@ -15,6 +22,10 @@ from sparkmirror.config.keys.table import HIDDEN
 from sparkmirror.errors import ConfigError
 from sparkmirror.rest_client.connector_files import ConnectorFile
 from sparkmirror.rest_client.responses import ConnectorStateInfo, State
+
+STALE_SECONDS = 3.0  # Java's worker needs about one
+NO_TASKS_SECONDS = 5.0
+_RESTING = frozenset({State.PAUSED, State.STOPPED})
 
 
 class DeployChange(StrEnum):
@@ -60,15 +71,6 @@ def _refuse_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> N
                 key=key,
                 where=wanted.path,
             )
-
-
-# --- When a connector has arrived in a state, judged from what its status says over time.
-
-
-STALE_SECONDS = 3.0  # Java's worker needs about one
-NO_TASKS_SECONDS = 5.0
-
-_RESTING = frozenset({State.PAUSED, State.STOPPED})
 
 
 class StateSettling:

@@ -3,6 +3,11 @@
 
 Whatever has another shape raises a ValueError that names the place, so that no later line meets
 a surprise. Fields that we do not know are left alone: newer workers may have more.
+
+Which values of a connector's configuration are not shown, for connectors of any kind.
+
+Beside what our own worker hides, and by the same rule, that is what the plugin itself declares as a
+password.
 """
 
 from __future__ import annotations
@@ -277,9 +282,6 @@ def _optional(found: Mapping[str, Any], key: str) -> str:
 
 def _unexpected(place: str, wanted: str, found: Any) -> ValueError:
     return ValueError(f"{place} should be {wanted}, not {found!r:.60}")
-
-
-# --- Which values of a connector's configuration are not shown, for connectors of any kind.
 
 
 def redact_secrets(

@@ -60,7 +60,9 @@ class OwnershipStatus:
 class OwnershipCallbacks:
     """What a gate calls, from threads of its own."""
 
-    on_acquired: Callable[[TargetStates], None]  # also when other target states have come; returns at once
+    on_acquired: Callable[
+        [TargetStates], None
+    ]  # also when other target states have come; returns at once
     on_revoked: Callable[[], None]  # returns when the pair has ended
     on_restart: Callable[[RestartCommand], None]
 

@@ -4,6 +4,8 @@
 They are named `A->B.MirrorSourceConnector` and so on, since MM2's own names are the same for every
 pair. What the file decides cannot be changed here, and the answer says so; pausing, stopping and
 restarting can, on any of the processes with the file (`state/pair_orders.py`).
+
+What the connectors of a pair do, in Connect's words, as this process sees it.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ config.storage.topic=mm2-configs.internal
 offset.storage.topic=mm2-offsets.internal
 status.storage.topic=mm2-status.internal
 """
+
+_AT_REST = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,12 +381,6 @@ class MirrorApi:
             ) from None
         except ClusterError as error:
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-
-
-# --- What the connectors of a pair do, in Connect's words, as this process sees it.
-
-
-_AT_REST = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
 
 
 def flow_connector_states(pair: SupervisedFlow) -> dict[ConnectorClass, ConnectorState]:

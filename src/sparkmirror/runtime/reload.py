@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the file of a run again when it or a file that it leads to changed, says what came of it.
 
-`look` is called about twice a second by the main thread. A file that is wrong, or leads to one that
+`poll` is called about twice a second by the main thread. A file that is wrong, or leads to one that
 is, is refused as a whole: the configuration in use goes on, the log has one line for each thing
-that is wrong, and `complaints` keep it in view until a good one comes.
+that is wrong, and `errors` keep it in view until a good one comes.
+
+Looks after the files that a worker's file leads to: stores, passwords, users of the REST API.
+
+`poll` is called about twice a second by the main thread. What has changed is used by the next
+connections, to Kafka as of the REST API, and connectors that differ begin anew. A file that is
+wrong or gone leaves all as it was, with a line in the log and `errors` until a good one comes.
+The worker's own file counts from start to end, as in Connect: a change to it is only remarked.
 """
 
 from __future__ import annotations
@@ -103,9 +110,6 @@ class MirrorReloader:
 def _notice_key(one: Notice) -> tuple[str, str]:
     """A remark without its line, which moves when others are added."""
     return one.key, one.message
-
-
-# --- Looks after the files that a worker's file leads to: stores, passwords, users of the REST API.
 
 
 class WorkerReloader:

@@ -7,6 +7,12 @@ finds: environment, files, the role of a pod or of a machine.
 Keys that expire are kept and renewed in time, once for all connections that ask in the same name.
 Keys that do not expire are read anew for each login, as a file may have changed. One caller asks,
 the others wait and hear the same: keys, or why there are none.
+
+botocore, which is an extra, with a log that shows no keys.
+
+At DEBUG it writes whole requests and answers of STS, and with them keys and tokens; the causes of
+its warnings may quote an answer or a file. The same goes for urllib3, which it talks with: the
+address at which a container finds its keys is nobody's business.
 """
 
 from __future__ import annotations

@@ -8,6 +8,21 @@ quotes, `;`, `=` and `/`; a `/` begins a comment even without a second one, so p
 need quotes; a quoted text ends at its quote or at the end of its line, and knows the escapes of C.
 No sentence here repeats what it found: the line holds passwords, and a misplaced quote puts them
 anywhere.
+
+Java classes that files name in security keys: which of them we are, by name.
+
+Each stands for something that is done here without Java. Any other is code of somebody's that
+cannot be run, and without which the login would not be what was meant.
+
+A JAAS login file, as `-Djava.security.auth.login.config` names it.
+
+    <name> {
+        <login module> <flag> (<option>=<value>)* ;
+        ...
+    };
+
+Only where sections and entries begin and end is looked for here; what is inside an entry is read as
+the line of `sasl.jaas.config` is. No sentence repeats what it found: options may hold passwords.
 """
 
 from __future__ import annotations
@@ -41,6 +56,57 @@ _CLASS_NAME = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _LINE_ENDS = ("\n", "\r")
 _OCTAL = re.compile(r"[0-3]?[0-7]{1,2}")
+
+_PIECE = re.compile(
+    r"""
+    (?P<comment> /\*.*?(?:\*/|\Z) | /[^\r\n]* )
+  | (?P<quoted> "(?:\\.|[^"\\\r\n])*"? | '(?:\\.|[^'\\\r\n])*'? )
+  | (?P<space> \s+ )
+  | (?P<mark> [{};=] )
+  | (?P<word> [^\s{};="'/]+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MARKS = ("{", "}", ";", "=")
+_LOGIN_FILE = "-Djava.security.auth.login.config="
+_KERBEROS_FILE = "-Djava.security.krb5.conf="
+_TOKEN_FILES = tuple(
+    f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}=" for kind in ("files", "urls")
+)
+
+_KAFKA = "org.apache.kafka.common.security"
+_SHADED = "kafkashaded."  # as some Spark platforms call Kafka's own
+_STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+IAM_BEARER_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+_OAUTH_PACKAGE = f"{_KAFKA}.oauthbearer"
+_RETRIEVERS = ("ClientCredentialsJwtRetriever", "FileJwtRetriever", "JwtBearerJwtRetriever")
+# Key -> the classes whose work is done here.
+SUPPORTED_JAVA_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "sasl.login.callback.handler.class": (
+        f"{_OAUTH_PACKAGE}.OAuthBearerLoginCallbackHandler",
+        f"{_OAUTH_PACKAGE}.secured.OAuthBearerLoginCallbackHandler",
+        f"{_OAUTH_PACKAGE}.internals.secured.OAuthBearerLoginCallbackHandler",
+        _STRIMZI_HANDLER,
+        IAM_BEARER_HANDLER,
+        f"{_KAFKA}.authenticator.AbstractLogin$DefaultLoginCallbackHandler",
+    ),
+    "sasl.client.callback.handler.class": (
+        _MSK_HANDLER,
+        f"{_KAFKA}.authenticator.SaslClientCallbackHandler",
+        f"{_OAUTH_PACKAGE}.internals.OAuthBearerSaslClientCallbackHandler",
+    ),
+    "sasl.login.class": (
+        f"{_KAFKA}.authenticator.DefaultLogin",
+        f"{_KAFKA}.kerberos.KerberosLogin",
+        f"{_OAUTH_PACKAGE}.internals.OAuthBearerRefreshingLogin",
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{_OAUTH_PACKAGE}.DefaultJwtRetriever",
+        *(f"{_OAUTH_PACKAGE}.{name}" for name in _RETRIEVERS),
+    ),
+    "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,46 +228,6 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
     return "".join(parts), at + 1 if text[at : at + 1] == quote else at
 
 
-# --- Java classes that files name in security keys: which of them we are, by name.
-
-
-_KAFKA = "org.apache.kafka.common.security"
-_SHADED = "kafkashaded."  # as some Spark platforms call Kafka's own
-_STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
-IAM_BEARER_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
-_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
-
-_OAUTH = f"{_KAFKA}.oauthbearer"
-_RETRIEVERS = ("ClientCredentialsJwtRetriever", "FileJwtRetriever", "JwtBearerJwtRetriever")
-
-# Key -> the classes whose work is done here.
-SUPPORTED_JAVA_CLASSES: Mapping[str, tuple[str, ...]] = {
-    "sasl.login.callback.handler.class": (
-        f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
-        f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
-        f"{_OAUTH}.internals.secured.OAuthBearerLoginCallbackHandler",
-        _STRIMZI_HANDLER,
-        IAM_BEARER_HANDLER,
-        f"{_KAFKA}.authenticator.AbstractLogin$DefaultLoginCallbackHandler",
-    ),
-    "sasl.client.callback.handler.class": (
-        _MSK_HANDLER,
-        f"{_KAFKA}.authenticator.SaslClientCallbackHandler",
-        f"{_OAUTH}.internals.OAuthBearerSaslClientCallbackHandler",
-    ),
-    "sasl.login.class": (
-        f"{_KAFKA}.authenticator.DefaultLogin",
-        f"{_KAFKA}.kerberos.KerberosLogin",
-        f"{_OAUTH}.internals.OAuthBearerRefreshingLogin",
-    ),
-    "sasl.oauthbearer.jwt.retriever.class": (
-        f"{_OAUTH}.DefaultJwtRetriever",
-        *(f"{_OAUTH}.{name}" for name in _RETRIEVERS),
-    ),
-    "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
-}
-
-
 def is_supported_class(key: str, name: str) -> bool:
     """Whether what the class does is done here."""
     return name.removeprefix(_SHADED) in SUPPORTED_JAVA_CLASSES[key]
@@ -221,27 +247,6 @@ def module_fits(mechanism: SaslMechanism, module: str) -> bool:
 def mechanisms_of(module: str) -> list[str]:
     """The mechanisms that a login module is for."""
     return [one.value for one in SaslMechanism if module_fits(one, module)]
-
-
-# --- A JAAS login file, as `-Djava.security.auth.login.config` names it.
-
-
-_PIECE = re.compile(
-    r"""
-    (?P<comment> /\*.*?(?:\*/|\Z) | /[^\r\n]* )
-  | (?P<quoted> "(?:\\.|[^"\\\r\n])*"? | '(?:\\.|[^'\\\r\n])*'? )
-  | (?P<space> \s+ )
-  | (?P<mark> [{};=] )
-  | (?P<word> [^\s{};="'/]+ )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_MARKS = ("{", "}", ";", "=")
-_LOGIN_FILE = "-Djava.security.auth.login.config="
-_KERBEROS_FILE = "-Djava.security.krb5.conf="
-_TOKEN_FILES = tuple(
-    f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}=" for kind in ("files", "urls")
-)
 
 
 def parse_jaas_file(text: str) -> dict[str, list[JaasEntry]]:

@@ -4,6 +4,17 @@
 First the tokens of GSSAPI go to and fro until both sides know each other. Then the broker offers,
 wrapped, which protection of later messages it can do (a byte) and how long they may be (three); we
 choose none, as Kafka has none, and say in whose name we act.
+
+Where the tickets of a client come from, with the package gssapi (an extra).
+
+Each principal has a cache in memory of its own, for all connections of the process, and nothing is
+said by environment variables: clusters may know us by different names. The library fetches tickets
+with the keytab, anew when they are past the middle of their life. It wants a path to the keytab,
+so it gets that of an anonymous file, which is in memory only and gone afterwards.
+
+One caller asks the KDC, the others wait and find the ticket, or hear the same refusal: about who we
+are all of them, about a service those who want to go there. As KDCs lock accounts, whoever comes
+later hears it, too, for a while that grows.
 """
 
 from __future__ import annotations
@@ -26,6 +37,11 @@ from sparkmirror.security.source_cache import SourceCache
 _NO_PROTECTION = 1
 _OFFER_BYTES = 4
 _CHOICE = bytes((_NO_PROTECTION, 0, 0, 0))
+
+T = TypeVar("T")
+_MOST_WORDS = 300
+_OURSELVES = ""  # in the place of a service
+_numbers = itertools.count(1)
 
 
 class KerberosClient:
@@ -70,16 +86,6 @@ class KerberosClient:
         self._has_chosen = True
         who = str(self._context.initiator_name).encode()
         return bytes(self._context.wrap(_CHOICE + who, False).message)
-
-
-# --- Where the tickets of a client come from, with the package gssapi (an extra).
-
-
-T = TypeVar("T")
-
-_MOST_WORDS = 300
-_OURSELVES = ""  # in the place of a service
-_numbers = itertools.count(1)
 
 
 def import_gssapi() -> Any:

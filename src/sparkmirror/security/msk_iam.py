@@ -2,6 +2,21 @@
 """AWS_MSK_IAM: a signed request as proof, made anew for each login with keys that are good then.
 
 The request is signed with AWS's keys (SigV4) and never sent: the broker checks the signature.
+
+What MSK takes as proof: a request that AWS's keys have signed and that nobody sends (SigV4).
+
+Pure: keys and the time come in. The signature is over a GET of `/` with these parameters, in this
+order, and the header `host`; AWS_MSK_IAM carries them as JSON with names in lower case, OAUTHBEARER
+as the address of that request in base64:
+
+    Action                 kafka-cluster:Connect
+    X-Amz-Algorithm        AWS4-HMAC-SHA256
+    X-Amz-Credential       <access key>/<date>/<region>/kafka-cluster/aws4_request
+    X-Amz-Date             20300102T030405Z
+    X-Amz-Expires          900
+    X-Amz-Security-Token   of keys that expire
+    X-Amz-SignedHeaders    host
+    X-Amz-Signature        over all of the above
 """
 
 from __future__ import annotations

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker said to our login, fit to be shown: it may repeat what we sent."""
+"""What a broker said to our login, fit to be shown: it may repeat what we sent.
+
+Logs of libraries, of which only that is let through which shows no secrets.
+
+At DEBUG kafka-python writes whole records, and those of Connect's config topic hold passwords and
+the group's key; py4j writes each command, and that of a job holds the token of its epoch; botocore
+and urllib3 write requests and answers. Whoever may set levels over REST must not get these, so a
+level is no protection: what a library logs ends at its topmost logger, whichever logger below wrote
+it, and what is serious enough goes on from there, without its cause, which may quote anything.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +30,6 @@ def redact_broker_message(words: str, security: SecuritySettings) -> str:
         words = token_source(sasl.oauth).redact(words)
     words = "".join(char if char.isprintable() else " " for char in words)
     return words[:_MOST_WORDS].strip().rstrip(".")
-
-
-# --- Logs of libraries, of which only that is let through which shows no secrets.
 
 
 def limit_library_logs(library: str, level: int) -> None:

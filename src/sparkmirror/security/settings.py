@@ -78,8 +78,8 @@ CLIENT_CREDENTIALS = "client_credentials"  # RFC 6749, 4.4
 class OAuthSettings:
     """Where tokens come from: an endpoint and what to say there, or somebody who renews them.
 
-    `endpoint` is who is asked. With `static_token` nobody is: it is the file that the token was read from,
-    or empty.
+    `endpoint` is who is asked. With `static_token` nobody is: it is the file that the token was
+    read from, or empty.
     """
 
     endpoint: str

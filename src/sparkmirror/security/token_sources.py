@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One source of tokens for all connections of a process that ask in the same name."""
+"""One source of tokens for all connections of a process that ask in the same name.
+
+A token that somebody else renews: it stands in the configuration, or in a file that it names.
+
+Like other files, that one is read with the configuration, and a newer token comes with newer
+settings. So there is nothing to wait for here, and nobody to ask.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +46,6 @@ _sources = SourceCache[OAuthSettings, TokenSource](_create_source)
 def token_source(settings: OAuthSettings) -> TokenSource:
     """The source for these settings; any thread may ask."""
     return _sources.get(settings)
-
-
-# --- A token that somebody else renews: it stands in the configuration, or in a file that it names.
 
 
 class StaticTokenSource:

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a flow stands, for people and programs: written by the flow, read by any thread."""
+"""Where a flow stands, for people and programs: written by the flow, read by any thread.
+
+The driver's account of a flow's incidents: each is logged and counted once.
+
+The same incident may be reported again, by a task that Spark ran a second time or by the next
+epoch; it is known by its identity. Not locked: the owner does that.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +26,10 @@ from sparkmirror.wire.error_codes import is_retriable
 _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
 _log = logging.getLogger(__name__)
+
+_RECENT = 20
+_MAX_LINES_PER_KIND = 10  # of one kind: a flood shall not drown the log
+IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> how many
 
 
 class FlowState(Enum):
@@ -342,15 +352,6 @@ class FlowStatus:
 
 def _slow(seconds: float) -> str:
     return f"the target has acknowledged nothing for {seconds:.0f} s"
-
-
-# --- The driver's account of a flow's incidents: each is logged and counted once.
-
-
-_RECENT = 20
-_MAX_LINES_PER_KIND = 10  # of one kind: a flood shall not drown the log
-
-IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> how many
 
 
 class IncidentCounter:

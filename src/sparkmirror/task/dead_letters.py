@@ -4,6 +4,11 @@
 Key, value and headers stay as they were; further headers say where the record came from and why
 it is here. The timestamp is that of the writing, because the record's own may be what was refused.
 What cannot fit is represented by its size and SHA-256, so that it can be found on the source.
+
+A task's own hand in the dead-letter topic, one record batch at a time.
+
+A letter that the topic refuses is written again with less in it, until it fits. Nothing is given
+up: whoever sends a letter is told when it is on the target, and not before.
 """
 
 from __future__ import annotations
@@ -90,9 +95,6 @@ def _digest(content: bytes) -> str:
 
 def _placeholder(content: bytes) -> bytes:
     return encode({"bytes": len(content), "sha256": _digest(content)})
-
-
-# --- A task's own hand in the dead-letter topic, one record batch at a time.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask a partition's leader where its log begins and ends."""
+"""Ask a partition's leader where its log begins and ends.
+
+Ask a partition's leader where a leader epoch ended (OffsetForLeaderEpoch).
+
+The leader answers with the largest epoch up to the requested one that its log holds, and with the
+offset where that epoch ends. A reader whose position is behind that end has read records that the
+log lost since. Brokers answer every client since 2.1; fetch answers of version 12 and later (2.7)
+say the same.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +23,10 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection, OnFailure
 
 _EARLIEST, _LATEST = -2, -1
-_NEWEST_VERSION = 7
+_LIST_OFFSETS_VERSION = 7
+
+_OFFSET_FOR_LEADER_EPOCH_VERSION = 4
+_CONSUMER = -1  # as replica id
 
 
 def request_log_bounds(
@@ -60,7 +71,7 @@ def request_log_bounds(
             message,
             lambda answer: answered(timestamp, answer),
             lambda _error: failed(error_codes.CONNECTION_LOST),
-            newest=_NEWEST_VERSION,
+            newest=_LIST_OFFSETS_VERSION,
         )
 
     def answered(timestamp: int, answer: Any) -> None:
@@ -81,13 +92,6 @@ def request_log_bounds(
             failed(error_codes.UNSUPPORTED_VERSION)
 
     connection.when_ready(begin, lambda _error: failed(error_codes.CONNECTION_LOST))
-
-
-# --- Ask a partition's leader where a leader epoch ended (OffsetForLeaderEpoch).
-
-
-_NEWEST_VERSION = 4
-_CONSUMER = -1  # as replica id
 
 
 class LeaderEpochEnd(NamedTuple):
@@ -175,4 +179,4 @@ def request_epoch_ends(
         replica_id=_CONSUMER,
         topics=[topic_class(topic=name, partitions=parts) for name, parts in topics.items()],
     )
-    connection.request(message, read, lost, newest=_NEWEST_VERSION)
+    connection.request(message, read, lost, newest=_OFFSET_FOR_LEADER_EPOCH_VERSION)

@@ -4,6 +4,11 @@
 A slice of a receive buffer pins all of it, so whole buffers are counted, from the moment they
 are asked for until the last record batch in them is acknowledged. What Python needs to know of a
 record batch is counted too: of tiny ones it is most.
+
+What Python's memory costs: freed memory that is kept, and searches for garbage.
+
+The C library keeps what receive buffers leave behind, in holes that later ones do not always fit:
+without `return_freed_memory` a task that was full once stays at one and a half times its bound.
 """
 
 from __future__ import annotations
@@ -83,9 +88,6 @@ class SharedBuffer:
     def release_owner(self) -> None:
         """Its maker is done with all of it."""
         self.release(self._size)
-
-
-# --- What Python's memory costs: freed memory that is kept, and searches for garbage.
 
 
 def return_freed_memory() -> None:

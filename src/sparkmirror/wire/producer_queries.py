@@ -3,6 +3,8 @@
 
 A leader keeps epoch and last sequence of every producer that wrote lately, also when the records
 themselves are gone. Brokers know this question since 2.8.
+
+Ask a target cluster for a producer id of our own.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 
-_NEWEST_VERSION = 0
+_DESCRIBE_PRODUCERS_VERSION = 0
+
+_INIT_PRODUCER_ID_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def _ask_node(
 
     def send() -> None:
         try:
-            connection.request(_request(some), answered, lost, newest=_NEWEST_VERSION)
+            connection.request(_request(some), answered, lost, newest=_DESCRIBE_PRODUCERS_VERSION)
         except WireError:
             failed(error_codes.UNSUPPORTED_VERSION)
 
@@ -125,12 +129,6 @@ def _request(some: Iterable[TopicPartition]) -> DescribeProducersRequest:
     )
 
 
-# --- Ask a target cluster for a producer id of our own.
-
-
-_NEWEST_VERSION = 4
-
-
 def request_producer_id(
     cluster: Cluster, done: Callable[[int, int], None], failed: Callable[[int], None]
 ) -> None:
@@ -154,7 +152,7 @@ def request_producer_id(
             producer_epoch=-1,
         )
         try:
-            connection.request(message, answered, lost, newest=_NEWEST_VERSION)
+            connection.request(message, answered, lost, newest=_INIT_PRODUCER_ID_VERSION)
         except WireError:
             failed(error_codes.UNSUPPORTED_VERSION)
 

@@ -45,20 +45,20 @@ class Side:
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     keeps: bool = True  # what is set
 
-    def states(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
+    def listings(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
         """Of the one group."""
         named = {
             g: GroupListing(g, self.state, "classic", "consumer") for g in groups if self.state
         }
         return PartialResults(named, {})
 
-    def committed(
+    def committed_offsets(
         self, groups: Sequence[str]
     ) -> PartialResults[str, Mapping[TopicPartition, CommittedOffset]]:
         """Of the one group."""
         return PartialResults(dict.fromkeys(groups, self.offsets), {})
 
-    def commit(
+    def commit_offsets(
         self, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> dict[str, BrokerError | None]:
         """Set them."""
@@ -75,12 +75,12 @@ class Rounds:
         self._empty = empty
         self.source_groups, self.target_groups = Side("a"), Side("b", None)
 
-    def look(self, _groups: Sequence[str], *, syncs_groups: bool) -> GroupSyncPlan:
+    def plan(self, _groups: Sequence[str], *, syncs_groups: bool) -> GroupSyncPlan:
         """The next one."""
         assert not syncs_groups
         return GroupSyncPlan(self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
 
-    def without_records(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+    def empty_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Those that were named."""
         return {*partitions} & self._empty
 

@@ -147,8 +147,8 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
     [
         pytest.param(
             {
-                "fields": {"grant_type": "refresh_token", "client_id": "me"},
-                "secret_fields": {"refresh_token": Secret(SECRET)},
+                "form_fields": {"grant_type": "refresh_token", "client_id": "me"},
+                "secret_form_fields": {"refresh_token": Secret(SECRET)},
             },
             None,
             {"grant_type": ["refresh_token"], "client_id": ["me"], "refresh_token": [SECRET]},
@@ -157,8 +157,8 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
         pytest.param(
             {
                 "client_secret": Secret(""),
-                "fields": {"grant_type": "password", "username": "ann"},
-                "secret_fields": {"password": Secret(f"{SECRET}&=ü")},
+                "form_fields": {"grant_type": "password", "username": "ann"},
+                "secret_form_fields": {"password": Secret(f"{SECRET}&=ü")},
             },
             "Basic bWU6",
             {"grant_type": ["password"], "username": ["ann"], "password": [f"{SECRET}&=ü"]},
@@ -227,7 +227,7 @@ def test_a_token_is_used_no_longer_than_the_file_says(endpoint: Endpoint) -> Non
     """`oauth.max.token.expiry.seconds`."""
     endpoint.answers = [answer(expires_in=1000)]
     began = time.time()
-    token = RefreshingTokenSource(endpoint.settings(longest_seconds=90.0)).token()
+    token = RefreshingTokenSource(endpoint.settings(max_token_seconds=90.0)).token()
     assert began + 90 <= token.expires_at < began + 120
 
 

@@ -188,7 +188,7 @@ def test_a_task_on_a_machine_that_was_suspended_ends(
         if where == "reporting" and turns:
             clock.advance(5.5)
 
-    monkeypatch.setattr(bench.loop, "turn", turn, raising=False)
+    monkeypatch.setattr(bench.loop, "run_once", turn, raising=False)
     monkeypatch.setattr(bench.control, "report", report)
     monkeypatch.setattr(bench.task._relay, "tick", lambda _now: None)
     monkeypatch.setattr(copy_task, "TICK_SECONDS", 0.0)

@@ -86,7 +86,7 @@ def test_the_last_form_always_fits() -> None:
 # --- Letters that do not fit are written again with less in them; each sender hears of its own.
 
 
-REFUSAL = RefusalContext("a->b", TopicPartition("t", 0), TopicPartition("a.t", 0), 10, "")
+TOO_LARGE = RefusalContext("a->b", TopicPartition("t", 0), TopicPartition("a.t", 0), 10, "")
 
 
 class Topic:
@@ -103,11 +103,11 @@ class Topic:
         self.written += count
         return self.written
 
-    def withdrawn(self, count: int) -> None:
+    def retract(self, count: int) -> None:
         """As the real one."""
         self.written -= count
 
-    def has(self, ticket: int) -> bool:
+    def is_acked(self, ticket: int) -> bool:
         """As far as the test says."""
         return self.acked >= ticket
 
@@ -125,8 +125,8 @@ def test_letters_go_out_one_after_the_other() -> None:
     """The second is not written before the first has arrived."""
     topic, done = Topic(), list[str]()
     writer = DeadLetterWriter(topic)  # type: ignore[arg-type]
-    writer.send(records(b"a", b"b"), REFUSAL, lambda: done.append("first"))
-    writer.send(records(b"c"), REFUSAL, lambda: done.append("second"))
+    writer.send(records(b"a", b"b"), TOO_LARGE, lambda: done.append("first"))
+    writer.send(records(b"c"), TOO_LARGE, lambda: done.append("second"))
     assert [[one.value for one in batch] for batch in topic.batches] == [[b"a", b"b"]]
     topic.accept()
     writer.check_acks()
@@ -141,7 +141,7 @@ def test_what_does_not_fit_together_is_tried_alone_and_then_without_its_value() 
     """The sender is told when the last of its records has arrived."""
     topic, done = Topic(), list[bool]()
     writer = DeadLetterWriter(topic)  # type: ignore[arg-type]
-    writer.send(records(b"a", b"b" * 999), REFUSAL, lambda: done.append(True))
+    writer.send(records(b"a", b"b" * 999), TOO_LARGE, lambda: done.append(True))
     assert writer.shrink_refused()
     writer.check_acks()
     topic.accept()
@@ -160,7 +160,7 @@ def test_what_does_not_fit_together_is_tried_alone_and_then_without_its_value() 
 def test_the_barest_letter_is_not_given_up() -> None:
     """There is no other form: it is written again until the topic takes it."""
     writer = DeadLetterWriter(Topic())  # type: ignore[arg-type]
-    writer.send(records(b"a"), REFUSAL, lambda: None)
+    writer.send(records(b"a"), TOO_LARGE, lambda: None)
     for expected in (True, True, False):
         assert writer.shrink_refused() is expected
         writer.check_acks()

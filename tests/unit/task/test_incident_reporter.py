@@ -28,7 +28,7 @@ class Ledger:
         self.written += count
         return self.written
 
-    def has(self, ticket: int) -> bool:
+    def is_acked(self, ticket: int) -> bool:
         """As far as the test says."""
         return self.acked >= ticket
 

@@ -73,15 +73,15 @@ def put(*path: Any) -> Callable[[Any], None]:
         (put("oldest_unacked_seconds", "0"), "oldest_unacked_seconds"),
         (put("notices", 0, {}), "notices"),
         (put("notices", "text"), "notices"),
-        (put("trouble", []), "trouble"),
+        (put("error", []), "error"),
         (put("other_writers", 0, 2, "77"), "other_writers"),
         (put("incidents", 0, "kind", "no-such"), "incident"),
         (put("incidents", 0, "kind", []), "incident"),
         (put("incidents", 0, "more", 1), "incidents"),
         (put("incidents", 0, "records", 0.5), "incidents"),
-        (put("needs", [7]), "needs"),
+        (put("missing_topics", [7]), "missing_topics"),
         (put("more", 1), "fields"),
-        (lambda report: report.pop("needs"), "fields"),
+        (lambda report: report.pop("missing_topics"), "fields"),
     ],
 )
 def test_a_value_of_another_type_is_refused(change: Callable[[Any], None], field: str) -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_report_is_refused(report: object) -> None:
 def test_halves_of_characters_do_not_reach_the_log() -> None:
     """They cannot be written in UTF-8; whole ones can."""
     report = sent()
-    report["trouble"] = report["partitions"][0][8] = report["notices"][1] = "a\ud800b"
+    report["error"] = report["partitions"][0][8] = report["notices"][1] = "a\ud800b"
     found = progress_from_json(report)
 
     assert {found.error, found.partitions[0].error, found.notices[1]} == {"a?b"}

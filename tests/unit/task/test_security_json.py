@@ -41,7 +41,7 @@ TLS = st.builds(
     trusted=st.none() | TEXTS,
     chain=TEXTS,
     key=st.none() | SECRETS,
-    checks_host=st.booleans(),
+    verifies_hostname=st.booleans(),
     protocols=st.lists(TEXTS, max_size=2).map(tuple),
     ciphers=st.lists(TEXTS, max_size=2).map(tuple),
 )

@@ -376,7 +376,7 @@ def test_a_transaction_without_an_answer_is_ended_before_its_time_is_up() -> Non
     bench.target.serve_all()
 
     assert not bench.target.is_open
-    assert not bench.delivery.is_over
+    assert not bench.delivery.is_fenced
     bench.target.refusals.clear()
     bench.settle()
     bench.check()

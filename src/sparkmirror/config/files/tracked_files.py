@@ -4,6 +4,15 @@
 Whoever reads says `noting_files`; whatever is read meanwhile, in the same thread, is noted by
 `read_bounded`, through which all of it passes: properties files, stores, login files, what config
 providers look up. A file is noted before it is opened: a change in between is seen as one later.
+
+Files that people name, read up to a bound: a device or a log given by mistake never ends.
+
+Notices that files have other content now, by looking at them again and again.
+
+A look is a stat of each, which follows symbolic links: Kubernetes swaps one to replace a whole
+directory. Files that are still being written change from look to look, so they count only when all
+of them stayed the same for two looks; one that is missing for a moment, as editors do it, is
+waited for. Neither is waited for much longer than others take.
 """
 
 from __future__ import annotations
@@ -18,6 +27,11 @@ from hashlib import sha256
 from pathlib import Path
 
 FileStamp = tuple[int, int, int, int, int]
+
+_MAX_UNSETTLED_POLLS = 20
+_MOST_BYTES = 64 << 20  # nobody reads files that are larger
+
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +85,6 @@ def file_stamp(path: Path) -> FileStamp | None:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
 
 
-# --- Files that people name, read up to a bound: a device or a log given by mistake never ends.
-
-
-_PIECE_BYTES = 1 << 20
-
-
 def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | None:
     """What the file holds; None if that is more than `most` bytes. OSError as `open` raises it.
 
@@ -95,13 +103,6 @@ def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | 
                 return None
     record_content(path, content)
     return bytes(content)
-
-
-# --- Notices that files have other content now, by looking at them again and again.
-
-
-_MAX_UNSETTLED_POLLS = 20
-_MOST_BYTES = 64 << 20  # nobody reads files that are larger
 
 
 class FileWatcher:

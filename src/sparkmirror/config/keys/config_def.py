@@ -3,6 +3,8 @@
 
 Every function raises Rejected with the rest of a sentence that begins with the key's name; the
 value itself stands apart, because the reader of the sentence may not be allowed to see it.
+
+What is known about one configuration key; the tables beside this module are made of it.
 """
 
 from __future__ import annotations
@@ -225,9 +227,6 @@ def bootstrap_addresses(value: object) -> None:
     if isinstance(value, tuple):
         for item in value:
             bootstrap_address(item)
-
-
-# --- What is known about one configuration key; the tables beside this module are made of it.
 
 
 class Importance(Enum):

@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three connector classes that a worker runs, and the names that they answer to."""
+"""The three connector classes that a worker runs, and the names that they answer to.
+
+Definitions of a connector class's keys, as `GET /connector-plugins/<class>/config` has them.
+
+They are made from the key table; only where a form shows Connect's own keys is written here. The
+fields are called as in Connect's answers.
+
+Which keys belong to which connector class, as MM2 divides them; our own keys with them.
+
+A dedicated mirror reads all of them for every flow; a connector on a Connect worker has the keys of
+its class only, and these are what its plugin's definitions list.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +33,66 @@ from sparkmirror.config.keys.service_profiles import SOURCE_KEY, TARGET_KEY
 from sparkmirror.config.keys.table import CLIENT, SECURITY
 
 _SUFFIX = "Connector"
+
+_NOT_OF_HEARTBEATS = ("metric.names.formats",)
+_OF_BOTH = ("topic.filter.class", "consumer.poll.timeout.ms", "offset-syncs.topic.location")
+_NOT_DEFINED = ("use.defaults.from",)  # read by a filter; MM2's definitions do not name it
+_OWN_OF_ALL = (TARGET_KEY, SOURCE_KEY, "topic.creation.enabled")
+# Read through the topic filter of a checkpoint connector, and not defined there either.
+FILTER_KEYS = ("topics", "topics.exclude")
+_TOPIC_CREATION = ConfigKey(
+    name="topic.creation.groups",
+    type=ConfigType.LIST,
+    default="",
+    doc="Groups of topics that Connect creates with settings of their own.",
+    importance=Importance.LOW,
+    no_effect="remote topics are created as the source connector says",
+)
+# What every connector on a worker must say, and what is otherwise the pair's in a dedicated mirror.
+_ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
+    "name": lambda key: replace(key, required=True, importance=Importance.HIGH),
+    "connector.class": lambda key: replace(
+        key,
+        required=True,
+        importance=Importance.HIGH,
+        no_effect="",
+        doc="Which of the three mirror connectors to run: Java's class name, full or simple, "
+        "also without Connector at its end.",
+    ),
+    "enabled": lambda key: replace(
+        key,
+        default="true",
+        doc="Whether the connector does anything; the heartbeat connector does not ask.",
+    ),
+    "source.cluster.alias": lambda key: replace(
+        key,
+        importance=Importance.HIGH,
+        doc="Name of the source cluster; the first part of remote topics' names.",
+    ),
+    "target.cluster.alias": lambda key: replace(
+        key, importance=Importance.HIGH, doc="Name of the target cluster."
+    ),
+    **{
+        f"{part}.converter": lambda key: replace(key, no_effect="")  # what is in effect decides
+        for part in ("key", "value", "header")
+    },
+    "config.providers": lambda key: replace(
+        key, no_effect="references are resolved with the worker's config providers"
+    ),
+}
+
+OWN_GROUP = "Sparkmirror"
+_OFFSETS_GROUP = "offsets.topic"
+GROUPS = (
+    "Common",
+    "Transforms",
+    "Predicates",
+    "Error Handling",
+    "Topic Creation",
+    "Exactly Once Support",
+    _OFFSETS_GROUP,
+    OWN_GROUP,
+)
 
 
 class ConnectorClass(Enum):
@@ -68,23 +139,6 @@ def plugin_matches_class(path_name: str, class_name: str) -> bool:
     Connect's rule: the class ends with the path's name, both without a trailing "Connector".
     """
     return class_name.removesuffix(_SUFFIX).endswith(path_name.removesuffix(_SUFFIX))
-
-
-# --- Definitions of a connector class's keys, as `GET /connector-plugins/<class>/config` has them.
-
-
-OWN_GROUP = "Sparkmirror"
-_OFFSETS_GROUP = "offsets.topic"
-GROUPS = (
-    "Common",
-    "Transforms",
-    "Predicates",
-    "Error Handling",
-    "Topic Creation",
-    "Exactly Once Support",
-    _OFFSETS_GROUP,
-    OWN_GROUP,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,59 +262,6 @@ def _define(key: ConfigKey, own_order: int) -> KeyDefinition:
         width=place.width if place else "NONE",
         display_name=place.label if place else key.name,
     )
-
-
-# --- Which keys belong to which connector class, as MM2 divides them; our own keys with them.
-
-
-_NOT_OF_HEARTBEATS = ("metric.names.formats",)
-_OF_BOTH = ("topic.filter.class", "consumer.poll.timeout.ms", "offset-syncs.topic.location")
-_NOT_DEFINED = ("use.defaults.from",)  # read by a filter; MM2's definitions do not name it
-_OWN_OF_ALL = (TARGET_KEY, SOURCE_KEY, "topic.creation.enabled")
-# Read through the topic filter of a checkpoint connector, and not defined there either.
-FILTER_KEYS = ("topics", "topics.exclude")
-
-_TOPIC_CREATION = ConfigKey(
-    name="topic.creation.groups",
-    type=ConfigType.LIST,
-    default="",
-    doc="Groups of topics that Connect creates with settings of their own.",
-    importance=Importance.LOW,
-    no_effect="remote topics are created as the source connector says",
-)
-
-# What every connector on a worker must say, and what is otherwise the pair's in a dedicated mirror.
-_ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
-    "name": lambda key: replace(key, required=True, importance=Importance.HIGH),
-    "connector.class": lambda key: replace(
-        key,
-        required=True,
-        importance=Importance.HIGH,
-        no_effect="",
-        doc="Which of the three mirror connectors to run: Java's class name, full or simple, "
-        "also without Connector at its end.",
-    ),
-    "enabled": lambda key: replace(
-        key,
-        default="true",
-        doc="Whether the connector does anything; the heartbeat connector does not ask.",
-    ),
-    "source.cluster.alias": lambda key: replace(
-        key,
-        importance=Importance.HIGH,
-        doc="Name of the source cluster; the first part of remote topics' names.",
-    ),
-    "target.cluster.alias": lambda key: replace(
-        key, importance=Importance.HIGH, doc="Name of the target cluster."
-    ),
-    **{
-        f"{part}.converter": lambda key: replace(key, no_effect="")  # what is in effect decides
-        for part in ("key", "value", "header")
-    },
-    "config.providers": lambda key: replace(
-        key, no_effect="references are resolved with the worker's config providers"
-    ),
-}
 
 
 def _on_a_worker(key: ConfigKey) -> ConfigKey:

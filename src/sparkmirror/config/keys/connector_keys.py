@@ -3,6 +3,12 @@
 
 The names are the union of MM2's three connector definitions and our own keys; exactly these
 names pass from the global level of a file into a flow.
+
+The table of policies: what a flow does when something goes wrong that it cannot mend.
+
+Each default loses nothing that can still be had, and goes on where waiting would gain nothing.
+Whatever is chosen, the incident is logged, counted and shown, and recorded in the ledger if
+source and target are not the same afterwards.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 
 The rows stand in the `keys_...` modules beside it; this module joins them and
 answers the questions that parsing, `check` and the reference page ask.
+
+Passwords in a connector's configuration: never shown, and not lost when what is shown returns.
+
+A client reads a configuration, changes a line and sends it back: `[hidden]` then means the value
+that is stored. A reference such as `${file:...}` is no secret and stays readable.
 """
 
 from __future__ import annotations
@@ -46,6 +51,9 @@ from sparkmirror.config.keys.worker_keys import (
     TOPIC_KEYS,
     WORKER_KEYS,
 )
+
+HIDDEN = "[hidden]"
+_REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
 
 def _by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
@@ -204,13 +212,6 @@ __all__ = [
     "is_secret",
     "nearest_name",
 ]
-
-
-# --- Passwords in a connector's configuration.
-
-
-HIDDEN = "[hidden]"
-_REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
 
 def redact_config(

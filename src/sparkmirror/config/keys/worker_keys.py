@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of worker keys (`B.<key>`, B being the target) and of the file's top level."""
+"""The tables of worker keys (`B.<key>`, B being the target) and of the file's top level.
+
+The keys of a place in a group, the same for a worker's file and for the pairs of a mirror's.
+
+The table of keys of a Connect worker's own file (`connect-distributed.properties`).
+
+What it shares with the worker of a dedicated mirror stands above; here the
+keys are written without a cluster before them, and a worker is a member of a group.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +28,29 @@ from sparkmirror.config.keys.rest_keys import REST_KEYS, WORKER_REST_KEYS, liste
 from sparkmirror.policy.class_loading import ALLOWLIST_KEY, is_dotted
 
 _MOST = 2**31 - 1
+
+_NO_JVM = "there is no Java plugin here"
+_OWN_PROTOCOL = (
+    "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
+    "Java's into the same group"
+)
+_RAW = "record batches are copied byte for byte, nothing converts them"
+_POLICIES = ("All", "None", "Principal", "Allowlist")
+_POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
+_POLICY_CLASS = "ConnectorClientConfigOverridePolicy"
+BYTE_ARRAY_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
+REQUIRED_WORKER_KEYS = (
+    "group.id",
+    "config.storage.topic",
+    "offset.storage.topic",
+    "status.storage.topic",
+)
+_DOCS = {
+    "group.id": "Name of the worker's group: workers with the same one share connectors.",
+    "config.storage.topic": "Topic that holds connector configurations.",
+    "offset.storage.topic": "Topic that holds the positions of connectors.",
+    "status.storage.topic": "Topic that holds connector and task states.",
+}
 
 
 def milliseconds_key(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
@@ -236,34 +267,6 @@ TOP_LEVEL_KEYS = (
         no_effect="there is no Java plugin here",
     ),
 )
-
-
-# --- The table of keys of a Connect worker's own file (`connect-distributed.properties`).
-
-
-_NO_JVM = "there is no Java plugin here"
-_OWN_PROTOCOL = (
-    "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
-    "Java's into the same group"
-)
-_RAW = "record batches are copied byte for byte, nothing converts them"
-_POLICIES = ("All", "None", "Principal", "Allowlist")
-_POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
-_POLICY_CLASS = "ConnectorClientConfigOverridePolicy"
-BYTE_ARRAY_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
-
-REQUIRED_WORKER_KEYS = (
-    "group.id",
-    "config.storage.topic",
-    "offset.storage.topic",
-    "status.storage.topic",
-)
-_DOCS = {
-    "group.id": "Name of the worker's group: workers with the same one share connectors.",
-    "config.storage.topic": "Topic that holds connector configurations.",
-    "offset.storage.topic": "Topic that holds the positions of connectors.",
-    "status.storage.topic": "Topic that holds connector and task states.",
-}
 
 
 def override_policy_name(text: str) -> str:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks about the lines of a file: repeated keys, unknown clusters, keys that do nothing."""
+"""Remarks about the lines of a file: repeated keys, unknown clusters, keys that do nothing.
+
+Remarks about a worker's file: lines that do nothing, lines that contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,10 @@ from sparkmirror.config.worker_settings import OverridePolicy, WorkerSettings
 from sparkmirror.model import Flow
 
 _ARROW = "->"
+
+_KNOWN = frozenset(key.name for key in WORKER_CONFIG_KEYS)
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_ALLOWLIST = "connector.client.config.override.allowlist"
 
 
 def alias_notices(aliases: Collection[str], entry: Property) -> list[Notice]:
@@ -219,14 +226,6 @@ def _top_level_value(entry: Property) -> Iterator[Notice]:
         declared.parse(entry.text)
     except InvalidValueError as error:
         yield notice_at_line(NoticeLevel.ERROR, entry.key, entry.line, f"{entry.key} {error}.")
-
-
-# --- Remarks about a worker's file: lines that do nothing, lines that contradict each other.
-
-
-_KNOWN = frozenset(key.name for key in WORKER_CONFIG_KEYS)
-_CONVERTERS = ("key.converter", "value.converter", "header.converter")
-_ALLOWLIST = "connector.client.config.override.allowlist"
 
 
 def worker_file_notices(file: PropertiesFile) -> Iterator[Notice]:

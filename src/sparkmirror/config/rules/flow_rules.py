@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules between keys of one flow: what each value allows by itself, but not together."""
+"""Rules between keys of one flow: what each value allows by itself, but not together.
+
+Where a file's lines contradict what the services of its profiles are known to refuse.
+"""
 
 from __future__ import annotations
 
@@ -195,9 +198,6 @@ def check_transforms(connector: ConfigReader, report: ConfigReport) -> None:
             f"{key}: this version copies records untouched and cannot run transforms; "
             "remove the line.",
         )
-
-
-# --- Where a file's lines contradict what the services of its profiles are known to refuse.
 
 
 def check_profiles(names: tuple[str, str], connector: ConfigReader, report: ConfigReport) -> None:

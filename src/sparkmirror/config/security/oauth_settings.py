@@ -7,6 +7,10 @@ in Strimzi's login: a token that is given, an assertion by Kafka's keys, a refre
 password, a client's secret, an assertion by Strimzi's names.
 
 Files are read here, once; a newer token in one is noticed as a newer trust store is.
+
+Assertions that Kafka's clients sign: `sasl.oauthbearer.assertion.*`, save the file with one.
+
+Claims of the template win against those that are keys, as in Kafka.
 """
 
 from __future__ import annotations
@@ -81,6 +85,9 @@ _OPTIONS = frozenset(
 # Whom to name when a login fails: the first that is set.
 LOGIN_KEYS = (*_LOCATED, JAAS, f"{_CREDENTIALS}.secret")
 ENDPOINT_KEYS = (f"{_TOKEN}.location", ENDPOINT, _STRIMZI_ENDPOINT, JAAS)
+
+ASSERTION = "sasl.oauthbearer.assertion"
+_KEY, _TEMPLATE = f"{ASSERTION}.private.key.file", f"{ASSERTION}.template.file"
 
 
 def read_oauth_settings(reader: ConfigReader, line: JaasOptions | None) -> OAuthSettings:
@@ -315,13 +322,6 @@ def _first(places: Sequence[OptionSource], names: Sequence[str]) -> str | None:
 def _first_secret(places: Sequence[OptionSource], names: Sequence[str]) -> Secret | None:
     found = (place.secret(name) for place in places for name in names)
     return next((one for one in found if one is not None), None)
-
-
-# --- Assertions that Kafka's clients sign: `sasl.oauthbearer.assertion.*`, save the file with one.
-
-
-ASSERTION = "sasl.oauthbearer.assertion"
-_KEY, _TEMPLATE = f"{ASSERTION}.private.key.file", f"{ASSERTION}.template.file"
 
 
 def read_assertion_settings(reader: ConfigReader, sent_as: str) -> AssertionSettings:

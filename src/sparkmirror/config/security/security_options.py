@@ -3,6 +3,20 @@
 
 Kafka's login for tokens, and Strimzi's, read the same things from options of the JAAS line that
 stand as keys elsewhere, so whoever reads them asks a `Texts`.
+
+The sections of the JAAS login file that Java people name in KAFKA_OPTS.
+
+KafkaClient says who clients are that have no `sasl.jaas.config`; KafkaConnect, who may use the
+REST API.
+
+Trust stores and key stores, read when settings are made: files of three kinds, or PEM inline.
+
+What may stand together is what Java's clients accept.
+
+Files for logins with tokens: what is in them goes to an endpoint, or to a broker, as it is.
+
+A connector that came over REST may therefore name only those that Java's workers would read: the
+ones that KAFKA_OPTS lists.
 """
 
 from __future__ import annotations
@@ -25,6 +39,12 @@ from sparkmirror.security.keystores import MAX_BYTES, KeyPair, read_keystore, re
 JAAS = "sasl.jaas.config"
 PROTOCOL = "security.protocol"
 _KEYS: Mapping[str, ConfigKey] = {key.name: key for key in ALL_SECURITY_KEYS}
+
+_PEM = "PEM"
+_DEFAULT = "JKS"
+
+CLIENT_SECTION = "KafkaClient"
+_MAX_FILE_BYTES = 1 << 20
 
 
 class SecurityOptionError(ValueError):
@@ -161,17 +181,10 @@ class JaasOptions:
         return SecurityOptionError(JAAS, f"{self.display_name(name)} {rest}")
 
 
-# --- The sections of the JAAS login file that Java people name in KAFKA_OPTS.
-
-
-CLIENT_SECTION = "KafkaClient"
-_MOST_BYTES = 1 << 20
-
-
 def read_jaas_sections(login_file: str, whose: str) -> dict[str, list[JaasEntry]]:
     """The entries of each section; ConfigError says what is wrong, and nothing that it found."""
     try:
-        content = read_bounded(Path(login_file), _MOST_BYTES)
+        content = read_bounded(Path(login_file), _MAX_FILE_BYTES)
         if content is None:
             raise ConfigError(f"{login_file} is no JAAS file: it has more than a MiB.")
         return parse_jaas_file(content.decode())
@@ -182,13 +195,6 @@ def read_jaas_sections(login_file: str, whose: str) -> dict[str, list[JaasEntry]
     except ValueError as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
         raise ConfigError(f"{login_file} is no JAAS file: {reason}.") from error
-
-
-# --- Trust stores and key stores, read when settings are made: files of three kinds, or PEM inline.
-
-
-_PEM = "PEM"
-_DEFAULT = "JKS"
 
 
 def read_truststore_option(texts: OptionSource, prefix: str) -> str | None:
@@ -316,12 +322,6 @@ def _because(error: ValueError) -> str:
     return f"cannot be used: {error}"
 
 
-# --- Files for logins with tokens: what is in them goes to an endpoint, or to a broker, as it is.
-
-
-_MOST_BYTES = 1 << 20
-
-
 def read_token_file(place: OptionSource, name: str, path: str) -> bytes:
     """What is in it; Misfit if it cannot or may not be read."""
     if place.is_from_request(name) and not _is_listed(path):
@@ -330,7 +330,7 @@ def read_token_file(place: OptionSource, name: str, path: str) -> bytes:
             f"names {place.display_value(name)}; over REST only files may be named that "
             "-Dorg.apache.kafka.sasl.oauthbearer.allowed.files in this process's KAFKA_OPTS lists",
         )
-    return read_named_file(place, name, path, _MOST_BYTES)
+    return read_named_file(place, name, path, _MAX_FILE_BYTES)
 
 
 def _is_listed(path: str) -> bool:

@@ -2,6 +2,8 @@
 """The security of one client: `security.protocol`, `ssl.*`, `sasl.*` and what they lead to.
 
 Files are read here, on the driver, and nowhere else: what comes out needs no file any more.
+
+Where AWS's keys come from: the options of Amazon's own login module.
 """
 
 from __future__ import annotations
@@ -66,6 +68,15 @@ _SPOKEN = ("TLSv1.2", "TLSv1.3")
 _OUTDATED = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _WITH_PASSWORD = (SaslMechanism.PLAIN, SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512)
+
+_PROFILE = "awsProfileName"
+_ROLE = "awsRoleArn"
+_READ = frozenset(
+    {
+        *(_PROFILE, _ROLE, "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion"),
+        *("awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken"),
+    }
+)
 
 
 def read_security(reader: ConfigReader, report: ConfigReport) -> SecuritySettings:
@@ -367,19 +378,6 @@ def _remark_options(
         origin = reader.origin(JAAS)
         names = "[hidden]" if reader.came_from_provider(JAAS) else ", ".join(idle)
         report.warn(origin, f"{origin.key}: its option {names} has no effect.", NoticeLevel.INFO)
-
-
-# --- Where AWS's keys come from: the options of Amazon's own login module.
-
-
-_PROFILE = "awsProfileName"
-_ROLE = "awsRoleArn"
-_READ = frozenset(
-    {
-        *(_PROFILE, _ROLE, "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion"),
-        *("awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken"),
-    }
-)
 
 
 def read_aws_settings(line: JaasOptions | None) -> AwsSettings:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about logins that anybody on the way can read: they are allowed, as in Java."""
+"""Warnings about logins that anybody on the way can read: they are allowed, as in Java.
+
+Warnings about certificates in one's own stores that are weak or out of date, as keytool gives.
+
+They are used all the same, as in Java; whoever shows one may be refused by brokers.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,11 @@ from sparkmirror.security.settings import (
 )
 
 _READABLE = {SaslMechanism.PLAIN: "password", SaslMechanism.OAUTHBEARER: "token"}
+
+_MOST_NAMED = 3
+_MOST_LETTERS = 100
+_TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
+_IDENTITY = ("ssl.keystore.location", "ssl.keystore.certificate.chain")
 
 
 def warn_cleartext_credentials(
@@ -56,15 +66,6 @@ def warn_cleartext_credentials(
                 f"{origin.key}: the client's secret and its tokens go to and from the token "
                 "endpoint unencrypted, for anybody on the way to read. Write https.",
             )
-
-
-# --- Warnings about certificates in one's own stores that are weak or out of date.
-
-
-_MOST_NAMED = 3
-_MOST_LETTERS = 100
-_TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
-_IDENTITY = ("ssl.keystore.location", "ssl.keystore.certificate.chain")
 
 
 class _Certificate(NamedTuple):
