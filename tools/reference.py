@@ -23,7 +23,7 @@ PROFILES_PAGE = DOCS / "profiles.md"
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Written by `make docs` from src/sparkmirror/config/keys*.py. Change it there. -->
+<!-- Written by `make docs` from src/sparkmirror/config/keys/*.py. Change it there. -->
 
 Sparkmirror reads MirrorMaker 2's properties files. A file names clusters, says how to reach them,
 and enables flows between them:
@@ -184,8 +184,8 @@ def _lines() -> Iterator[str]:
     yield "| key | here | MM2 | why |"
     yield "|---|---|---|---|"
     for key in differing_defaults():
-        yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | "
-        f"{key.mm2_difference_reason} |"
+        why = key.mm2_difference_reason
+        yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | {why} |"
 
 
 def _section(section: Section, mark: str = "##") -> Iterator[str]:

@@ -12,7 +12,6 @@ from typing import cast
 
 import pytest
 
-from sparkmirror.runtime import flow_supervisor as pairs_module
 from sparkmirror.config.config_changes import ConfigChanges, FlowChange, FlowPart
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -21,6 +20,7 @@ from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
+from sparkmirror.runtime import flow_supervisor as pairs_module
 from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates
 from sparkmirror.runtime.flow_supervisor import (
     FlowSpec,

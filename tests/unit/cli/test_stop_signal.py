@@ -12,9 +12,9 @@ import pytest
 
 PROGRAM = """
 import os, signal, threading, time
-from sparkmirror.cli.process_signals import StopSignal
+from sparkmirror.cli.process_signals import ProcessSignals
 
-stop = StopSignal()
+stop = ProcessSignals()
 
 def storm():
     for _ in range(20_000):
@@ -41,16 +41,16 @@ def test_thousands_of_signals_in_the_middle_of_waiting_are_one_stop() -> None:
 
 RELOADS = """
 import os, signal
-from sparkmirror.cli.process_signals import StopSignal
+from sparkmirror.cli.process_signals import ProcessSignals
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-stop = StopSignal(reloads=True)
-assert not stop.take_reload()
+stop = ProcessSignals(reloads=True)
+assert not stop.consume_reload_request()
 for _ in range(3):
     os.kill(os.getpid(), signal.SIGHUP)
 assert not stop.wait(3600)
-assert stop.take_reload()
-assert not stop.take_reload()
+assert stop.consume_reload_request()
+assert not stop.consume_reload_request()
 print("reload")
 """
 
@@ -71,17 +71,17 @@ def test_several_hangups_of_a_service_are_one_reload() -> None:
 
 WAITING = """
 import fcntl, os, signal, sys, termios
-from sparkmirror.cli.process_signals import StopSignal
+from sparkmirror.cli.process_signals import ProcessSignals
 
 terminal, nohup, file = sys.argv[1:]
 if terminal == "terminal":
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 # Whatever the process that runs the tests was started with.
 signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup == "nohup" else signal.SIG_DFL)
-stop = StopSignal(reloads=file == "file")
+stop = ProcessSignals(reloads=file == "file")
 print("ready", flush=True)
 is_stopped = stop.wait(120)
-print("stop" if is_stopped else "reload" if stop.take_reload() else "nothing")
+print("stop" if is_stopped else "reload" if stop.consume_reload_request() else "nothing")
 """
 
 

@@ -12,12 +12,12 @@ import pytest
 
 TOOL = Path(__file__).parents[3] / "tools" / "run_tests.py"
 RESULTS = """<testsuites><testsuite>
-<testcase classname="tests.unit.test_run_tests" name="test_a" time="1.0"/>
-<testcase classname="tests.unit.test_run_tests.TestGroup" name="test_b[x-1]" time="2.0">
+<testcase classname="tests.unit.repository.test_run_tests" name="test_a" time="1.0"/>
+<testcase classname="tests.unit.repository.test_run_tests.TestGroup" name="test_b[x-1]" time="2.0">
   <failure message="AssertionError: assert 1 == 2&#10; more">trace</failure></testcase>
-<testcase classname="tests.unit.test_run_tests" name="test_c" time="0.1">
+<testcase classname="tests.unit.repository.test_run_tests" name="test_c" time="0.1">
   <skipped message="not here"/></testcase>
-<testcase classname="tests.unit.test_run_tests" name="test_d" time="0.1">
+<testcase classname="tests.unit.repository.test_run_tests" name="test_d" time="0.1">
   <error message="failed on setup">trace</error></testcase>
 </testsuite></testsuites>"""
 

@@ -82,8 +82,8 @@ KERBEROS = st.builds(
     service=TEXTS,
     principal=TEXTS,
     keytab=st.none() | SECRETS,
-    uses_cache=st.booleans(),
-    cache=TEXTS,
+    uses_ticket_cache=st.booleans(),
+    ticket_cache=TEXTS,
 )
 AWS = st.builds(
     AwsSettings,
