@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The typed settings that the rest of the package sees.
 
-Everything here is a frozen value made by `config/flow_settings.py` from the property file.
+Everything here is a frozen value made by `config/flows/flow_settings.py` from the property file.
 No other package reads a property name.
 """
 
@@ -209,7 +209,7 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class IncidentPolicies:
-    """What to do about each thing that a flow cannot mend; see `config/keys_policies.py`."""
+    """What to do about each thing that a flow cannot mend; see `config/keys/connector_keys.py`."""
 
     gap: str = "continue"
     source_recreated: str = "stop"

@@ -2,7 +2,8 @@
 """Keys and fields of Connect's config and status topics, read from bytes of unknown origin.
 
 A reader of these topics meets records of older and newer workers, and whatever else somebody has
-written there. What cannot be read is a `Foreign`, never an exception, for a worker must start.
+written there. What cannot be read is an `UnreadableRecord`, never an exception, for a worker must
+start.
 """
 
 from __future__ import annotations

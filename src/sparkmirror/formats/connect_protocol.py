@@ -7,7 +7,7 @@ reads Connect's metadata and assignments (version 2, "sessioned") reads these. P
 `sparkmirror run` are never in one group with workers either (`PAIR_PROTOCOL`): a worker runs what
 the config topic names, such a process one pair of its file, and says which.
 
-A worker that joins says who it is (`Metadata`):
+A worker that joins says who it is (`WorkerMetadata`):
 
     INT16   version            2
     STRING  url                where its REST API is

@@ -44,7 +44,7 @@ def find_coordinator_request(group: str) -> object:
 
 
 def offset_fetch_many_request(groups: Sequence[str]) -> object:
-    """All offsets of groups with one coordinator (KIP-709); see `fetch_one_request`."""
+    """All offsets of groups with one coordinator (KIP-709); see `offset_fetch_request`."""
     one = OffsetFetchRequest.OffsetFetchRequestGroup
     return OffsetFetchRequest(
         groups=[one(group_id=group, topics=None) for group in groups],

@@ -37,7 +37,7 @@ class RawResponse:
 
 
 class RawRequest:
-    """A request as kafka-python's connections use one, whose answer is a `RawAnswer`."""
+    """A request as kafka-python's connections use one, whose answer is a `RawResponse`."""
 
     def __init__(self, request: Any) -> None:
         self._request = request

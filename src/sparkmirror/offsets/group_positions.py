@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where consumer groups stand on both sides, and why a group is not moved: pure planning.
 
-`locate` says where each committed offset lies on the target, `new_checkpoints` which of that is
-worth a checkpoint, `plan_sync` which offsets to set for groups on the target. Every position has
-a state and a sentence, so that nobody has to guess.
+`translate_group` says where each committed offset lies on the target, `new_checkpoints` which of
+that is worth a checkpoint, `plan_commits` which offsets to set for groups on the target. Every
+position has a state and a sentence, so that nobody has to guess.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SOURCE_ALIAS_KEY = "source.cluster.alias"
 
 @runtime_checkable
 class ReplicationPolicy(Protocol):
-    """What the program asks about topic names; inherit from `Naming` to write only three of it."""
+    """What the program asks about topic names; `BaseReplicationPolicy` has all but three of it."""
 
     def configure(self, options: Mapping[str, str]) -> None:
         """Take the flow's configuration, once, before any other call."""

@@ -3,7 +3,7 @@
 
 Names may hold anything, a slash included: `/connectors/a%2Fb/status`. The server hands over a path
 whose escapes are gone, so it is made anew from the raw one with slashes and percent signs of names
-still escaped; `unescape` gives a handler the name.
+still escaped; `unescape_segment` gives a handler the name.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Ownership(Protocol):
 
 @dataclass(slots=True)
 class SupervisedFlow:
-    """One of them; others may look at it, only `Pairs` changes it."""
+    """One of them; others may look at it, only `FlowSupervisor` changes it."""
 
     spec: FlowSpec
     idle_status: FlowStatus

@@ -3,7 +3,7 @@
 
 They are named `A->B.MirrorSourceConnector` and so on, since MM2's own names are the same for every
 pair. What the file decides cannot be changed here, and the answer says so; pausing, stopping and
-restarting can, on any of the processes with the file (`state/pair_orders.py`).
+restarting can, on any of the processes with the file (`runtime/commands.py`).
 
 What the connectors of a pair do, in Connect's words, as this process sees it.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which connectors there are and what they are meant to do, as Connect's config topic says.
 
-`ConfigState` is what a worker knows after some records, by the rules of Java's workers:
+`ClusterConfigState` is what a worker knows after some records, by the rules of Java's workers:
 
 A  Tasks change as one: their records wait until a commit counts them.
 B  A commit that counts tasks whose records are missing (the cleaner takes them when a leader dies

@@ -2,7 +2,7 @@
 """Where a flow stands, as Connect's offsets topic keeps it, on the target or the worker's cluster.
 
 The driver reads it and writes the first position of a topic partition; the tasks write all
-others themselves, with the records of `state/positions.py`.
+others themselves, with the records of `state/position_records.py`.
 """
 
 from __future__ import annotations

@@ -305,8 +305,9 @@ def plan_internal_topics(
     *,
     creates: bool = True,
 ) -> InternalTopicPlan:
-    """What to create on one cluster; `topics` are those of its side, `configs` of `to_inspect`.
+    """What to create on one cluster.
 
+    `topics` are those of its side, `configs` those of `topics_to_inspect`.
     With `creates` off, what is missing fails with the shape in which to create it.
     """
     failures: dict[str, ClusterError] = {}

@@ -70,7 +70,7 @@ class TransactionListener(Protocol):
     """Who is told what became of the transactions."""
 
     def on_partitions_added(self) -> None:
-        """More partitions may be written in the open transaction; see `Transactions.holds`."""
+        """More partitions may be written in the open transaction; see `contains`."""
 
     def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
         """A partition is not in the transaction and cannot be, for now; the others are."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network line that can be cut, slowed and torn, for real sockets on loopback.
 
-A `Line` stands for the network between a client and one cluster; each of its proxies listens on a
-port and forwards to a broker. The two directions are hurt apart: requests may pass while their
+A `NetworkLink` stands for the network between a client and one cluster; each of its proxies listens
+on a port and forwards to a broker. The two directions are hurt apart: requests may pass while their
 replies do not. While a direction is cut, bytes are held as a network's buffers would hold them, and
 arrive when it heals, also those of connections that were given up meanwhile; `tear` loses them
 instead, with their connections. A slow line may have windows, as TCP has: a sender waits for the

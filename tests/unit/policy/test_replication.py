@@ -157,7 +157,7 @@ def test_the_identity_policy_without_a_source_knows_no_source() -> None:
 
 
 def test_a_custom_policy_needs_three_functions_only() -> None:
-    """`Naming` supplies the rest, with dots in internal names."""
+    """`BaseReplicationPolicy` supplies the rest, with dots in internal names."""
 
     class Upper(BaseReplicationPolicy):
         def format_remote_topic(self, source_alias: str, topic: str) -> str:

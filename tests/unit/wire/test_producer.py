@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The producer's state machine where brokers misbehave: order, once, nothing dropped.
 
-Requests are answered by hand or by `Log`, which refuses and recognises as a broker does.
+Requests are answered by hand or by `IdempotentLog`, which refuses and recognises as a broker does.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Three maps are derived from the file for a pair A->B: the properties of a cluster, the connector
 configuration and the worker configuration; from the connector's those of the clients. Every
 value remembers the line it came from and the lines it won against. A profile's values are below
-all of them (`config/profiles.py`).
+all of them (`config/keys/service_profiles.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remembers which files a configuration was read from, so that all of them can be watched.
 
-Whoever reads says `noting_files`; whatever is read meanwhile, in the same thread, is noted by
+Whoever reads says `record_file_reads`; whatever is read meanwhile, in the same thread, is noted by
 `read_bounded`, through which all of it passes: properties files, stores, login files, what config
 providers look up. A file is noted before it is opened: a change in between is seen as one later.
 
