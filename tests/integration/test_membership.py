@@ -155,11 +155,11 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
         site.await_all([first, second])
         site.topic.change(["a", "b", "e", "f"])
         follower = second if first.member.is_leader else first
-        follower.configs.fresh()
+        follower.configs.latest()
         follower.member.rejoin()
         site.await_all([first, second])
         for worker in (first, second):
-            assert worker.configs.known().config_offset == 2
+            assert worker.configs.cached().config_offset == 2
 
 
 @pytest.mark.thorough
@@ -172,7 +172,7 @@ def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) ->
         held = frozenset(follower.connectors)
         follower.configs.is_broken = True
         site.topic.change([*CONNECTORS, "e"])
-        leader.configs.fresh()
+        leader.configs.latest()
         leader.member.rejoin()
         eventually(lambda: not follower.member.is_member, PATIENCE_SECONDS, "it has left")
         assert "cannot be read" in (follower.member.problem or "")
@@ -312,7 +312,7 @@ def test_a_coordinator_that_dies_costs_nobody_its_place(
             assert [list(worker.events) for worker in (first, second)] == told
             assert first.member.generation == second.member.generation == before
             site.topic.change(["a"])
-            second.configs.fresh()
+            second.configs.latest()
             second.member.rejoin()
             site.await_all([first, second])
 

@@ -24,9 +24,9 @@ from sparkmirror.devcluster.jvm import KafkaJvm
 from sparkmirror.devcluster.kafka_tools import TOPICS
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
+from sparkmirror.security.aws_credentials import AwsCredentials
 from sparkmirror.security.msk_iam import (
     LIFETIME_SECONDS,
-    AwsCredentials,
     sign_login_message,
     sign_token,
 )

@@ -35,7 +35,7 @@ from support.mirrors.mirror_process import STOP_SECONDS
 from support.mirrors.upstream_pair import (
     ClusterPair,
     FlowDirection,
-    TestAxis,
+    UpstreamAxis,
     are_monotonic,
     consume_from,
 )
@@ -58,7 +58,7 @@ def backup(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Cluster, Keys]]:
     """The backup, and how a mirror reaches it if not as everybody does."""
-    axis: TestAxis = request.cls.axis
+    axis: UpstreamAxis = request.cls.axis
     if axis.over_tls:
         folder = tmp_path_factory.mktemp("backup")
         with secure_cluster(folder, version=kafka_version) as guarded:
@@ -75,7 +75,7 @@ def new_pair(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> PairMaker:
     """Pairs of this axis that do not run yet."""
-    axis: TestAxis = request.cls.axis
+    axis: UpstreamAxis = request.cls.axis
     return lambda: ClusterPair(
         axis, source_cluster, *backup, directory=tmp_path_factory.mktemp("pair")
     )
@@ -103,7 +103,7 @@ def shared(new_pair: PairMaker) -> Iterator[ClusterPair]:
 class Scenarios:
     """What holds on every axis; a class for an axis names it, and that is all."""
 
-    axis: ClassVar[TestAxis]
+    axis: ClassVar[UpstreamAxis]
 
     # --- with a mirror of their own
 
@@ -443,13 +443,13 @@ class Scenarios:
 class TestDefaultPolicy(Scenarios):
     """Both directions, remote topics named after their source."""
 
-    axis = TestAxis()
+    axis = UpstreamAxis()
 
 
 class TestIdentityPolicy(Scenarios):
     """One way, topics keep their names."""
 
-    axis = TestAxis(
+    axis = UpstreamAxis(
         ("replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",),
         both_ways=False,
         keeps_names=True,
@@ -459,16 +459,16 @@ class TestIdentityPolicy(Scenarios):
 class TestTransactionalSource(Scenarios):
     """The source is written in transactions, whose markers leave gaps in its offsets."""
 
-    axis = TestAxis(in_transactions=True)
+    axis = UpstreamAxis(in_transactions=True)
 
 
 class TestExactlyOnce(Scenarios):
     """The mirror writes in transactions, whose markers leave gaps in the target's offsets."""
 
-    axis = TestAxis(worker_lines=("exactly.once.source.support = enabled",))
+    axis = UpstreamAxis(worker_lines=("exactly.once.source.support = enabled",))
 
 
 class TestSsl(Scenarios):
     """The backup is reached over TLS."""
 
-    axis = TestAxis(over_tls=True)
+    axis = UpstreamAxis(over_tls=True)

@@ -108,7 +108,7 @@ class ConnectorSupervisor:
         self._is_awaited = False  # Spark, by connectors that may come
         self._is_clean = True
         self._close_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="connect/runner", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="connect/supervisor", daemon=True)
         self._thread.start()
 
     # --- what is wanted

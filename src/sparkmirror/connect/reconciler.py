@@ -78,7 +78,7 @@ class Reconciler:
         self._backoff = Backoff()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="connect/duties", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="connect/reconciler", daemon=True)
 
     @property
     def log_levels(self) -> LogLevels:

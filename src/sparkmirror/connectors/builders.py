@@ -44,19 +44,19 @@ def build_source(
     once: bool = False,
 ) -> MirrorSourceConnector:
     """A connector that copies; `splits` says how many tasks it may have at present."""
-    side_topics = OnDemandTopics(settings, policy.replication, factors, status)
+    on_demand_topics = OnDemandTopics(settings, policy.replication, factors, status)
     foreign_writers = ForeignWriters(settings, status)
 
     def progressed(progress: Progress) -> None:
         status.on_progress(progress)
-        side_topics.request(progress.missing_topics)
+        on_demand_topics.request(progress.missing_topics)
         foreign_writers.report(progress.other_writers)
 
     epochs = EpochRunner(
         status.name, engine.context, engine.control_server, progressed, before=status.epoch
     )
     return MirrorSourceConnector(
-        settings, policy, factors, status, epochs, side_topics, splits=splits, once=once
+        settings, policy, factors, status, epochs, on_demand_topics, splits=splits, once=once
     )
 
 

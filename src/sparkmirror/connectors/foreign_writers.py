@@ -50,7 +50,7 @@ class ForeignWriters:
                 return
             self._is_looking = True
         threading.Thread(
-            target=self._classify, args=(new,), name=f"{self._flow}/writers", daemon=True
+            target=self._classify, args=(new,), name=f"{self._flow}/foreign-writers", daemon=True
         ).start()
 
     def _classify(self, writers: list[OtherWriter]) -> None:

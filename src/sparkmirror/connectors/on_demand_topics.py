@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class OnDemandTopics:
-    """The side topics of one flow; callable from any thread."""
+    """The on-demand topics of one flow; callable from any thread."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class OnDemandTopics:
                 return
             self._busy |= {topic.name for topic in wanted}
         threading.Thread(
-            target=self._create, args=(wanted,), name=f"{self._flow}/side-topics", daemon=True
+            target=self._create, args=(wanted,), name=f"{self._flow}/on-demand-topics", daemon=True
         ).start()
 
     def record_incidents(self, incidents: Sequence[Incident]) -> None:

@@ -56,7 +56,7 @@ class MirrorSourceConnector:
         factors: ReplicationFactorChooser,
         status: FlowStatus,
         epochs: EpochRunner,
-        side_topics: OnDemandTopics,
+        on_demand_topics: OnDemandTopics,
         *,
         splits: Callable[[], int],
         once: bool,
@@ -72,7 +72,7 @@ class MirrorSourceConnector:
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
         points = TransactionalStartPositions if settings.transactions.is_enabled else StartPositions
-        self._start_positions = points(settings, status, side_topics)
+        self._start_positions = points(settings, status, on_demand_topics)
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
         deleted = TopicDeletionSync(

@@ -54,12 +54,12 @@ class StartPositions:
     """The pairs of one flow, kept from epoch to epoch."""
 
     def __init__(
-        self, settings: FlowSettings, status: FlowStatus, side_topics: OnDemandTopics
+        self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
         self._status = status
-        self._side_topics = side_topics
+        self._on_demand_topics = on_demand_topics
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -178,7 +178,9 @@ class StartPositions:
         known = {tp: pair.stored for tp, pair in self._positions.items()}
         found = find_recreated(mirrored, known, self._settings.incident_policies)
         now = int(time.time() * 1000)
-        self._side_topics.record_incidents([one.incident(self._flow.target, now) for one in found])
+        self._on_demand_topics.record_incidents(
+            [one.incident(self._flow.target, now) for one in found]
+        )
         stopped = {one.mirrored.source for one in found if one.policy == STOP}
         for tp in self._stopped - stopped:
             self._status.set_problem(f"recreated {tp}", "")

@@ -29,9 +29,9 @@ class TransactionalStartPositions(StartPositions):
     """The positions of one exactly-once flow, and the right to write on from there."""
 
     def __init__(
-        self, settings: FlowSettings, status: FlowStatus, side_topics: OnDemandTopics
+        self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
     ) -> None:
-        super().__init__(settings, status, side_topics)
+        super().__init__(settings, status, on_demand_topics)
         self._transactions = settings.transactions
         self._used: set[str] = set()  # ids that somebody may still write with
         self._fenced: dict[str, ProducerIdAndEpoch] = {}

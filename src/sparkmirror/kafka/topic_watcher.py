@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rings when something is written to a topic of one partition, so that nobody has to look again.
 
-Two threads. `<topic>/listen` asks the leader for what is not there yet, and the leader answers when
-it is: idle, that is one small request every few seconds. `<topic>/ring` makes the calls, also every
-few seconds on suspicion while nothing was heard, whatever the other one waits for. One call may
-stand for many records, and some for none.
+Two threads. `<topic>/poll` asks the leader for what is not there yet, and the leader answers when
+it is: idle, that is one small request every few seconds. `<topic>/notify` makes the calls, also
+every few seconds on suspicion while nothing was heard, whatever the other one waits for. One call
+may stand for many records, and some for none.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicWatcher:
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"{topic}/{role}", daemon=True)
-            for role, target in (("listen", self._poll_loop), ("ring", self._notify_loop))
+            for role, target in (("poll", self._poll_loop), ("notify", self._notify_loop))
         ]
 
     def update_connection(self, connection: ConnectionParameters) -> None:

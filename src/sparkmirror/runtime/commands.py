@@ -65,7 +65,9 @@ class FlowCommands:
         self._orders: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while it cannot be read
-        self._thread = threading.Thread(target=self._run, name=f"{self._flow}/orders", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._flow}/commands", daemon=True
+        )
         self.target_states: TargetStates | None = None  # None: not read yet
         self.problem = ""
 

@@ -82,7 +82,7 @@ class Safeguards:
         by_source = {part.source.tp: part for part in parts}
         ledger = OnDemandTopic(producer, settings.ledger_topic)
         self._letters = DeadLetterWriter(OnDemandTopic(producer, settings.dead_letters_topic))
-        self._side_topics = {side.partition.tp: side for side in (ledger, self._letters.topic)}
+        self._on_demand_topics = {side.partition.tp: side for side in (ledger, self._letters.topic)}
         self._desk = IncidentReporter(settings.flow, ledger)
         self._budget = budget
         self._refusals = RefusedRecords(
@@ -131,7 +131,7 @@ class Safeguards:
         """The topics that the driver is to create."""
         return tuple(
             side.topic
-            for tp, side in self._side_topics.items()
+            for tp, side in self._on_demand_topics.items()
             if not side.is_idle and tp not in self._target.leaders
         )
 
@@ -139,13 +139,13 @@ class Safeguards:
 
     def acked(self, tp: TopicPartition, out: OutgoingBatch) -> None:
         """The target took a record batch of a topic that is not copied."""
-        side = self._side_topics.get(tp)
+        side = self._on_demand_topics.get(tp)
         if side is not None:
             side.on_acked(out)
 
     def is_awaited(self, tp: TopicPartition, code: int) -> bool:
         """Whether an error only means that the driver has not created a topic yet."""
-        return tp in self._side_topics and code in _NOT_THERE_YET
+        return tp in self._on_demand_topics and code in _NOT_THERE_YET
 
     def refused(
         self,

@@ -53,7 +53,7 @@ _EVERY_FILE = (
 
 
 @dataclass(frozen=True, slots=True)
-class TestAxis:
+class UpstreamAxis:
     """What a class of tests changes."""
 
     lines: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class ClusterPair:
 
     def __init__(
         self,
-        axis: TestAxis,
+        axis: UpstreamAxis,
         primary: Cluster,
         backup: Cluster,
         backup_keys: Mapping[str, str],

@@ -26,8 +26,12 @@ from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.sasl_adapter import SaslAdapter
 from sparkmirror.model import Secret
 from sparkmirror.security import aws_credentials
-from sparkmirror.security.aws_credentials import AwsCredentialSource, credential_source
-from sparkmirror.security.msk_iam import LIFETIME_SECONDS, AwsCredentials, sign_token
+from sparkmirror.security.aws_credentials import (
+    AwsCredentials,
+    AwsCredentialSource,
+    credential_source,
+)
+from sparkmirror.security.msk_iam import LIFETIME_SECONDS, sign_token
 from sparkmirror.security.settings import (
     AwsSettings,
     SaslMechanism,

@@ -13,10 +13,9 @@ import pytest
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
-from sparkmirror.security.aws_credentials import region_of
+from sparkmirror.security.aws_credentials import AwsCredentials, region_of
 from sparkmirror.security.msk_iam import (
     LIFETIME_SECONDS,
-    AwsCredentials,
     sign_login_message,
     sign_token,
 )

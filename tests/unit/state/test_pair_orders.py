@@ -48,7 +48,7 @@ def settings(peer: SecureBroker, password: str) -> FlowSettings:
 
 def is_over() -> bool:
     """Nobody is left who reads orders."""
-    return not [one for one in threading.enumerate() if one.name == "a->b/orders"]
+    return not [one for one in threading.enumerate() if one.name == "a->b/commands"]
 
 
 def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(

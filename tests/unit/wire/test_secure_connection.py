@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
-from sparkmirror.security.msk_iam import AwsCredentials
+from sparkmirror.security.aws_credentials import AwsCredentials
 from sparkmirror.security.settings import (
     AwsSettings,
     OAuthSettings,
