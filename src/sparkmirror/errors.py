@@ -14,13 +14,13 @@ SparkmirrorError
 ├── WorkerError            a Connect worker refused what was asked, or is none; names its address
 │   └── WorkerUnreachableError  nobody answers at that address (retriable)
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
-├── ParkingError           a consumer group cannot be moved; says what to do
+├── GroupMigrationError    a consumer group cannot be moved; says what to do
 ├── ApiError               a request that a worker refuses, with its HTTP status (connect/api.py)
 ├── PlanError              a plan file that cannot be read, written or carried out
-├── MovedError             what was to be read has been written anew meanwhile (retriable)
+├── StaleOffsetError       what was to be read has been written anew meanwhile (retriable)
 ├── WireError              bytes that are not what the protocol says
 │   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
-│   ├── UnreadableAnswerError      an answer of a broker that is none: as if it had not come
+│   ├── UndecodableResponseError   an answer of a broker that is none: as if it had not come
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
 ├── LeaseLostError         a task has not heard from its driver in time (retriable)
 └── FencedError            a task may not write any more: another one took over (retriable)

@@ -94,7 +94,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
         workers = [_start(stack, target_cluster, tmp_path, topics) for _ in range(2)]
         for one in workers:
             eventually(
-                lambda one=one: one.known.ask("GET", "/health").status == 200,
+                lambda one=one: one.known.request("GET", "/health").status == 200,
                 PATIENCE_SECONDS,
                 "the worker is healthy",
                 not_yet=(Exception,),
@@ -103,7 +103,9 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
             body = {"name": name, "config": heartbeat_config(target_cluster)}
             assert one.stranger.request("POST", "/connectors", body).status == 401
             eventually(
-                lambda one=one, body=body: one.known.ask("POST", "/connectors", body).status == 201,
+                lambda one=one, body=body: (
+                    one.known.request("POST", "/connectors", body).status == 201
+                ),
                 PATIENCE_SECONDS,
                 "the connector is created",
             )

@@ -41,10 +41,14 @@ class ConfigWriter:
     """The leader's pen; any thread may hold it."""
 
     def __init__(
-        self, life: WorkerLifecycle, board: GroupState, membership: Membership, leading: GroupLeader
+        self,
+        life: WorkerLifecycle,
+        group_state: GroupState,
+        membership: Membership,
+        leading: GroupLeader,
     ) -> None:
         self._life = life
-        self._board = board
+        self._group_state = group_state
         self._membership = membership
         self._leading = leading
         self.lock = threading.Lock()  # offsets are set while nothing can be begun
@@ -52,7 +56,7 @@ class ConfigWriter:
     def connector_info(self, name: str) -> ConnectorInfo:
         """A connector as it is meant to be."""
         self.require_started()
-        configs = self._board.configs
+        configs = self._group_state.configs
         config = configs.configs.get(name)
         if config is None:
             raise api_errors.connector_not_found(name)
@@ -84,8 +88,8 @@ class ConfigWriter:
     def refresh(self) -> None:
         """Before a decision: what others have said up to now."""
         try:
-            self._board.refresh_configs()
-            self._board.refresh_statuses()
+            self._group_state.refresh_configs()
+            self._group_state.refresh_statuses()
         except ClusterError as error:
             raise topic_error("Error reading the topics of this worker's group", error) from error
 
@@ -104,7 +108,7 @@ class ConfigWriter:
             write(log)
 
         try:
-            self._board.write_configs(fresh)
+            self._group_state.write_configs(fresh)
         except LeadershipLostError as error:
             self._leading.on_fenced()
             raise api_errors.stale_configuration() from error

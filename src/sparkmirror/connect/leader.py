@@ -38,12 +38,12 @@ class GroupLeader:
         self,
         group: GroupSettings,
         signing: SigningSettings,
-        board: GroupState,
+        group_state: GroupState,
         membership: Membership,
     ) -> None:
         self._transactional_id = f"connect-cluster-{group.group_id}"
         self._signing = signing
-        self._board = board
+        self._group_state = group_state
         self._membership = membership
         self._is_leading = False
         self._retry_fencing_at = float("inf")  # when to try once more what did not work
@@ -62,7 +62,7 @@ class GroupLeader:
         """Begin to lead, renew the key, clean up; nothing if somebody else leads."""
         if not self._membership.is_leader:
             if self._is_leading:
-                self._board.write_configs(lambda log: log.resign())
+                self._group_state.write_configs(lambda log: log.resign())
             self._is_leading = False
             return
         if not self._is_leading:
@@ -74,17 +74,19 @@ class GroupLeader:
             self._take_leadership()
         elif self._is_key_old():
             key = self._new_key()
-            self._board.write_configs(lambda log: log.put_session_key(key))
+            self._group_state.write_configs(lambda log: log.put_session_key(key))
 
     def _take_leadership(self) -> None:
         """A cluster whose transactions do not work just now can be led, only not fenced."""
         key = self._new_key()
         try:
-            self._board.write_configs(lambda log: log.become_leader(self._transactional_id, key))
+            self._group_state.write_configs(
+                lambda log: log.become_leader(self._transactional_id, key)
+            )
         except LeadershipLostError:
             raise
         except ClusterError as error:
-            self._board.write_configs(lambda log: _lead_unfenced(log, key))
+            self._group_state.write_configs(lambda log: _lead_unfenced(log, key))
             self._retry_fencing_at = time.monotonic() + _FENCE_SECONDS
             if not self._has_warned:
                 _log.warning(
@@ -97,7 +99,7 @@ class GroupLeader:
             self._has_warned = False
 
     def _is_key_old(self) -> bool:
-        key = self._board.configs.session_key
+        key = self._group_state.configs.session_key
         age_ms = time.time() * 1000 - (key.created_ms if key is not None else 0)
         return age_ms > self._signing.key_ttl_ms
 
@@ -108,9 +110,11 @@ class GroupLeader:
 
     def _remove_deleted_statuses(self) -> None:
         """Statuses of connectors that were deleted when nobody was there to take them away."""
-        self._board.refresh_statuses()
-        for name in self._board.statuses.connectors.keys() - self._board.configs.configs.keys():
-            self._board.remove_connector_status(name)
+        self._group_state.refresh_statuses()
+        for name in (
+            self._group_state.statuses.connectors.keys() - self._group_state.configs.configs.keys()
+        ):
+            self._group_state.remove_connector_status(name)
 
 
 def _lead_unfenced(log: ConfigLog, key: SessionKey) -> None:

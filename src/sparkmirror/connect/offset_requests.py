@@ -38,9 +38,9 @@ JsonObject = Mapping[str, Json]
 class OffsetRequests:
     """The requests of ConnectApi that are about offsets."""
 
-    def __init__(self, file: WorkerConfig, board: GroupState, writes: ConfigWriter) -> None:
+    def __init__(self, file: WorkerConfig, group_state: GroupState, writes: ConfigWriter) -> None:
         self._file = file
-        self._board = board
+        self._group_state = group_state
         self._writes = writes
 
     def read(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
@@ -93,7 +93,7 @@ class OffsetRequests:
         """Nothing of it may write its offsets any more: whoever ran it has said that it ended."""
         self._writes.refresh()
         info = self._writes.connector_info(name)
-        is_meant = self._board.configs.target_state(name) is TargetState.STOPPED
+        is_meant = self._group_state.configs.target_state(name) is TargetState.STOPPED
         if not is_meant or info.tasks:
             raise api_errors.not_stopped(name)
         deadline = time.monotonic() + _STOPPED_SECONDS
@@ -109,7 +109,7 @@ class OffsetRequests:
         return info
 
     def _has_stopped(self, name: str) -> bool:
-        known = self._board.statuses.connectors.get(name)
+        known = self._group_state.statuses.connectors.get(name)
         return known is not None and known.state is RunState.STOPPED
 
 

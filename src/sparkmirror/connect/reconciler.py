@@ -53,12 +53,16 @@ class Reconciler:
     """The thread of a worker; `given` and `taken` are the group's, `wake` is anybody's."""
 
     def __init__(
-        self, file: WorkerConfig, board: GroupState, runner: ConnectorSupervisor, worker_id: str
+        self,
+        file: WorkerConfig,
+        group_state: GroupState,
+        runner: ConnectorSupervisor,
+        worker_id: str,
     ) -> None:
         self._file = file
         self._signing = file.settings.signing
         self._tracks_topics = file.settings.topic_tracking
-        self._board = board
+        self._group_state = group_state
         self._runner = runner
         self._worker_id = worker_id
         self._revoke_timeout_seconds = 0.7 * file.settings.group.rebalance_timeout_ms / 1000
@@ -93,7 +97,7 @@ class Reconciler:
     def start(self, membership: Membership, leading: GroupLeader) -> None:
         """Begin; the board has been read."""
         self._membership, self._leader = membership, leading
-        self._last_connectors = frozenset(self._board.configs.connectors)
+        self._last_connectors = frozenset(self._group_state.configs.connectors)
         self._thread.start()
 
     def stop(self) -> None:
@@ -131,10 +135,10 @@ class Reconciler:
             # The group would go on without this worker. Nothing is written twice: whoever is next
             # compares both sides, and the brokers refuse whoever comes too late.
             _log.warning(f"{', '.join(names)}: given up before all of it has ended here")
-        known = [name for name in names if name in self._board.configs.configs]
+        known = [name for name in names if name in self._group_state.configs.configs]
         try:
-            self._board.write_statuses(
-                unassigned_updates(known, self._board.statuses, self._status_origin())
+            self._group_state.write_statuses(
+                unassigned_updates(known, self._group_state.statuses, self._status_origin())
             )
         except ClusterError as error:
             # Whoever runs them next says so; if nobody does, the next leader finds out.
@@ -178,7 +182,7 @@ class Reconciler:
             return
         self._refresh_topics()
         self._handle_events()
-        configs = self._board.configs
+        configs = self._group_state.configs
         names = frozenset(configs.connectors)
         if names != self._last_connectors:
             self._last_connectors = names
@@ -202,7 +206,7 @@ class Reconciler:
 
     def _handle_events(self) -> None:
         """What was asked for once, and is nobody's lasting wish."""
-        for event in self._board.drain_events():
+        for event in self._group_state.drain_events():
             match event:
                 case RestartRequest():
                     self._restart(event)
@@ -213,8 +217,8 @@ class Reconciler:
         """News is told, but a message may be lost; of statuses nobody tells."""
         now = time.monotonic()
         if now - self._read_at > _READ_SECONDS:
-            self._board.refresh_configs()
-            self._board.refresh_statuses()
+            self._group_state.refresh_configs()
+            self._group_state.refresh_statuses()
             self._read_at = now
 
     def _write_unassigned(self) -> None:
@@ -224,8 +228,8 @@ class Reconciler:
         stopped.
         """
         configs, statuses, running = (
-            self._board.configs,
-            self._board.statuses,
+            self._group_state.configs,
+            self._group_state.statuses,
             self._instance_states(),
         )
         records: list[StatusRecord] = []
@@ -240,7 +244,7 @@ class Reconciler:
 
     def _apply_target_states(self, membership: Membership) -> None:
         """Begin, pause and end connectors until they are as they are meant to be."""
-        configs = self._board.configs
+        configs = self._group_state.configs
         with self._lock:  # what is taken meanwhile must not begin again
             # A place that is lost is lost with all its work, whoever finds out first.
             mine = self._assigned_connectors(configs) if membership.is_member else []
@@ -266,7 +270,7 @@ class Reconciler:
     def _state_of(self, name: str, running: Mapping[str, ConnectorState]) -> ConnectorState | None:
         """What a connector of this worker's does; None if there is nothing new to be said."""
         now = running.get(name)
-        if self._board.configs.target_state(name) is TargetState.STOPPED:
+        if self._group_state.configs.target_state(name) is TargetState.STOPPED:
             return ConnectorState(ReportedState(RunState.STOPPED)) if now is None else None
         readable = self._config_cache.get(name)
         if readable.parsed is None:
@@ -274,7 +278,7 @@ class Reconciler:
         return now
 
     def _update_statuses(self) -> None:
-        configs, statuses = self._board.configs, self._board.statuses
+        configs, statuses = self._group_state.configs, self._group_state.statuses
         now = time.monotonic()
         renews = now - self._renewed_at > _RENEW_SECONDS
         if renews:
@@ -299,18 +303,18 @@ class Reconciler:
 
     def _remove_deleted_statuses(self) -> None:
         """What was deleted and has ended here is nobody's business any more."""
-        known, running = self._board.statuses.connectors, self._instance_states()
+        known, running = self._group_state.statuses.connectors, self._instance_states()
         for name, status in known.items():
             is_mine = status.worker_id == self._worker_id
             state = running.get(name)
             has_ended = state is None or state.connector.state is RunState.UNASSIGNED
-            if is_mine and has_ended and name not in self._board.configs.configs:
-                self._board.remove_connector_status(name)
+            if is_mine and has_ended and name not in self._group_state.configs.configs:
+                self._group_state.remove_connector_status(name)
 
     def _write_statuses(self, records: list[StatusRecord]) -> None:
         """What is this worker's own is certain: somebody else's older word does not count."""
         if records:
-            self._board.write_statuses(records, certain=True)
+            self._group_state.write_statuses(records, certain=True)
 
     def _status_origin(self) -> StatusOrigin:
         generation = -1 if self._membership is None else self._membership.generation
@@ -354,7 +358,7 @@ class Reconciler:
     # --- tasks, as Connect's config topic has them
 
     def _publish_task_configs(self, membership: Membership, leading: GroupLeader) -> None:
-        configs, running = self._board.configs, self._instance_states()
+        configs, running = self._group_state.configs, self._instance_states()
         for name in self._assigned_connectors(configs):
             state, readable = self._state_of(name, running), self._config_cache.get(name)
             if state is None or readable.parsed is None or not _is_running(state):
@@ -416,7 +420,7 @@ class Reconciler:
             if is_exact:
                 log.put_task_count(name, len(wanted))
 
-        self._board.write_configs(write)
+        self._group_state.write_configs(write)
 
     def _send_to_leader(self, method: str, url: str, path: str, body: bytes) -> None:
         signed = self._sign(body)
@@ -436,7 +440,7 @@ class Reconciler:
             raise ApiError(answer.status, f"the leader {url} answered {answer.status}: {text}")
 
     def _sign(self, body: bytes) -> SignedBody:
-        key = self._board.configs.session_key
+        key = self._group_state.configs.session_key
         if key is None:
             raise ApiError(503, "there is no session key yet")
         return sign(body, key.secret, self._signing.signature_algorithm)

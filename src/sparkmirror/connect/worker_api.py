@@ -59,25 +59,25 @@ class WorkerApi:
         self,
         file: WorkerConfig,
         life: WorkerLifecycle,
-        board: GroupState,
+        group_state: GroupState,
         membership: Membership,
         leading: GroupLeader,
-        duties: Reconciler,
+        reconciler: Reconciler,
     ) -> None:
         self._file = file
         self._life = life
-        self._board = board
+        self._group_state = group_state
         self._membership = membership
-        self._duties = duties
-        self._writes = ConfigWriter(life, board, membership, leading)
-        self._offsets = OffsetRequests(file, board, self._writes)
+        self._reconciler = reconciler
+        self._writes = ConfigWriter(life, group_state, membership, leading)
+        self._offsets = OffsetRequests(file, group_state, self._writes)
 
     # --- about the worker
 
     def refresh(self) -> None:
         """Learn what others have written."""
         if self._life.is_started:
-            self._board.try_refresh()
+            self._group_state.try_refresh()
 
     def server_info(self) -> Mapping[str, str]:
         """Who this is."""
@@ -106,14 +106,14 @@ class WorkerApi:
         """What the worker is about."""
         if not self._life.is_started or self._life.stopping.is_set():
             return self._life.stage
-        return self._membership.problem or self._duties.problem
+        return self._membership.problem or self._reconciler.problem
 
     # --- questions
 
     def connectors(self) -> list[str]:
         """Their names."""
         self._writes.require_started()
-        return self._board.configs.connectors
+        return self._group_state.configs.connectors
 
     def info(self, name: str) -> ConnectorInfo:
         """A connector as it is meant to be."""
@@ -122,9 +122,9 @@ class WorkerApi:
     def status(self, name: str) -> ConnectorStateInfo:
         """What it does."""
         self._writes.require_started()
-        statuses = self._board.statuses
+        statuses = self._group_state.statuses
         known = statuses.connectors.get(name)
-        if known is None or name not in self._board.configs.configs:
+        if known is None or name not in self._group_state.configs.configs:
             raise api_errors.status_not_found(name)
         tasks = {task: _state_info(one) for task, one in statuses.tasks(name).items()}
         return ConnectorStateInfo(name, _state_info(known), tasks)
@@ -132,28 +132,28 @@ class WorkerApi:
     def task_configs(self, name: str) -> list[dict[str, str | None]]:
         """The configurations of its tasks."""
         self.info(name)
-        return [dict(one) for one in self._board.configs.tasks(name)]
+        return [dict(one) for one in self._group_state.configs.tasks(name)]
 
     def task_status(self, name: str, task: int) -> StateInfo:
         """What one task does."""
         self._writes.require_started()
-        known = self._board.statuses.tasks(name).get(task)
-        if known is None or name not in self._board.configs.configs:
+        known = self._group_state.statuses.tasks(name).get(task)
+        if known is None or name not in self._group_state.configs.configs:
             raise api_errors.task_status_not_found(name, task)
         return _state_info(known)
 
     def topics(self, name: str) -> list[str]:
         """The topics that it has written to."""
         self._writes.require_started()
-        return list(self._board.statuses.topics(name))
+        return list(self._group_state.statuses.topics(name))
 
     def reset_topics(self, name: str) -> None:
         """Forget them."""
         self._writes.require_started()
         self._writes.refresh()
-        known = self._board.statuses.topics(name)
+        known = self._group_state.statuses.topics(name)
         try:
-            self._board.write_statuses([TopicStatus(name, topic, None) for topic in known])
+            self._group_state.write_statuses([TopicStatus(name, topic, None) for topic in known])
         except ClusterError as error:
             raise topic_error("Error writing to the status topic", error) from error
 
@@ -233,8 +233,8 @@ class WorkerApi:
     def _await_deletion(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
         self._writes.refresh()
-        while name in self._board.statuses.connectors:
-            if name in self._board.configs.configs:
+        while name in self._group_state.statuses.connectors:
+            if name in self._group_state.configs.configs:
                 return  # created anew meanwhile: its statuses are those of the new one
             if time.monotonic() > deadline:
                 _log.warning(
@@ -248,7 +248,7 @@ class WorkerApi:
 
     def _remove_status(self, name: str) -> None:
         try:
-            self._board.remove_connector_status(name)
+            self._group_state.remove_connector_status(name)
         except ClusterError as error:
             raise topic_error("Error writing to the status topic", error) from error
 
@@ -289,30 +289,30 @@ class WorkerApi:
         """Begin anew: a plain restart where the connector runs, any other by way of the topic."""
         self._writes.require_started()
         if not include_tasks and not only_failed:
-            self._run_at_owner(name, lambda: self._duties.restart(name))
+            self._run_at_owner(name, lambda: self._reconciler.restart(name))
             return None
         self._writes.require_leadership()
         self._require_known(name)
         request = RestartRequest(name, include_tasks, only_failed)
         self._writes.write(lambda log: log.put_restart_request(request))
-        self._board.try_refresh()
+        self._group_state.try_refresh()
         return _as_restarting(self.status(name), request)
 
     def restart_task(self, name: str, task: int) -> None:
         """Begin a task anew, and with it all others: they are planned together."""
         self._writes.require_started()
         self._require_known(name)
-        if task not in range(len(self._board.configs.tasks(name))):
+        if task not in range(len(self._group_state.configs.tasks(name))):
             raise api_errors.unknown_task(name, task)
-        self._run_at_owner(name, lambda: self._duties.restart_tasks(name))
+        self._run_at_owner(name, lambda: self._reconciler.restart_tasks(name))
 
     def _require_known(self, name: str) -> None:
-        if name not in self._board.configs.configs:
+        if name not in self._group_state.configs.configs:
             raise api_errors.restart_target_not_found(name)
 
     def _run_at_owner(self, name: str, act: Callable[[], None]) -> None:
         self._require_known(name)
-        if self._duties.is_assigned(name) and self._membership.is_member:
+        if self._reconciler.is_assigned(name) and self._membership.is_member:
             act()
             return
         self._writes.require_leadership()
@@ -351,16 +351,16 @@ class WorkerApi:
 
     def loggers(self) -> Mapping[str, LogLevel]:
         """The loggers of this process."""
-        return self._duties.log_levels.all()
+        return self._reconciler.log_levels.all()
 
     def logger(self, name: str) -> LogLevel:
         """One of them."""
-        return self._duties.log_levels.get(name)
+        return self._reconciler.log_levels.get(name)
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
         """Here at once; elsewhere when the others have read it."""
         if not cluster:
-            return self._duties.log_levels.set(name, level)
+            return self._reconciler.log_levels.set(name, level)
         check_level(level)
         self._writes.require_leadership()
         self._writes.write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
@@ -388,7 +388,7 @@ class WorkerApi:
         self._writes.write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
 
     def _verify_signature(self, signed: SignedBody) -> None:
-        key = self._board.configs.session_key
+        key = self._group_state.configs.session_key
         accepted = self._file.settings.signing.accepted_algorithms
         verify_signature(signed, None if key is None else key.secret, accepted)
 

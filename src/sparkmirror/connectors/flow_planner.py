@@ -135,7 +135,7 @@ class _FlowPlanner(Closable):
         self._target.client.close()
 
     def attempt(self, step: Callable[[], T]) -> T:
-        """Do a step; what goes wrong with it is an _UnreadError of this pair."""
+        """Do a step; what goes wrong with it is an _FlowUnreadableError of this pair."""
         try:
             return step()
         except SparkmirrorError as error:

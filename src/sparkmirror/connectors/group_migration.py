@@ -39,7 +39,7 @@ def migrate_group(
     rewind: bool,
     say: Callable[[str], None],
 ) -> MigratedGroup:
-    """Park a group; ParkingError if it cannot be done within the time."""
+    """Park a group; GroupMigrationError if it cannot be done within the time."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         found, obstacle = _read_group(rounds, group)

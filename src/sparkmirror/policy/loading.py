@@ -65,7 +65,7 @@ _POLICY_METHODS = (
 
 
 class NamingOptions(Protocol):
-    """What settings say about names alone (see config's NamingSettings)."""
+    """What settings say about names alone (see config's ReplicationPolicySettings)."""
 
     @property
     def replication_policy_class(self) -> str: ...  # noqa: D102 - named after its key

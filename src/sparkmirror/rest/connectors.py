@@ -37,7 +37,7 @@ Texts = Mapping[str, str | None]
 @router.get("/connectors", response_model=entities.Connectors, responses=error_responses())
 async def list_connectors(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
     """Names of all connectors; with `expand` what they do and what they are."""
@@ -47,7 +47,7 @@ async def list_connectors(
             return JSONResponse(api.connectors())
         return JSONResponse(_expanded(api, expand))
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
@@ -79,28 +79,28 @@ def _parts(api: ConnectApi, name: str, parts: list[str]) -> dict[str, Any]:
     openapi_extra=body_schema(entities.CreateConnectorRequest),
 )
 async def create_connector(
-    request: Request, desk: DispatcherParam, forward: ForwardParam = None
+    request: Request, dispatcher: DispatcherParam, forward: ForwardParam = None
 ) -> Response:
     """Create a connector."""
-    del forward  # the desk reads it where it is needed
-    body = await desk.read_json_body(request)
+    del forward  # the dispatcher reads it where it is needed
+    body = await dispatcher.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
         asked = parse_create_request(body)
         config = _named(asked.name, asked.config)
         return _created(request, api.create(asked.name, config, asked.initial_state))
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 @router.get(
     "/connectors/{connector}", response_model=entities.ConnectorInfo, responses=error_responses(404)
 )
 async def get_connector(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """A connector's configuration and tasks."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse(entities.info_json(api.info(connector)))
     )
 
@@ -109,10 +109,10 @@ async def get_connector(
     "/connectors/{connector}/config", response_model=entities.Config, responses=error_responses(404)
 )
 async def get_config(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """A connector's configuration."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse(entities.info_json(api.info(connector))["config"])
     )
 
@@ -124,18 +124,21 @@ async def get_config(
     openapi_extra=config_schema(),
 )
 async def put_config(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Create a connector, or give it another configuration."""
     del forward
-    body = await desk.read_json_body(request)
+    body = await dispatcher.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
         config = _named(connector, parse_string_map(body))
         info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
         return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 @router.patch(
@@ -145,11 +148,14 @@ async def put_config(
     openapi_extra=config_schema(),
 )
 async def patch_config(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Change some keys of a configuration; null removes one."""
     del forward
-    body = await desk.read_json_body(request)
+    body = await dispatcher.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
         changes = parse_string_map(body)
@@ -158,7 +164,7 @@ async def patch_config(
         info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
         return JSONResponse(entities.info_json(info))
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 @router.delete(
@@ -168,7 +174,10 @@ async def patch_config(
     responses=error_responses(404, 409),
 )
 async def delete_connector(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Delete a connector; its offsets stay."""
     del forward
@@ -177,7 +186,7 @@ async def delete_connector(
         api.delete(connector)
         return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @router.get(
@@ -186,10 +195,10 @@ async def delete_connector(
     responses=error_responses(404),
 )
 async def get_status(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """What a connector and its tasks do."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse(entities.status_json(api.status(connector)))
     )
 
@@ -199,9 +208,11 @@ async def get_status(
     response_model=list[entities.TaskInfo],
     responses=error_responses(404),
 )
-async def get_tasks(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
+async def get_tasks(
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """The configurations of a connector's tasks."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request,
         lambda api: JSONResponse(
             entities.task_configs_json(connector, api.task_configs(connector))
@@ -215,11 +226,11 @@ async def get_tasks(request: Request, desk: DispatcherParam, connector: Connecto
     responses=error_responses(404),
 )
 async def get_task_status(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
     """What one task does."""
     number = parse_task_id(task)
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request,
         lambda api: JSONResponse(entities.task_json(number, api.task_status(connector, number))),
     )
@@ -233,7 +244,7 @@ async def get_task_status(
 )
 async def restart_task(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     connector: ConnectorParam,
     task: TaskIdParam,
     forward: ForwardParam = None,
@@ -246,7 +257,7 @@ async def restart_task(
         api.restart_task(connector, number)
         return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @router.post(
@@ -257,7 +268,7 @@ async def restart_task(
 )
 async def restart(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     connector: ConnectorParam,
     includeTasks: BooleanParam = None,  # noqa: N803 - Connect's name
     onlyFailed: BooleanParam = None,  # noqa: N803 - Connect's name
@@ -275,7 +286,7 @@ async def restart(
             return empty_response(HTTPStatus.NO_CONTENT)
         return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @router.put(
@@ -284,14 +295,16 @@ async def restart(
     response_class=Response,
     responses=error_responses(404),
 )
-async def pause(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
+async def pause(
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """Copy nothing until it is resumed."""
 
     def call(api: ConnectApi) -> Response:
         api.pause(connector)
         return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @router.put(
@@ -300,14 +313,16 @@ async def pause(request: Request, desk: DispatcherParam, connector: ConnectorPar
     response_class=Response,
     responses=error_responses(404),
 )
-async def resume(request: Request, desk: DispatcherParam, connector: ConnectorParam) -> Response:
+async def resume(
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
+) -> Response:
     """Go on, after a pause or a stop."""
 
     def call(api: ConnectApi) -> Response:
         api.resume(connector)
         return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @router.put(
@@ -317,7 +332,10 @@ async def resume(request: Request, desk: DispatcherParam, connector: ConnectorPa
     responses=error_responses(404, 409),
 )
 async def stop(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Copy nothing and have no tasks, so that offsets can be altered."""
     del forward
@@ -326,7 +344,7 @@ async def stop(
         api.stop(connector)
         return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:

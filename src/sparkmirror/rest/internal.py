@@ -18,30 +18,30 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/connectors/{connector}/tasks")
 async def put_task_configs(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """A connector's tasks, from the worker that runs it."""
-    body = await desk.read_body(request)
+    body = await dispatcher.read_body(request)
 
     def call(api: ConnectApi) -> Response:
         api.put_tasks(connector, _signed(request, body), parse_string_maps)
         return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 @router.put("/connectors/{connector}/fence")
 async def fence_zombies(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Fence the earlier writers of a connector."""
-    body = await desk.read_body(request)
+    body = await dispatcher.read_body(request)
 
     def call(api: ConnectApi) -> Response:
         api.fence(connector, _signed(request, body))
         return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 def _signed(request: Request, body: bytes) -> SignedBody:

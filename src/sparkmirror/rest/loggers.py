@@ -20,9 +20,9 @@ router = APIRouter(prefix="/admin/loggers", tags=["admin"])
 
 
 @router.get("", response_model=dict[str, entities.LoggerLevel], responses=error_responses())
-async def list_loggers(request: Request, desk: DispatcherParam) -> Response:
+async def list_loggers(request: Request, dispatcher: DispatcherParam) -> Response:
     """Every logger whose level is set."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request,
         lambda api: JSONResponse(
             {name: entities.level_json(level) for name, level in sorted(api.loggers().items())}
@@ -31,9 +31,9 @@ async def list_loggers(request: Request, desk: DispatcherParam) -> Response:
 
 
 @router.get("/{logger}", response_model=entities.LoggerLevel, responses=error_responses(404))
-async def get_logger(request: Request, desk: DispatcherParam, logger: NameParam) -> Response:
+async def get_logger(request: Request, dispatcher: DispatcherParam, logger: NameParam) -> Response:
     """One of them."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse(entities.level_json(api.logger(logger)))
     )
 
@@ -49,12 +49,12 @@ async def get_logger(request: Request, desk: DispatcherParam, logger: NameParam)
 )
 async def set_logger(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     logger: NameParam,
     scope: Annotated[str | None, Query(description="worker, or cluster")] = None,
 ) -> Response:
     """Set a level, also of all loggers below; on all workers with `scope=cluster`."""
-    body = await desk.read_json_body(request)
+    body = await dispatcher.read_json_body(request)
     is_cluster = (scope or "").lower() == "cluster"
 
     def call(api: ConnectApi) -> Response:
@@ -69,4 +69,4 @@ async def set_logger(
             empty_response(HTTPStatus.NO_CONTENT) if is_cluster else JSONResponse(sorted(changed))
         )
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)

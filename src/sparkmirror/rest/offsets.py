@@ -30,10 +30,10 @@ router = APIRouter(tags=["offsets and topics"])
     responses=error_responses(404),
 )
 async def get_offsets(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam
+    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Where a connector stands."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse({"offsets": api.offsets(connector)})
     )
 
@@ -45,11 +45,14 @@ async def get_offsets(
     openapi_extra=body_schema(entities.ConnectorOffsets),
 )
 async def alter_offsets(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Set offsets of a connector that is stopped."""
     del forward
-    body = await desk.read_json_body(request)
+    body = await dispatcher.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
         entries = parse_offset_entries(body)
@@ -57,7 +60,7 @@ async def alter_offsets(
             raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
         return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)
 
 
 @router.delete(
@@ -66,11 +69,14 @@ async def alter_offsets(
     responses=error_responses(400, 404, 409),
 )
 async def reset_offsets(
-    request: Request, desk: DispatcherParam, connector: ConnectorParam, forward: ForwardParam = None
+    request: Request,
+    dispatcher: DispatcherParam,
+    connector: ConnectorParam,
+    forward: ForwardParam = None,
 ) -> Response:
     """Forget all offsets of a connector that is stopped."""
     del forward
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse({"message": api.reset_offsets(connector)})
     )
 
@@ -81,11 +87,14 @@ async def reset_offsets(
     responses=error_responses(403),
 )
 async def get_topics(
-    request: Request, desk: DispatcherParam, tracking: TopicTrackingParam, connector: ConnectorParam
+    request: Request,
+    dispatcher: DispatcherParam,
+    tracking: TopicTrackingParam,
+    connector: ConnectorParam,
 ) -> Response:
     """Topics that a connector has written to; none for one that nobody knows."""
     tracking.check()
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request, lambda api: JSONResponse({connector: {"topics": api.topics(connector)}})
     )
 
@@ -97,7 +106,10 @@ async def get_topics(
     responses=error_responses(403),
 )
 async def reset_topics(
-    request: Request, desk: DispatcherParam, tracking: TopicTrackingParam, connector: ConnectorParam
+    request: Request,
+    dispatcher: DispatcherParam,
+    tracking: TopicTrackingParam,
+    connector: ConnectorParam,
 ) -> Response:
     """Forget them."""
     tracking.check_reset()
@@ -106,7 +118,7 @@ async def reset_topics(
         api.reset_topics(connector)
         return empty_response(HTTPStatus.ACCEPTED)
 
-    return await desk.dispatch(request, call)
+    return await dispatcher.dispatch(request, call)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ router = APIRouter(prefix="/connector-plugins", tags=["plugins"])
 @router.get("", response_model=list[entities.PluginInfo], responses=error_responses())
 async def list_plugins(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     connectorsOnly: BooleanParam = None,  # noqa: N803 - Connect's name
 ) -> Response:
     """Connector classes; with `connectorsOnly=false` converters as well."""
     del connectorsOnly
     connectors_only = query_flag(request, "connectorsOnly", default=True)
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request,
         lambda api: JSONResponse(
             [entities.plugin_json(one) for one in api.plugins(connectors_only=connectors_only)]
@@ -42,12 +42,12 @@ async def list_plugins(
 )
 async def get_plugin_config(
     request: Request,
-    desk: DispatcherParam,
+    dispatcher: DispatcherParam,
     plugin: NameParam,
     version: Annotated[str | None, Query(description="Not set: the only one.")] = None,
 ) -> Response:
     """The keys of a plugin."""
-    return await desk.dispatch(
+    return await dispatcher.dispatch(
         request,
         lambda api: JSONResponse(
             [entities.definition_json(one) for one in api.plugin_config(plugin, version)]
@@ -61,13 +61,13 @@ async def get_plugin_config(
     responses=error_responses(400, 413, 415),
     openapi_extra=config_schema(),
 )
-async def validate(request: Request, desk: DispatcherParam, plugin: NameParam) -> Response:
+async def validate(request: Request, dispatcher: DispatcherParam, plugin: NameParam) -> Response:
     """Look at a configuration without creating anything; 200 also if it is wrong."""
-    body = await desk.read_json_body(request)
+    body = await dispatcher.read_json_body(request)
 
     def call(api: ConnectApi) -> Response:
         config = parse_string_map(body)
         shown = with_stored_secrets(api, config.get("name") or "", config)
         return JSONResponse(entities.validation_json(api.validate(plugin, shown)))
 
-    return await desk.dispatch(request, call, body)
+    return await dispatcher.dispatch(request, call, body)

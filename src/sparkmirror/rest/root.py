@@ -14,9 +14,9 @@ router = APIRouter(tags=["worker"])
 
 
 @router.get("/", response_model=entities.ServerInfo, responses=error_responses())
-async def get_root(request: Request, desk: DispatcherParam) -> Response:
+async def get_root(request: Request, dispatcher: DispatcherParam) -> Response:
     """Version and cluster of this worker."""
-    return await desk.dispatch(request, lambda api: JSONResponse(dict(api.server_info())))
+    return await dispatcher.dispatch(request, lambda api: JSONResponse(dict(api.server_info())))
 
 
 @router.get(
@@ -27,6 +27,6 @@ async def get_root(request: Request, desk: DispatcherParam) -> Response:
         503: {"model": entities.WorkerStatus, "description": "It is still starting."},
     },
 )
-async def get_health(desk: DispatcherParam) -> Response:
+async def get_health(dispatcher: DispatcherParam) -> Response:
     """Whether this worker is ready."""
-    return await desk.health()
+    return await dispatcher.health()

@@ -163,18 +163,18 @@ class _UvicornServer(uvicorn.Server):
         self, config: uvicorn.Config, listening: Sequence[BoundListener], limits: ConnectionLimits
     ) -> None:
         super().__init__(config)
-        self._door = HttpAcceptor(listening, self._protocol, limits)
+        self._acceptor = HttpAcceptor(listening, self._protocol, limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """In place of uvicorn's own, which knows one TLS context from files, and no limits."""
         del sockets
         self.servers = []
-        self._door.start()
+        self._acceptor.start()
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """No new connection, then as uvicorn does it."""
-        await self._door.stop()
+        await self._acceptor.stop()
         await super().shutdown(sockets)
 
     def _protocol(self) -> H11Protocol:

@@ -47,22 +47,25 @@ class _Command:
 
 
 class FlowCommands:
-    """The orders for one pair, read about twice a second; `wish` and `restart` are anybody's."""
+    """The commands for one pair, read about twice a second.
+
+    `set_target_state` and `request_restart` may be called by any thread.
+    """
 
     def __init__(
         self,
         settings: FlowSettings,
-        wished: Callable[[TargetStates], None],
+        on_target_states: Callable[[TargetStates], None],
         restart: Callable[[RestartCommand], None],
     ) -> None:
-        """Both functions are called by the thread of this; `wished` first, once all is read."""
+        """The thread of this calls both functions; `on_target_states` first, once all is read."""
         self._flow = settings.flow
         self._client = ClusterClient(settings.target_admin)
         self._topic = settings.internal_topics.configs
         self._names = connector_names(settings)
-        self._wished = wished
+        self._on_target_states = on_target_states
         self._restart = restart
-        self._orders: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while it cannot be read
         self._thread = threading.Thread(
@@ -78,12 +81,12 @@ class FlowCommands:
     def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect anew, in another way, and look at once."""
         self._client.update_connection(connection)
-        self._orders.put(None)
+        self._commands.put(None)
 
     def stop(self) -> None:
         """End; a request on its way does not keep anybody for long."""
         self._stopping.set()
-        self._orders.put(None)
+        self._commands.put(None)
 
     def set_target_state(self, kind: ConnectorClass, state: TargetState, seconds: float) -> None:
         """Write down what a connector shall do; a ClusterError or TimeoutError if that fails."""
@@ -95,18 +98,18 @@ class FlowCommands:
         self._submit(lambda log: log.put_restart_request(request), seconds)
 
     def _submit(self, write: Callable[[ConfigLog], None], seconds: float) -> None:
-        order = _Command(write)
-        self._orders.put(order)
-        order.done.result(seconds)
+        command = _Command(write)
+        self._commands.put(command)
+        command.done.result(seconds)
 
     # --- its thread
 
     def _run(self) -> None:
         log = ConfigLog(self._client, self._topic)
         try:
-            order: _Command | None = None
+            command: _Command | None = None
             while not self._stopping.is_set():
-                order = self._next(self._poll(log, order))
+                command = self._next(self._poll(log, command))
         except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
             _log.exception(f"{self._flow}: orders over REST are not read any more")
             self.problem = f"orders over REST are not read any more: {error!r}"
@@ -116,20 +119,20 @@ class FlowCommands:
     def _next(self, pause_seconds: float) -> _Command | None:
         """What is ordered within the pause; whoever orders something does not wait for its end."""
         try:
-            return self._orders.get(timeout=pause_seconds)
+            return self._commands.get(timeout=pause_seconds)
         except queue.Empty:
             return None
 
-    def _poll(self, log: ConfigLog, order: _Command | None) -> float:
+    def _poll(self, log: ConfigLog, command: _Command | None) -> float:
         """Carry an order out and read; how long to wait for the next look."""
         try:
-            if order is not None:
-                order.write(log)
+            if command is not None:
+                command.write(log)
             events = log.refresh(_READ_SECONDS)
         except SparkmirrorError as error:
-            return self._failed(error, order)
-        if order is not None:
-            order.done.set_result(None)
+            return self._failed(error, command)
+        if command is not None:
+            command.done.set_result(None)
         self.problem = ""
         self._update_target_states(log)
         for event in events:
@@ -138,9 +141,9 @@ class FlowCommands:
         self._backoff.reset()
         return _LOOK_SECONDS
 
-    def _failed(self, error: SparkmirrorError, order: _Command | None) -> float:
-        if order is not None:
-            order.done.set_exception(error)
+    def _failed(self, error: SparkmirrorError, command: _Command | None) -> float:
+        if command is not None:
+            command.done.set_exception(error)
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
         if (
             is_missing and not self.target_states
@@ -161,7 +164,7 @@ class FlowCommands:
         }
         if found != self.target_states:
             self.target_states = found
-            self._wished(found)
+            self._on_target_states(found)
 
     def _on_restart_request(self, request: RestartRequest) -> None:
         for kind, name in self._names.items():

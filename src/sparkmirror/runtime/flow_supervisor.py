@@ -135,11 +135,11 @@ class FlowSupervisor:
     def __init__(
         self,
         make: Callable[[FlowSpec, TargetStates], Herder],
-        make_gate: Callable[[FlowSpec, OwnershipCallbacks], Ownership],
+        make_ownership: Callable[[FlowSpec, OwnershipCallbacks], Ownership],
         plans: Iterable[FlowSpec],
     ) -> None:
         self._make = make
-        self._make_gate = make_gate
+        self._make_ownership = make_ownership
         self._lock = threading.RLock()
         self._is_closing = False
         # Replaced as a whole: scrapes of other threads read it.
@@ -152,7 +152,7 @@ class FlowSupervisor:
             lambda: self._on_revoked(pair),
             lambda restart: self._on_restart(pair, restart),
         )
-        pair.ownership = self._make_gate(plan, calls)
+        pair.ownership = self._make_ownership(plan, calls)
         return pair
 
     def start(self) -> None:

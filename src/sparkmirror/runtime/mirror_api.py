@@ -256,8 +256,8 @@ class MirrorApi:
         one = self._require_connector(name, api_errors.restart_target_not_found)
         if task not in one.state().tasks:
             raise api_errors.unknown_task(name, task)
-        orders = one.pair.ownership.commands
-        self._submit(lambda seconds: orders.request_restart(one.kind, seconds, only_failed=False))
+        commands = one.pair.ownership.commands
+        self._submit(lambda seconds: commands.request_restart(one.kind, seconds, only_failed=False))
 
     # --- what the file decides
 
@@ -371,9 +371,9 @@ class MirrorApi:
             lambda seconds: one.pair.ownership.commands.set_target_state(one.kind, state, seconds)
         )
 
-    def _submit(self, order: Callable[[float], None]) -> None:
+    def _submit(self, command: Callable[[float], None]) -> None:
         try:
-            order(_ORDER_SECONDS)
+            command(_ORDER_SECONDS)
         except TooLong:
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR,

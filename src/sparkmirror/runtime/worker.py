@@ -43,25 +43,32 @@ class ConnectWorker:
         self._file = file
         self._lifecycle = WorkerLifecycle()
         worker_id = url.partition("://")[2].rstrip("/")
-        self._board = GroupState(
+        self._group_state = GroupState(
             settings.connection, settings.internal_topics, self._on_config_change
         )
         self._runner = ConnectorSupervisor(settings.spark, master)
-        self._duties = Reconciler(file, self._board, self._runner, worker_id)
+        self._reconciler = Reconciler(file, self._group_state, self._runner, worker_id)
         self._membership = Membership(
             settings.connection,
             settings.group,
             url,
-            self._board,
-            on_assigned=self._duties.on_assigned,
-            on_revoked=self._duties.on_revoked,
+            self._group_state,
+            on_assigned=self._reconciler.on_assigned,
+            on_revoked=self._reconciler.on_revoked,
         )
-        self._leading = GroupLeader(settings.group, settings.signing, self._board, self._membership)
+        self._leading = GroupLeader(
+            settings.group, settings.signing, self._group_state, self._membership
+        )
         self._config_watcher = TopicWatcher(
             settings.connection, settings.internal_topics.configs, self._on_config_records
         )
         self.api = WorkerApi(
-            file, self._lifecycle, self._board, self._membership, self._leading, self._duties
+            file,
+            self._lifecycle,
+            self._group_state,
+            self._membership,
+            self._leading,
+            self._reconciler,
         )
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
 
@@ -72,10 +79,10 @@ class ConnectWorker:
     def update_credentials(self) -> None:
         """Use what its file leads to now: for new connections, and for connectors that differ."""
         connection = self._file.settings.connection
-        self._board.update_connection(connection)
+        self._group_state.update_connection(connection)
         self._config_watcher.update_connection(connection)
         self._membership.update_connection(connection)
-        self._duties.reparse_configs()
+        self._reconciler.reparse_configs()
 
     def stop(self) -> bool:
         """Leave the group and end everything; whether all of it ended in order."""
@@ -83,10 +90,10 @@ class ConnectWorker:
         self._lifecycle.stopping.set()
         self._thread.join()
         has_left = not self._lifecycle.is_started or self._membership.stop(_LEAVE_SECONDS)
-        self._duties.stop()
+        self._reconciler.stop()
         self._config_watcher.stop()
         is_clean = self._runner.close()
-        self._board.close()
+        self._group_state.close()
         return has_left and is_clean
 
     def failure(self) -> BaseException | None:
@@ -125,8 +132,8 @@ class ConnectWorker:
         while not self._lifecycle.stopping.is_set():
             try:
                 self._lifecycle.cluster_id = ensure_storage_topics(self._file.settings)
-                self._board.refresh_configs()
-                self._board.refresh_statuses()
+                self._group_state.refresh_configs()
+                self._group_state.refresh_statuses()
             except (ConfigError, ClusterError) as error:
                 if not error.retriable:
                     self._lifecycle.failure = error
@@ -138,8 +145,8 @@ class ConnectWorker:
         if self._lifecycle.stopping.is_set():
             return
         self._lifecycle.stage = "joining its group"
-        self._config_watcher.start(self._board.configs.offset)
-        self._duties.start(self._membership, self._leading)
+        self._config_watcher.start(self._group_state.configs.offset)
+        self._reconciler.start(self._membership, self._leading)
         self._membership.start()
         self._lifecycle.is_started = True
 
@@ -149,13 +156,13 @@ class ConnectWorker:
         self._lifecycle.stage = str(error)
 
     def _on_config_change(self) -> None:
-        self._duties.wake()
+        self._reconciler.wake()
 
     def _on_config_records(self) -> None:
         """The config topic has something new; the bell's own thread reads it."""
         try:
-            self._board.refresh_configs()
+            self._group_state.refresh_configs()
         except SparkmirrorError as error:
             # The duties read it every few seconds in any case, and say what is wrong with it.
             _log.debug(f"The config topic could not be read: {error}")
-            self._duties.wake()
+            self._reconciler.wake()

@@ -29,11 +29,15 @@ class OpenTransactionMonitor:
     """Watches the partitions of one task, about once a second."""
 
     def __init__(
-        self, source: Cluster, patience_seconds: float, desk: IncidentReporter, trouble: SetError
+        self,
+        source: Cluster,
+        patience_seconds: float,
+        reporter: IncidentReporter,
+        trouble: SetError,
     ) -> None:
         self._source = source
         self._warning_seconds = patience_seconds
-        self._desk = desk
+        self._reporter = reporter
         self._trouble = trouble
         self._stuck: dict[TopicPartition, tuple[int, float]] = {}  # last stable offset, since
         self._reported: dict[TopicPartition, FetchPartition] = {}  # in the status
@@ -75,7 +79,7 @@ class OpenTransactionMonitor:
             f"{who}; {waiting} offsets have waited behind it for more than "
             f"{self._warning_seconds:g} s; finish it, or abort it with kafka-transactions.sh"
         )
-        self._desk.report(
+        self._reporter.report(
             new_incident(
                 IncidentKind.OPEN_TRANSACTION, part.tp, (part.end_offset, part.end_offset), -1, text
             )

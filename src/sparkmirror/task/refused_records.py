@@ -36,7 +36,7 @@ class RefusedRecords:
         self,
         settings: TaskSettings,
         budget: MemoryBudget,
-        desk: IncidentReporter,
+        reporter: IncidentReporter,
         letters: DeadLetterWriter,
         read_again: Callable[[CopyPartition], None],
         largest: Callable[[TopicPartition], int | None] = lambda _tp: None,
@@ -44,7 +44,7 @@ class RefusedRecords:
         self._flow = settings.flow
         self._policy = settings.policies.refused_record
         self._budget = budget
-        self._desk = desk
+        self._reporter = reporter
         self._letters = letters
         self._reread = read_again
         self._largest = largest  # record batch that can be sent to a remote partition
@@ -81,7 +81,9 @@ class RefusedRecords:
             tp, offsets = part.source.tp, [*_offsets(out.runs)]
             cause = f"{_cause(code, text)}; and it cannot be taken apart: {error}"
             hit = (offsets[0], offsets[-1])
-            self._desk.report(new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP))
+            self._reporter.report(
+                new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP)
+            )
             return None
 
     def _split_or_record(
@@ -102,7 +104,9 @@ class RefusedRecords:
             offsets = [*_offsets(out.runs)]
             hit = (offsets[wanted[0]], offsets[wanted[-1]])
             cause = _cause(code, record_errors.get(wanted[0]) or text)
-            self._desk.report(new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP))
+            self._reporter.report(
+                new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP)
+            )
             return None
         reasons = {index: record_errors.get(index, "") for index in wanted}
         self._record(part, out, reasons, RefusalContext(self._flow, tp, part.target.tp, code, text))
@@ -141,7 +145,7 @@ class RefusedRecords:
 
         if kind is IncidentKind.SKIPPED_RECORD:
             self._recording.add(tp)
-            self._desk.record(found, recorded)
+            self._reporter.record(found, recorded)
             return
         records = decode_records(out.view)
         self._recording.add(tp)
@@ -156,7 +160,7 @@ class RefusedRecords:
             )
             for index, reason in reasons.items()
         ]
-        self._letters.send(letters, refusal, lambda: self._desk.record(found, recorded))
+        self._letters.send(letters, refusal, lambda: self._reporter.record(found, recorded))
 
     # --- what has been read
 

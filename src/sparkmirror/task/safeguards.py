@@ -83,26 +83,31 @@ class Safeguards:
         ledger = OnDemandTopic(producer, settings.ledger_topic)
         self._letters = DeadLetterWriter(OnDemandTopic(producer, settings.dead_letters_topic))
         self._on_demand_topics = {side.partition.tp: side for side in (ledger, self._letters.topic)}
-        self._desk = IncidentReporter(settings.flow, ledger)
+        self._reporter = IncidentReporter(settings.flow, ledger)
         self._budget = budget
         self._refusals = RefusedRecords(
-            settings, budget, self._desk, self._letters, task.reread_now, producer.max_batch_bytes
+            settings,
+            budget,
+            self._reporter,
+            self._letters,
+            task.reread_now,
+            producer.max_batch_bytes,
         )
         self.source_log = SourceLogRecovery(
             loop,
             source,
             fetcher,
             settings,
-            self._desk,
+            self._reporter,
             task,
             by_source,
             self._refusals.forget_from,
         )
         self._target_log = TargetTruncation(
-            source, self._target.alias, policies.target_truncated, self._desk, task
+            source, self._target.alias, policies.target_truncated, self._reporter, task
         )
         self._open_transactions = OpenTransactionMonitor(
-            source, policies.open_transaction_seconds, self._desk, task.on_fetch_error
+            source, policies.open_transaction_seconds, self._reporter, task.on_fetch_error
         )
 
     # --- the task's clock
@@ -115,17 +120,17 @@ class Safeguards:
     def look(self) -> None:
         """Let those go on who wait for the ledger or for a dead letter to arrive."""
         self._letters.check_acks()
-        self._desk.check_acks()
+        self._reporter.check_acks()
         self.source_log.check_drained()
 
     @property
     def is_idle(self) -> bool:
         """Nobody waits for what has been written."""
-        return self._letters.is_idle and self._desk.is_idle
+        return self._letters.is_idle and self._reporter.is_idle
 
     def take(self) -> tuple[Incident, ...]:
         """What the driver is to be told next."""
-        return self._desk.drain()
+        return self._reporter.drain()
 
     def missing_topics(self) -> tuple[str, ...]:
         """The topics that the driver is to create."""
@@ -222,4 +227,6 @@ class Safeguards:
     ) -> None:
         """Something happened where a partition stands; nobody waits for the ledger."""
         at = (part.position, part.position)
-        self._desk.record([new_incident(kind, part.source.tp, at, -1, cause, policy)], lambda: None)
+        self._reporter.record(
+            [new_incident(kind, part.source.tp, at, -1, cause, policy)], lambda: None
+        )

@@ -59,7 +59,7 @@ class SourceLogRecovery:
         source: Cluster,
         fetcher: Fetcher,
         settings: TaskSettings,
-        desk: IncidentReporter,
+        reporter: IncidentReporter,
         reader: RecoveryContext,
         parts: Mapping[TopicPartition, CopyPartition],
         forget_refused: Callable[[TopicPartition, int], None],
@@ -70,7 +70,7 @@ class SourceLogRecovery:
         self._fetcher = fetcher
         self._policies = settings.policies
         self._is_read_committed = settings.fetch.isolation_level == "read_committed"
-        self._desk = desk
+        self._reporter = reporter
         self._reader = reader
         self._parts = parts
         self._seen_beyond_end: dict[
@@ -157,7 +157,7 @@ class SourceLogRecovery:
         cause = f"its log begins at offset {earliest}"
         found = self._gap_incident(part.tp, (part.position, earliest - 1), cause)
         if found.policy == STOP:
-            self._desk.report(found)
+            self._reporter.report(found)
             self._retry_later(part, error_codes.GAP, lambda: self.on_out_of_range(part))
         else:
             self._after_drain(part, lambda: self._skip_gap(part, earliest, found))
@@ -204,12 +204,12 @@ class SourceLogRecovery:
             found = new_incident(IncidentKind.SOURCE_TRUNCATED, part.tp, hit, -1, cause, policy)
             if policy == STOP:
                 part.last_leader_epoch = epoch
-                self._desk.report(found)
+                self._reporter.report(found)
                 self._retry_later(
                     part, error_codes.SOURCE_TRUNCATED, lambda: self.on_out_of_range(part)
                 )
                 return
-            self._desk.record([found], lambda: None)
+            self._reporter.record([found], lambda: None)
         self._fetcher.seek_later(part, part.position, part.backoff.next_pause())
 
     def _handle_truncation(self, part: FetchPartition, end: int) -> None:
@@ -239,7 +239,7 @@ class SourceLogRecovery:
             if mine.is_taken_over and mine.position == position:
                 self._fetcher.resume_at(part, position)
 
-        self._desk.record([found], recorded)
+        self._reporter.record([found], recorded)
 
     def _resume_at_truncation(self, mine: CopyPartition, end: int) -> None:
         """The source lost its tail: what was read of it is on the target."""
@@ -250,7 +250,7 @@ class SourceLogRecovery:
             return
         found = self._truncation_incident(part.tp, (end, mine.position - 1))
         if found.policy == STOP:
-            self._desk.report(found)
+            self._reporter.report(found)
             self._seen_beyond_end.pop(part.tp, None)
             self._retry_later(
                 part, error_codes.SOURCE_TRUNCATED, lambda: self.on_out_of_range(part)
@@ -269,7 +269,7 @@ class SourceLogRecovery:
             if mine.is_taken_over and mine.position == end:
                 self._fetcher.resume_at(part, end)
 
-        self._desk.record([found], recorded)
+        self._reporter.record([found], recorded)
 
     # --- what a comparison found
 
@@ -289,7 +289,7 @@ class SourceLogRecovery:
             found.append(self._gap_incident(tp, comparison.gap, cause))
         stopping = next((one for one in found if one.policy == STOP), None)
         if stopping is not None:
-            self._desk.report(stopping)
+            self._reporter.report(stopping)
             is_gap = stopping.kind is IncidentKind.GAP
             code = error_codes.GAP if is_gap else error_codes.SOURCE_TRUNCATED
             self._reader.on_fetch_error(mine.source, code, "")
@@ -305,7 +305,7 @@ class SourceLogRecovery:
             else:  # what was written before and what comes now must not follow one stored pair
                 self._reader.store(mine, then)
 
-        self._desk.record(found, recorded)
+        self._reporter.record(found, recorded)
 
     def _gap_incident(self, tp: TopicPartition, offsets: tuple[int, int], cause: str) -> Incident:
         first, last = offsets
@@ -352,7 +352,7 @@ class SourceLogRecovery:
             STOP if following is None else policy,
         )
         if policy == STOP or following is None:
-            self._desk.report(found)
+            self._reporter.report(found)
             return False
         self._fetcher.pause(part)
         self._skip_to(part, following, found)
@@ -372,7 +372,7 @@ class SourceLogRecovery:
                 mine.set_position(position)
             self._fetcher.resume_at(part, position)
 
-        self._desk.record([found], recorded)
+        self._reporter.record([found], recorded)
 
     def _retry_later(self, part: FetchPartition, code: int, again: Callable[[], None]) -> None:
         self._reader.on_fetch_error(part, code, "")

@@ -51,13 +51,13 @@ class TargetTruncation:
         source: Cluster,
         target_alias: str,
         policy: str,
-        desk: IncidentReporter,
+        reporter: IncidentReporter,
         comparer: Comparer,
     ) -> None:
         self._source = source
         self._target_alias = target_alias
         self._policy = policy
-        self._desk = desk
+        self._reporter = reporter
         self._comparer = comparer
         self._retreats: dict[TopicPartition, _Rewind] = {}
 
@@ -74,7 +74,7 @@ class TargetTruncation:
             self._policy,
         )
         if self._policy == STOP:
-            self._desk.report(found)
+            self._reporter.report(found)
             self._comparer.take_over_trouble(part, error_codes.TARGET_TRUNCATED, "")
             self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
             return
@@ -82,7 +82,7 @@ class TargetTruncation:
             part, error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
         )
         self._retreats[part.source.tp] = _Rewind(pair, missing, 1)
-        self._desk.record([found], lambda: self._estimate_point(part))
+        self._reporter.record([found], lambda: self._estimate_point(part))
 
     def retry_earlier(self, part: CopyPartition) -> bool:
         """Both sides did not agree: whether the pair was moved back, to compare once more."""

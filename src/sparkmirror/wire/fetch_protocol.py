@@ -138,7 +138,7 @@ def fetch_request(
 
 
 def parse_response(frame: memoryview, version: int) -> FetchResponse:
-    """Read a fetch response without copying payload; UnreadableAnswerError if it is none."""
+    """Read a fetch response without copying payload; UndecodableResponseError if it is none."""
     try:
         return (_response if version >= NAMES_VERSION else _legacy_response)(frame, version)
     except DECODE_ERRORS as error:

@@ -17,7 +17,7 @@ DECODE_ERRORS = (LookupError, ValueError, TypeError, OverflowError, AttributeErr
 
 
 def decode_response(kind: Any, data: memoryview, version: int) -> Any:
-    """The message of a class of kafka-python's; UnreadableAnswerError if the bytes are none."""
+    """The message of a class of kafka-python's; UndecodableResponseError if the bytes are none."""
     try:
         return kind.decode(data, version=version)
     except DECODE_ERRORS as error:

@@ -69,7 +69,7 @@ def test_what_is_wrong_is_said_without_repeating_it(line: str, sentence: str) ->
 
 
 def test_values_are_not_in_the_repr() -> None:
-    """A JaasLine can be logged."""
+    """A JaasEntry can be logged."""
     assert SECRET not in repr(parse_jaas(f'{PLAIN} required password="{SECRET}";'))
 
 
