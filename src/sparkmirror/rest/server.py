@@ -157,7 +157,7 @@ class RestServer:
 
 
 class _UvicornServer(uvicorn.Server):
-    """Lets connections in through a door, and speaks TLS where an address has it."""
+    """Lets connections in through an acceptor, and speaks TLS where an address has it."""
 
     def __init__(
         self, config: uvicorn.Config, listening: Sequence[BoundListener], limits: ConnectionLimits

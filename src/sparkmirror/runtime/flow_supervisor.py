@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pairs of a process: those that it runs, that another one runs, that are on their way out.
 
-Every pair has a gate, and its herder lives only while the gate is open. Two threads change a pair:
-the main one, which follows the file, and the gate's own; nothing here makes the main thread wait,
+A pair's herder lives only while this process owns the pair (`Ownership`). Two threads change a pair:
+the main one, which follows the file, and the ownership's own; nothing here makes the main thread wait,
 `proceed` looks how far an end has come, and a newer file may change its mind meanwhile.
 
-    A  A herder is made only while the gate is open and no other herder of the pair is at work.
-    B  The gate is told that a pair has ended when nothing of its herder writes any more.
+    A  A herder is made only while the pair is owned and no other herder of the pair is at work.
+    B  The ownership is told that a pair has ended when nothing of its herder writes any more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FlowSpec:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipStatus:
-    """How a pair stands before its gate opens."""
+    """How a pair stands before it is owned."""
 
     state: FlowState
     reason: str
@@ -58,7 +58,7 @@ class OwnershipStatus:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipCallbacks:
-    """What a gate calls, from threads of its own."""
+    """What an ownership calls, from threads of its own."""
 
     on_acquired: Callable[
         [TargetStates], None
@@ -75,7 +75,7 @@ class Ownership(Protocol):
         """What is asked of the pair's connectors."""
 
     def start(self) -> None:
-        """Begin to ask; the answer comes through the calls that the gate was made with."""
+        """Begin to ask; the answer comes through the calls that it was made with."""
 
     def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect with other credentials from now on, without giving the place up."""
@@ -98,7 +98,7 @@ class SupervisedFlow:
     target_states: TargetStates = field(default_factory=dict)
     herder: Herder | None = None
     stopping_since: float | None = None
-    is_releasing: bool = False  # the gate, too
+    is_releasing: bool = False  # the ownership, too
     successor: FlowSpec | None = None
     is_slow: bool = False
 
@@ -160,7 +160,7 @@ class FlowSupervisor:
         for pair in self._pairs.values():
             pair.ownership.start()
 
-    # --- the gate's threads
+    # --- the ownership's threads
 
     def _on_acquired(self, pair: SupervisedFlow, target_states: TargetStates) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ piece of work that one member runs while the others with the same pair stand by.
 ours, speak other protocols, so a group is theirs or ours: a Java MM2 with the same file keeps us
 waiting, and is refused while we are there.
 
-A gate opens when the pair is ours and it is known which of its connectors shall rest.
+A pair is acquired when it is ours and it is known which of its connectors shall rest.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class FlowOwnership:
             self._notify_acquired()
 
     def _notify_acquired(self) -> None:
-        """Under the lock, so that no wish opens a gate that is being closed."""
+        """Under the lock, so that no target state acquires a pair that is being revoked."""
         if self._is_ours and self._target_states is not None:
             self._calls.on_acquired(self._target_states)
 

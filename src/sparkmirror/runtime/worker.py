@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Connect worker, put together from its parts.
 
-board       what the group has agreed on (config and status topic)
-bell        rings when the config topic has something new
-membership  its place in the group: who leads, what runs here
-runner      connectors on Spark
-leading     what the leader does beside
-duties      the thread that makes all of them agree
-requests    what others ask of it
+group state  what the group has agreed on (config and status topic)
+watcher      says when the config topic has something new
+membership   its place in the group: who leads, what runs here
+supervisor   connectors on Spark
+leader       what the leader does beside
+reconciler   the thread that makes all of them agree
+API          what others ask of it
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class ConnectWorker:
         self._reconciler.wake()
 
     def _on_config_records(self) -> None:
-        """The config topic has something new; the bell's own thread reads it."""
+        """The config topic has something new; the watcher's thread reads it."""
         try:
             self._group_state.refresh_configs()
         except SparkmirrorError as error:
-            # The duties read it every few seconds in any case, and say what is wrong with it.
+            # The reconciler reads it every few seconds in any case, and says what is wrong with it.
             _log.debug(f"The config topic could not be read: {error}")
             self._reconciler.wake()
