@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a worker does all the time: run what it was given, tell what it does, lead if it leads.
 
-One thread looks at what is wanted (the board, the group's assignment) and at what is (the runner),
+One thread looks at what is wanted (the group's state, its assignment) and at what is (the runner),
 and closes the gap; it is woken by news and looks twice a second otherwise, for connectors change
 their state without a word. Nothing is remembered that the next look could not find out anew.
 """
@@ -95,7 +95,7 @@ class Reconciler:
         return self._trouble
 
     def start(self, membership: Membership, leading: GroupLeader) -> None:
-        """Begin; the board has been read."""
+        """Begin; the group's state has been read."""
         self._membership, self._leader = membership, leading
         self._last_connectors = frozenset(self._group_state.configs.connectors)
         self._thread.start()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pairs of a process: those that it runs, that another one runs, that are on their way out.
 
-A pair's herder lives only while this process owns the pair (`Ownership`). Two threads change a pair:
-the main one, which follows the file, and the ownership's own; nothing here makes the main thread wait,
-`proceed` looks how far an end has come, and a newer file may change its mind meanwhile.
+A pair's herder lives only while this process owns the pair (`Ownership`). Two threads change a
+pair: the main one, which follows the file, and the ownership's own; nothing here makes the main
+thread wait, `proceed` looks how far an end has come, and a newer file may change its mind
+meanwhile.
 
     A  A herder is made only while the pair is owned and no other herder of the pair is at work.
     B  The ownership is told that a pair has ended when nothing of its herder writes any more.

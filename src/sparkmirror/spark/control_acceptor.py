@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the control port: whoever has not shown a token gets little room and little time.
+"""The acceptor of the control port: whoever has not shown a token gets little room and little time.
 
 A stranger is a connection before its token is known to be right. Only so many are in at a time;
 when more knock, those that have idled longest must go, so that thousands of silent ones do not

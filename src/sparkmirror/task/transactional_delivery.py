@@ -72,7 +72,7 @@ class _CommitPhase(Enum):
 
 
 class TransactionalDelivery:
-    """One task's transactions: gate of its producer, owner of its transactional id."""
+    """One task's transactions: control of its producer, listener of its transactional id."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class TransactionalDelivery:
                 part.roll_back()
                 part.is_taken_over = False
 
-    # --- the gate of the producer
+    # --- control of the producer
 
     def may_send(self, part: ProducePartition) -> bool:
         """Resends always; new record batches outside of commits, in partitions that were added.

@@ -239,7 +239,7 @@ class Producer:
                 self._send_to(node)
 
     def recheck_ready(self) -> None:
-        """The gate has closed: partitions in line ask it again."""
+        """The transaction control may refuse now: partitions in line ask it again."""
         for queue in [*self._ready.values()]:
             waiting = [*queue]
             queue.clear()
@@ -248,7 +248,7 @@ class Producer:
                 self._enqueue_for_leader(part)
 
     def recheck_parked(self) -> None:
-        """The gate has opened, perhaps: partitions that it did not admit ask again."""
+        """The transaction control may admit more: partitions that it did not admit ask again."""
         parked, self._parked = self._parked, deque()
         for part in parked:
             part.queue = None
@@ -257,11 +257,11 @@ class Producer:
 
     @property
     def has_parked(self) -> bool:
-        """Whether record batches wait for the gate."""
+        """Whether record batches wait for the transaction control."""
         return bool(self._parked)
 
     def fail_partition(self, part: ProducePartition, code: int) -> None:
-        """A partition of the gate's cannot be written: as if its leader had said so."""
+        """A partition in the transaction cannot be written: as if its leader had said so."""
         self._dequeue(part)
         self.fail(part, code, "")
 
