@@ -173,7 +173,7 @@ class MirrorSourceConnector:
 
     def _starts(self, most: int) -> list[PartitionStart]:
         starts = self._points.starts(self._mirrored(), self._ends, most)
-        if starts and self._once and self._epochs.number:  # not all was there to be copied
+        if starts and self._once and self._epochs.number:  # the source may end earlier by now
             self._fix_the_end()
             starts = self._points.starts(self._mirrored(), self._ends, most)
         return starts
@@ -217,7 +217,7 @@ class MirrorSourceConnector:
         return self._topics.current or ()
 
     def _fix_the_end(self) -> bool:
-        """A bounded run copies up to the ends seen first, by the flow's isolation level."""
+        """Read where a bounded run ends, by the flow's isolation level; an end only moves back."""
         wanted = [one.source for one in self._mirrored()]
         with ClusterAdmin(self._settings.source_admin) as admin:
             found = admin.log_ends(wanted, self._settings.fetch.isolation_level)
@@ -225,6 +225,6 @@ class MirrorSourceConnector:
             raise error
         for tp, end in found.found.items():
             before = self._ends.get(tp)
-            if before is None or end.offset < before.offset:  # less: the source lost its tail
+            if before is None or end.offset < before.offset:
                 self._ends[tp] = end
         return True

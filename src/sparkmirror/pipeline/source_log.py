@@ -219,18 +219,7 @@ class SourceLog:
     def _jump(self, part: SourcePartition, position: int, found: Incident) -> None:
         """Leave out what the source has deleted."""
         mine = self._parts[part.tp]
-        before = mine.position
-
-        def recorded() -> None:
-            if mine.is_taken_over and mine.position == before:  # else it comes here again
-                mine.move_to(position)
-                self._reader.store(mine, stored)
-
-        def stored() -> None:
-            if mine.is_taken_over and mine.position == position:
-                self._fetcher.resume(part, position)
-
-        self._desk.record([found], recorded)
+        self._record_and_resume(mine, position, found, lambda: mine.move_to(position))
 
     def _cut_off(self, mine: CopyPartition, end: int) -> None:
         """The source lost its tail: what was read of it is on the target."""
@@ -246,17 +235,26 @@ class SourceLog:
             self._wait(part, error_codes.SOURCE_TRUNCATED, lambda: self.out_of_range(part))
             return
 
+        def move() -> None:
+            self._forget_refused(part.tp, end)
+            mine.cut_off(end)
+
+        self._record_and_resume(mine, end, found, move)
+
+    def _record_and_resume(
+        self, mine: CopyPartition, position: int, found: Incident, move: Callable[[], None]
+    ) -> None:
+        """Write the ledger entry, then move to the position and store it, then read on there."""
         before = mine.position
 
         def recorded() -> None:
             if mine.is_taken_over and mine.position == before:  # else it comes here again
-                self._forget_refused(part.tp, end)
-                mine.cut_off(end)
+                move()
                 self._reader.store(mine, stored)
 
         def stored() -> None:
-            if mine.is_taken_over and mine.position == end:
-                self._fetcher.resume(part, end)
+            if mine.is_taken_over and mine.position == position:
+                self._fetcher.resume(mine.source, position)
 
         self._desk.record([found], recorded)
 
