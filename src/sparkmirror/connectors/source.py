@@ -71,10 +71,13 @@ class MirrorSourceConnector:
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        points = FencedPoints if settings.transactions.is_enabled else StartingPoints
-        self._points = points(settings, status, side_topics)
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
+        self._points = (
+            FencedPoints(settings, status, side_topics, map_topic)
+            if settings.transactions.is_enabled
+            else StartingPoints(settings, status, side_topics)
+        )
         deleted = DeletedTopics(settings, rules, status, map_topic, self._points.forget)
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
@@ -161,7 +164,8 @@ class MirrorSourceConnector:
                     return
                 self._status.begin_epoch(self._epochs.number, [])
                 self._status.enter(FlowState.RUNNING, "no topic matches yet")
-                self._changed.wait()
+                # Partitions that wait for a person are looked at again.
+                self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue
             result = self._run_epoch(starts, most)
             if result.failure and not self._stop.is_set():

@@ -134,6 +134,7 @@ class StartingPoints:
         while self._forgotten:
             self._drop(self._forgotten.popleft())
         self._meet_recreated(mirrored)
+        self._meet_truncated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._pairs])
         starts = [
             self._start(one, self._pairs[one.source], ends.get(one.source))
@@ -193,6 +194,9 @@ class StartingPoints:
                 self._anew.add(tp)
             else:
                 self._incomplete[tp] = one.stored
+
+    def _meet_truncated(self, mirrored: Mirrored) -> None:
+        """A target that lost records: the tasks notice, when they compare."""
 
     # --- completing
 

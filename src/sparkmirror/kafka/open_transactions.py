@@ -17,7 +17,9 @@ from sparkmirror.model import TopicPartition
 _NONE_OPEN = -1
 
 
-class _Open(NamedTuple):
+class OpenTransaction(NamedTuple):
+    """A transaction that has not ended, in one partition."""
+
     tp: TopicPartition
     producer_id: int
     first_offset: int
@@ -29,7 +31,8 @@ def held_up(
     """The error that says why these partitions of a topic were not read on for so long."""
     alias = client.connection.alias
     try:
-        first = min(_open_ones(client, partitions), key=lambda one: one.first_offset, default=None)
+        found = open_transactions(client, partitions)
+        first = min(found, key=lambda one: one.first_offset, default=None)
     except (ClusterError, KafkaError):  # not everybody may ask, and old brokers cannot tell
         first = None
     if first is None:
@@ -48,14 +51,17 @@ def held_up(
     )
 
 
-def _open_ones(client: ClusterClient, partitions: Iterable[TopicPartition]) -> list[_Open]:
-    found: list[_Open] = []
+def open_transactions(
+    client: ClusterClient, partitions: Iterable[TopicPartition]
+) -> list[OpenTransaction]:
+    """What their leaders know of; needs Kafka 2.8."""
+    found: list[OpenTransaction] = []
     leaders, _ = client.leaders(partitions)
     for leader, some in leaders.items():
         for topic in client.ask(producers_request(some), leader).topics:
             for one in topic.partitions:
                 found += [
-                    _Open(
+                    OpenTransaction(
                         TopicPartition(topic.name, one.partition_index),
                         producer.producer_id,
                         producer.current_txn_start_offset,

@@ -59,6 +59,9 @@ class Delivery(Protocol):
     def sequence_lost(self, part: TargetPartition) -> bool:
         """The broker expects another sequence; whether nobody else needs to see to it."""
 
+    def target_truncated(self, part: TargetPartition) -> bool:
+        """The target has lost records that counted; whether nobody else needs to see to it."""
+
     def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
         """Call `then` when no successor can begin before the partition's present position."""
 
@@ -146,6 +149,10 @@ class PeriodicDelivery:
 
     def sequence_lost(self, part: TargetPartition) -> bool:  # noqa: ARG002 - see below
         """Both sides are to be compared."""
+        return False
+
+    def target_truncated(self, part: TargetPartition) -> bool:  # noqa: ARG002 - as above
+        """Both sides are compared."""
         return False
 
     def store(self, part: CopyPartition, then: Callable[[], None]) -> None:

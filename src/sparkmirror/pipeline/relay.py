@@ -321,10 +321,11 @@ class Relay:
         source = mine.source
         if not mine.is_taken_over:
             return  # the comparison finds it
-        if self._is_target_shorter(mine, out):
-            self._stand_still(mine)
-            self.producer.drop_unsent(part)
-            self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
+        if 0 <= out.base_offset <= mine.downstream:  # the target has lost what was there
+            if not self.delivery.target_truncated(part):
+                self._stand_still(mine)
+                self.producer.drop_unsent(part)
+                self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
             return
         source.queued_bytes -= out.source_size
         if mine.is_held_back:
@@ -348,10 +349,6 @@ class Relay:
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.move_to(source.position if part.is_idle else out.next_position)
         self.delivery.acked(mine, out)
-
-    def _is_target_shorter(self, mine: CopyPartition, out: Outgoing) -> bool:
-        """Whether the target put our records where others of ours were: it has lost those."""
-        return 0 <= out.base_offset <= mine.downstream and self._split.transaction is None
 
     def _stand_still(self, mine: CopyPartition) -> None:
         """Neither read nor write a partition until both sides have been compared."""
