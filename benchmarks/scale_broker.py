@@ -42,7 +42,7 @@ class Side:
 @dataclass(slots=True)
 class _Session:
     members: dict[TopicPartition, Any] = field(default_factory=dict)  # as last asked for
-    appends: int = -1  # of the cluster, when all members were last looked at
+    appends: int = -1  # the cluster's count when all members were last checked
 
 
 class _ServedSocket:

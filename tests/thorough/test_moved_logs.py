@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirror is killed under load, and a log of the source moves before the mirror starts again.
+"""The mirror is killed under load, and a log moves before the mirror starts again.
 
 Both sides are read with librdkafka. Records that the source still holds must be on the target once
 and in order; the ledger must name exactly the records that only one side has, or neither.
@@ -8,19 +8,23 @@ and in order; the ledger must name exactly the records that only one side has, o
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
 
+from chaos.evidence import BatchLine, batch_lines
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.kafka_tools import KafkaTools
 from support.clients.consumed_records import ConsumedRecord, ends, partitions_of, read_partitions
 from support.clients.librdkafka import Place, create_topics, numbered, produce
 from support.clients.load_generator import Load
+from support.clusters.log_damage import truncate
 from support.clusters.log_restore import copy_data, delete_before, restore_data, stored_positions
 from support.measurements import measured
 from support.mirrors.mirror_file import mirror_file
@@ -38,6 +42,7 @@ PER_SECOND = 4_000
 GROWN = 10_000  # records past the old end
 NEVER_FLUSHED_MS = 600_000
 SOON_FLUSHED_MS = 200
+CONTROL = 0x20  # an attribute of record batches
 EXACTLY_ONCE = ("target.exactly.once.source.support = enabled",)
 Entry = tuple[str, int, int, int, int]  # kind, partition, first offset, last offset, records
 
@@ -279,6 +284,99 @@ def test_records_deleted_past_the_stored_position_are_a_gap_only_if_never_copied
         if first > copied[index]
     ]
     assert "may come twice" not in log
+
+
+@pytest.mark.parametrize("moment", ["after a kill", "while running"])
+def test_what_the_target_lost_of_an_exactly_once_flow_is_copied_again(
+    clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path, moment: str
+) -> None:
+    """Committed records are gone, their positions are not; the ledger names them exactly."""
+    sides = killed(clusters, tmp_path, *EXACTLY_ONCE)
+    if moment == "after a kill":
+        sides.kill_under_load(SOON_FLUSHED_MS)
+        kept = truncate_target(sides, is_marker=True)
+        sides.copy_all()
+    else:
+        with MirrorProcess(sides.file()) as mirror:
+            sides.await_copied(STORED + BEHIND)
+            kept = truncate_target(sides, is_marker=True)
+            # More than was lost: the log grows past its old end before anybody is asked.
+            sides.write(STORED, first=200_000)
+            mirror.await_log("target-truncated", PATIENCE_SECONDS)
+            sides.await_copied(STORED * 2 + BEHIND)
+            mirror.terminate()
+        sides.copy_all()
+    ledger = sides.ledger()
+    measured(f"kept {kept}, ledger: {ledger}")
+    assert set(check_copies(sides).values()) == {0}
+    assert [(kind, index, first) for kind, index, first, _, _ in ledger] == [
+        ("target-truncated", index, count) for index, count in sorted(kept.items())
+    ]
+    assert all(records == last + 1 - first for _, _, first, last, records in ledger)
+
+
+def test_a_target_cut_within_a_transaction_waits_until_that_is_aborted(
+    clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
+) -> None:
+    """Whoever ends it decides about its records; until then nothing is written behind them."""
+    sides = killed(clusters, tmp_path, *EXACTLY_ONCE)
+    sides.copy_all()
+    kept = truncate_target(sides, is_marker=False)
+    with MirrorProcess(sides.file()) as mirror:
+        mirror.await_log("abort the one that begins at offset", PATIENCE_SECONDS)
+        before = sides.copied()
+        sides.write(STORED, first=200_000)
+        found = re.findall(rf"target: ({sides.alias}\S+)-(\d) was cut off within .* offset (\d+)",
+                           mirror.log)  # fmt: skip
+        assert {int(partition) for _, partition, _ in found} == set(kept)
+        assert sides.copied() == before
+        for topic, partition, offset in set(found):
+            abort(sides.target, topic, partition, offset)
+    sides.copy_all()
+    assert set(check_copies(sides).values()) == {0}
+    assert [(kind, index) for kind, index, *_ in sides.ledger()] == [
+        ("target-truncated", index) for index in range(PARTITIONS)
+    ]
+
+
+def truncate_target(sides: Sides, *, is_marker: bool) -> dict[int, int]:
+    """Cut the copies off, behind a transaction or within one; the records that are left."""
+    topic, target = f"{sides.alias}.{sides.topic}", sides.target
+    target.stop()
+    left = {}
+    for index in range(PARTITIONS):
+        (broker,) = target.brokers
+        lines = list(batch_lines(broker.data / f"{topic}-{index}"))
+        wanted = [
+            line for line, following in pairwise(lines)
+            if _is_control(line) == is_marker and (is_marker or not _is_control(following))
+        ]  # fmt: skip
+        last = wanted[len(wanted) * 3 // 4]
+        truncate(broker.data, topic, index, last.base_offset + last.records)
+        left[index] = sum(
+            line.records
+            for line in lines
+            if line.base_offset <= last.base_offset and not _is_control(line)
+        )
+    target.start()
+    measured(f"the target is left with {left}")
+    return left
+
+
+def abort(cluster: LocalCluster, topic: str, partition: str, offset: str) -> None:
+    """End a transaction that no coordinator knows."""
+    tool = KafkaTools(cluster.bootstrap_servers).command(
+        "org.apache.kafka.tools.TransactionsCommand",
+        "abort",
+        f"--topic={topic}",
+        f"--partition={partition}",
+        f"--start-offset={offset}",
+    )
+    subprocess.run(tool, check=True, timeout=PATIENCE_SECONDS)
+
+
+def _is_control(line: BatchLine) -> bool:
+    return bool(line.attributes & CONTROL)
 
 
 def test_the_check_sees_lost_and_repeated_records(

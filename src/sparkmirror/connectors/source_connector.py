@@ -71,10 +71,13 @@ class MirrorSourceConnector:
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
-        points = TransactionalStartPositions if settings.transactions.is_enabled else StartPositions
-        self._start_positions = points(settings, status, on_demand_topics)
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
+        self._start_positions = (
+            TransactionalStartPositions(settings, status, on_demand_topics, map_topic)
+            if settings.transactions.is_enabled
+            else StartPositions(settings, status, on_demand_topics)
+        )
         deleted = TopicDeletionSync(
             settings, rules, status, map_topic, self._start_positions.forget_topic
         )
@@ -163,7 +166,8 @@ class MirrorSourceConnector:
                     return
                 self._status.begin_epoch(self._epochs.number, [])
                 self._status.set_state(FlowState.RUNNING, "no topic matches yet")
-                self._changed.wait()
+                # Partitions that wait for a person are checked again.
+                self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue
             result = self._run_epoch(starts, most)
             if result.failure and not self._stop.is_set():
@@ -175,7 +179,7 @@ class MirrorSourceConnector:
 
     def _partition_starts(self, most: int) -> list[PartitionStart]:
         starts = self._start_positions.starts(self._mirrored(), self._ends, most)
-        if starts and self._once and self._epochs.number:  # not all was there to be copied
+        if starts and self._once and self._epochs.number:  # the source may end earlier by now
             self._set_stop_offsets()
             starts = self._start_positions.starts(self._mirrored(), self._ends, most)
         return starts
@@ -219,7 +223,7 @@ class MirrorSourceConnector:
         return self._topics.current or ()
 
     def _set_stop_offsets(self) -> bool:
-        """A bounded run copies up to the ends seen first, by the flow's isolation level."""
+        """Read where a bounded run ends, by the flow's isolation level; an end only moves back."""
         wanted = [one.source for one in self._mirrored()]
         with ClusterAdmin(self._settings.source_admin) as admin:
             found = admin.log_ends(wanted, self._settings.fetch.isolation_level)
@@ -227,6 +231,6 @@ class MirrorSourceConnector:
             raise error
         for tp, end in found.found.items():
             before = self._ends.get(tp)
-            if before is None or end.offset < before.offset:  # less: the source lost its tail
+            if before is None or end.offset < before.offset:
                 self._ends[tp] = end
         return True

@@ -136,6 +136,7 @@ class StartPositions:
         while self._forgotten:
             self._drop(self._forgotten.popleft())
         self._handle_recreated(mirrored)
+        self._handle_truncated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._positions])
         starts = [
             self._start(one, self._positions[one.source], ends.get(one.source))
@@ -200,6 +201,9 @@ class StartPositions:
                 self._from_beginning.add(tp)
             else:
                 self._incomplete[tp] = one.stored
+
+    def _handle_truncated(self, mirrored: MirroredPartitions) -> None:
+        """A target that lost records: the tasks notice, when they compare."""
 
     # --- completing
 

@@ -39,22 +39,30 @@ def decode_records(
 
     `aborted` holds (producer id, first offset) pairs as the broker listed them for this fetch.
     """
-    waiting = sorted(aborted, key=lambda transaction: transaction[1])
-    aborting: set[int] = set()
     records: list[LogRecord] = []
     next_offset = start
+    for batch, is_committed in committed_batches(data, aborted):
+        if is_committed:
+            records.extend(r for r in _records(batch, partition) if r.offset >= start)
+        next_offset = max(next_offset, batch.next_offset)
+    return FetchedRecords(records, next_offset)
+
+
+def committed_batches(
+    data: memoryview, aborted: Iterable[tuple[int, int]]
+) -> Iterator[tuple[RecordBatch, bool]]:
+    """Every record batch, and whether it holds records that count: no marker, not aborted."""
+    waiting = sorted(aborted, key=lambda transaction: transaction[1])
+    aborting: set[int] = set()
     for batch in split_batches(data):
         batch.verify()
         while waiting and waiting[0][1] < batch.next_offset:
             aborting.add(waiting.pop(0)[0])
-        if batch.is_control:
-            # The cleaner may leave a marker's batch without the marker.
-            if batch.count and batch.is_abort_marker():
-                aborting.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in aborting):
-            records.extend(r for r in _records(batch, partition) if r.offset >= start)
-        next_offset = max(next_offset, batch.next_offset)
-    return FetchedRecords(records, next_offset)
+        is_aborted = batch.is_transactional and batch.producer_id in aborting
+        # The cleaner may leave a marker's batch without the marker.
+        if batch.is_control and batch.count and batch.is_abort_marker():
+            aborting.discard(batch.producer_id)
+        yield batch, not batch.is_control and not is_aborted
 
 
 def _records(batch: RecordBatch, partition: int) -> Iterator[LogRecord]:

@@ -193,7 +193,9 @@ def _init(
     )
 
 
-class _OpenTransaction(NamedTuple):
+class OpenTransaction(NamedTuple):
+    """A transaction that has not ended, in one partition."""
+
     tp: TopicPartition
     producer_id: int
     first_offset: int
@@ -206,7 +208,7 @@ def blocked_read_error(
     alias = client.connection.alias
     try:
         first = min(
-            _open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
+            open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
         )
     except (ClusterError, KafkaError):  # not everybody may ask, and old brokers cannot tell
         first = None
@@ -226,16 +228,17 @@ def blocked_read_error(
     )
 
 
-def _open_transactions(
+def open_transactions(
     client: ClusterClient, partitions: Iterable[TopicPartition]
-) -> list[_OpenTransaction]:
-    found: list[_OpenTransaction] = []
+) -> list[OpenTransaction]:
+    """What their leaders know of; needs Kafka 2.8."""
+    found: list[OpenTransaction] = []
     leaders, _ = client.partitions_by_leader(partitions)
     for leader, some in leaders.items():
         for topic in client.send(describe_producers_request(some), leader).topics:
             for one in topic.partitions:
                 found += [
-                    _OpenTransaction(
+                    OpenTransaction(
                         TopicPartition(topic.name, one.partition_index),
                         producer.producer_id,
                         producer.current_txn_start_offset,

@@ -59,6 +59,9 @@ class Delivery(Protocol):
     def handles_lost_sequence(self, part: ProducePartition) -> bool:
         """The broker expects another sequence; whether nobody else needs to see to it."""
 
+    def handles_truncated_target(self, part: ProducePartition) -> bool:
+        """The target has lost records that counted; whether nobody else needs to see to it."""
+
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
         """Call `then` when no successor can begin before the partition's present position."""
 
@@ -148,6 +151,10 @@ class PeriodicDelivery:
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:  # noqa: ARG002 - see below
         """Both sides are to be compared."""
+        return False
+
+    def handles_truncated_target(self, part: ProducePartition) -> bool:  # noqa: ARG002 - as above
+        """Both sides are compared."""
         return False
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:

@@ -333,10 +333,11 @@ class Relay:
         source = mine.source
         if not mine.is_taken_over:
             return  # the comparison finds it
-        if self._is_target_truncated(mine, out):
-            self._halt(mine)
-            self.producer.drop_unsent(part)
-            self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
+        if 0 <= out.base_offset <= mine.downstream:  # the target has lost what was there
+            if not self.delivery.handles_truncated_target(part):
+                self._halt(mine)
+                self.producer.drop_unsent(part)
+                self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
             return
         source.queued_bytes -= out.source_size
         if mine.is_paused:
@@ -360,10 +361,6 @@ class Relay:
         # Skipped markers behind the last record batch count as copied once it is acknowledged.
         mine.set_position(source.position if part.is_idle else out.next_position)
         self.delivery.on_acked(mine, out)
-
-    def _is_target_truncated(self, mine: CopyPartition, out: OutgoingBatch) -> bool:
-        """Whether the target put our records where others of ours were: it has lost those."""
-        return 0 <= out.base_offset <= mine.downstream and self._split.transaction is None
 
     def _halt(self, mine: CopyPartition) -> None:
         """Neither read nor write a partition until both sides have been compared."""

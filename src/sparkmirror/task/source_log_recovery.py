@@ -228,18 +228,7 @@ class SourceLogRecovery:
     def _skip_gap(self, part: FetchPartition, position: int, found: Incident) -> None:
         """Leave out what the source has deleted."""
         mine = self._parts[part.tp]
-        before = mine.position
-
-        def recorded() -> None:
-            if mine.is_taken_over and mine.position == before:  # else it comes here again
-                mine.set_position(position)
-                self._reader.store(mine, stored)
-
-        def stored() -> None:
-            if mine.is_taken_over and mine.position == position:
-                self._fetcher.resume_at(part, position)
-
-        self._reporter.record([found], recorded)
+        self._record_and_resume(mine, position, found, lambda: mine.set_position(position))
 
     def _resume_at_truncation(self, mine: CopyPartition, end: int) -> None:
         """The source lost its tail: what was read of it is on the target."""
@@ -257,17 +246,26 @@ class SourceLogRecovery:
             )
             return
 
+        def move() -> None:
+            self._forget_refused(part.tp, end)
+            mine.truncate_to(end)
+
+        self._record_and_resume(mine, end, found, move)
+
+    def _record_and_resume(
+        self, mine: CopyPartition, position: int, found: Incident, move: Callable[[], None]
+    ) -> None:
+        """Write the ledger entry, then move to the position and store it, then read on there."""
         before = mine.position
 
         def recorded() -> None:
             if mine.is_taken_over and mine.position == before:  # else it comes here again
-                self._forget_refused(part.tp, end)
-                mine.truncate_to(end)
+                move()
                 self._reader.store(mine, stored)
 
         def stored() -> None:
-            if mine.is_taken_over and mine.position == end:
-                self._fetcher.resume_at(part, end)
+            if mine.is_taken_over and mine.position == position:
+                self._fetcher.resume_at(mine.source, position)
 
         self._reporter.record([found], recorded)
 

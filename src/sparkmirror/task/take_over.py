@@ -656,7 +656,7 @@ class TakeOver:
         """Never asked for: reading the target names no epochs."""
 
     def on_ended_early(self, part: FetchPartition) -> None:
-        """The target's records are awaited."""
+        """Nothing to do: a comparison waits for records, a read-back has its own limit."""
 
     def close(self) -> None:
         """Look no more."""

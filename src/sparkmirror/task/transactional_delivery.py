@@ -169,6 +169,14 @@ class TransactionalDelivery:
         self._abort(f"{part.tp}: the broker expects another sequence")
         return True
 
+    def handles_truncated_target(self, part: ProducePartition) -> bool:
+        """End: the driver finds out from where on the records are to be copied again."""
+        self._reader.notice(
+            f"aborted: {self._alias}: {part.tp} has lost records that were committed there"
+        )
+        self.on_fatal_error(error_codes.TARGET_TRUNCATED)
+        return True
+
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:  # noqa: ARG002
         """The position commits with the next records: there is nothing to wait for."""
         then()

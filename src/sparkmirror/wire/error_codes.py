@@ -154,8 +154,8 @@ _ADVICE = {
         "it to continue, or change the stored offset"
     ),
     TARGET_TRUNCATED: (
-        "the target has lost records that it had acknowledged, and target.truncated.policy is "
-        "stop; set it to recopy"
+        "the target has lost records that it had acknowledged; target.truncated.policy=recopy "
+        "copies them again, stop makes the partition wait"
     ),
     COMPARING: "both sides are being compared after a crash",
     NO_LEADER: "no broker leads the partition",

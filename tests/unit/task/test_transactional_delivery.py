@@ -244,6 +244,23 @@ def test_after_an_abort_everything_is_read_again_from_what_is_committed() -> Non
     assert [part.records for part in bench.parts] == [2 * BATCH, 3 * BATCH]
 
 
+def test_a_target_that_lost_committed_records_ends_the_task() -> None:
+    """Nothing is committed behind the loss: the driver finds out where to go on."""
+    bench = Bench()
+    bench.grow(0, 2)
+    bench.settle()
+    commits = bench.target.commits
+    bench.target._ends[TARGETS[0]] = 2  # an unclean leader election
+    bench.grow(0)
+    bench.read()
+    bench.until("produce")
+    bench.target.serve()
+    bench.turn()
+    assert bench.delivery.is_fenced
+    assert "TARGET_TRUNCATED" in bench.delivery.error
+    assert (bench.target.kinds, bench.target.commits) == ([], commits)
+
+
 def test_an_abort_waits_for_what_is_on_its_way_and_sends_nothing_again() -> None:
     """Whatever reached a leader after the abort would be taken for a fenced producer's."""
     bench = Bench()
