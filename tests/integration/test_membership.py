@@ -359,7 +359,7 @@ def test_a_worker_stands_by_while_others_have_its_group(
         with site.worker("w0") as worker, site.worker("w1") as second:
             for one in (worker, second):
                 found = eventually(
-                    lambda member=one.member: member.error, PATIENCE_SECONDS, "it says so"
+                    lambda member=one.member: member.problem, PATIENCE_SECONDS, "it says so"
                 )
                 assert f"stands by: group '{site.group}' on cluster 'connect'" in found, found
                 assert "another group.id" in found
