@@ -91,7 +91,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterat
                 directory / name,
                 version=kafka_version,
                 config=AUTHORIZER,
-                detour_ports=[line.proxy(port_of(number))],
+                proxy_ports=[line.proxy(port_of(number))],
             )
             for folder in keep_in_memory(cluster):
                 stack.callback(shutil.rmtree, folder)

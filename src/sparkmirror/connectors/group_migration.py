@@ -37,7 +37,7 @@ def migrate_group(
     *,
     timeout_seconds: float,
     rewind: bool,
-    say: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> MigratedGroup:
     """Park a group; GroupMigrationError if it cannot be done within the time."""
     deadline = time.monotonic() + timeout_seconds
@@ -45,7 +45,7 @@ def migrate_group(
         found, obstacle = _read_group(rounds, group)
         if not obstacle:
             break
-        say(obstacle)
+        on_progress(obstacle)
         if time.monotonic() + _LOOK_SECONDS > deadline:
             message = f"Group '{group}' is not parked after {timeout_seconds:g} s: {obstacle}."
             raise GroupMigrationError(message)

@@ -93,7 +93,7 @@ def rounds(*looks: list[GroupPosition], empty: set[TopicPartition] | None = None
 def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> MigratedGroup:
     """Park the group, without waiting."""
     said: list[str] = []
-    return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, say=said.append)  # type: ignore[arg-type]
+    return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, on_progress=said.append)  # type: ignore[arg-type]
 
 
 def test_an_exact_group_is_set_and_read_back() -> None:
