@@ -143,7 +143,7 @@ def test_unwritable_cache_is_named(
     """A cache that cannot be written is named before anything is fetched."""
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path / "file"))
-    with pytest.raises(SetupError, match=rf"{tmp_path}/file/kafka cannot be written"):
+    with pytest.raises(SetupError, match=rf"Cannot write to {tmp_path}/file/kafka"):
         kafka_classpath("4.3.1")
     assert ivy.starts == 0
 
