@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sparkmirror.formats.map_chunk import ChunkKey
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.map_builder import RUNS_A_CHUNK
+from sparkmirror.offsets.map_builder import RUNS_PER_CHUNK
 from sparkmirror.offsets.map_topic import MapTopic, removable_chunks
 
 MOST_CHUNKS = 65_536  # of one topic partition: eight million gaps, some 30 MB of the topic
@@ -68,6 +68,6 @@ class OffsetMapCleaner:
             return
         self._note(
             f"map {tp}",
-            f"the offset map of {tp} is full ({self._most * RUNS_A_CHUNK:,} gaps): groups that "
+            f"the offset map of {tp} is full ({self._most * RUNS_PER_CHUNK:,} gaps): groups that "
             f"stand before offset {first} on the source cannot be translated exactly",
         )
