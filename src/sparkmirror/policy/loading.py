@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From class names to objects: the built-in policies and filters, or classes of the user's.
+"""Creates policies and filters from class names: built-in ones or users' classes.
 
-Java's names of the built-in classes stand for ours. Any other name is a dotted Python path
-(`my.module.ClassName`): made without arguments, then `configure(options)` is called.
+Java's names of the built-in classes refer to ours. Any other name is a dotted Python path
+(`my.module.ClassName`): created without arguments, then `configure(options)` is called.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _POLICY_METHODS = (
 
 
 class NamingOptions(Protocol):
-    """What settings say about names alone (see config's ReplicationPolicySettings)."""
+    """The settings about names (see config's ReplicationPolicySettings)."""
 
     @property
     def replication_policy_class(self) -> str: ...
@@ -82,7 +82,7 @@ class NamingOptions(Protocol):
 
 
 class PolicyOptions(NamingOptions, Protocol):
-    """What a flow's settings say about names and selection (see config's PolicySettings)."""
+    """A flow's settings about names and selection (see config's PolicySettings)."""
 
     @property
     def topic_filter_class(self) -> str: ...
@@ -110,7 +110,7 @@ class PolicyOptions(NamingOptions, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FlowPolicy:
-    """The objects that decide about names and selection in one flow."""
+    """The policy and filters of one flow."""
 
     replication: ReplicationPolicy
     topic_filter: TopicFilter
@@ -120,7 +120,7 @@ class FlowPolicy:
 
 
 def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
-    """Make the flow's policy and filters; ConfigError names the key that is wrong."""
+    """Create the flow's policy and filters. Raises ConfigError that names the invalid key."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     replication = load_replication_policy(settings, options)
     topic_filter = _topic_filter(settings, options)
@@ -136,7 +136,7 @@ def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
 
 
 def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
-    """All that `load_policy` could complain about, not only the first."""
+    """Return all errors that `load_policy` could raise, not only the first."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     lists = (
         ("topics", settings.topics),
@@ -163,7 +163,7 @@ def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
 
 
 def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
-    """The keys that name a class of the user's: only such a class reads the options."""
+    """Return the keys that name a user's class: only such a class reads the options."""
     built_in = {
         REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
         TOPIC_FILTER_KEY: settings.topic_filter_class == _TOPIC_FILTER,
@@ -176,7 +176,7 @@ def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
 def load_replication_policy(
     settings: NamingOptions, options: Mapping[str, str]
 ) -> ReplicationPolicy:
-    """Make the replication policy alone; `options` is what it is configured with."""
+    """Create the replication policy only; `options` is its configuration."""
     key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
     if name in _POLICIES:
         policy = _POLICIES[name]()
@@ -242,7 +242,7 @@ def _custom(
     settings: NamingOptions,
     options: Mapping[str, str],
 ) -> object:
-    """Make the object, check what it can do, configure it."""
+    """Create the object, check its methods, configure it."""
     made = instantiate(
         name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes
     )
@@ -250,7 +250,7 @@ def _custom(
     if missing:
         raise ConfigError(
             f"{key}={name} lacks the methods {', '.join(missing)}: see sparkmirror.policy for the "
-            "class to inherit from.",
+            "base class.",
             key=key,
         )
     if callable(getattr(made, "configure", None)):
@@ -259,8 +259,8 @@ def _custom(
         except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
-                f"{key}={name} does not take its options ({kind}: {error}): correct the keys that "
-                "its configure(options) reads.",
+                f"{key}={name} rejected its options ({kind}: {error}): correct the keys that its "
+                "configure(options) reads.",
                 key=key,
             ) from error
     return made
