@@ -117,7 +117,7 @@ def test_a_flow_into_a_service_meets_no_refusal_with_its_profile_and_many_withou
             PATIENCE_SECONDS,
             "all are there",
         )
-        mirror.await_log(f"{plain}->service: The target refuses the topic config", PATIENCE_SECONDS)
+        mirror.await_log(f"{plain}->service: The target rejects the topic config", PATIENCE_SECONDS)
         mirror.await_log("closed the connection", PATIENCE_SECONDS)
         refusals = [
             line
@@ -219,7 +219,7 @@ def test_a_creation_without_the_right_says_what_to_create(
     settings = settings_for(source_cluster, service, "profile=event-hubs", alias=alias)
     (outcome,) = applied(settings, planned(settings, peculiar_topic))
     shape = "with 2 partitions, replication factor 1, cleanup.policy=compact"
-    assert f"Create it by hand {shape}, or grant CREATE" in str(outcome.error)
+    assert f"Create it manually {shape}, or grant CREATE" in str(outcome.error)
     resigned = settings_for(
         source_cluster, service, "profile=event-hubs", "topic.creation.enabled=false", alias=alias
     )

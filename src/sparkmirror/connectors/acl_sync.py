@@ -35,8 +35,8 @@ from sparkmirror.topology.acls import (
     AclScope,
     GrantAcl,
     RevokeAcl,
+    desired_acls,
     plan_acls,
-    wanted_acls,
 )
 from sparkmirror.topology.internal_topics import ensure_internal_topics, granted_acls_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -145,7 +145,7 @@ class AclSync(Closable):
             if error.code in _WITHOUT_ACLS:
                 return AclPlan(skip_reason=_skip_reason(error))
             raise
-        wanted = wanted_acls(found, self._rules, mirrored_topics)
+        wanted = desired_acls(found, self._rules, mirrored_topics)
         notices = [*wanted.notices]
         if self._source.unknown_acls:
             notices.append(
@@ -172,7 +172,9 @@ class AclSync(Closable):
                 f"Cluster '{self._source.alias}' shows no ACLs at all, so it may be another one: "
                 f"none of the {len(ours)} that were granted is taken away."
             )
-        plan = plan_acls(wanted.bindings, existing, ours, removals=removals, idle=wanted.inactive)
+        plan = plan_acls(
+            wanted.bindings, existing, ours, removals=removals, inactive=wanted.inactive
+        )
         return replace(plan, notices=tuple(notices))
 
     def is_visible(self, wanted: Mapping[AclBinding, bool]) -> bool:

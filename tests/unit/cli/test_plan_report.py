@@ -55,7 +55,7 @@ def test_lines_have_tabs_and_deletions_come_last() -> None:
     document = PlanDocument("f", "now", 50e6, (plan(DELETE, CREATE, forecast=TO_COPY),))
     assert list(plain_lines(document))[:-1] == [
         "a->b\tcreate\ttopic a.orders on b\t6 partitions, 3 replicas",
-        "a->b\tdelete\ttopic a.gone on b\twith all its records, as gone is gone from a",
+        "a->b\tdelete\ttopic a.gone on b\twith all records, because gone was deleted on a",
         "a->b\tnotice\ta remark",
         "a->b\tcopy\torders\t1,234,567 records, 1.2 GB",
     ]

@@ -10,9 +10,9 @@ from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource
 from sparkmirror.topology.apply_configs import apply_configs
 from sparkmirror.topology.configs import (
     AlterTopic,
+    desired_configs,
     plan_configs,
     unknown_configs,
-    wanted_configs,
 )
 from sparkmirror.topology.topics import TopicRules
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_set_is_left_out() -> None:
         ConfigEntry("b", None, ConfigSource.DYNAMIC_TOPIC, sensitive=True),
         own("c", "3"),
     )
-    assert wanted_configs(entries, RULES) == {"c": "3"}
+    assert desired_configs(entries, RULES) == {"c": "3"}
 
 
 def test_a_topic_that_one_side_did_not_answer_for_is_passed_over() -> None:
