@@ -433,7 +433,9 @@ def test_a_task_whose_report_makes_no_sense_is_named(
             pass
 
     (record,) = caplog.records
-    assert record.getMessage().startswith(f"{SETTINGS.flow}: the task of split {SPLIT.index} ")
+    assert record.getMessage().startswith(
+        f"{SETTINGS.flow}: disconnecting the task of split {SPLIT.index}: "
+    )
     assert why in record.getMessage()
     assert not epoch.line._latest
 
