@@ -348,7 +348,7 @@ def test_copies_follow_their_deleted_topics_only_if_asked(mirrored: Ground) -> N
     remove(mirrored.source, *(f"{mirrored.topic}-{name}" for name in ("gone", "taken")))
     found = planned(mirrored)
     assert "delete-topic" not in doings(found)
-    assert [one for one in found["notices"] if f"'{gone}' stays" in one]
+    assert [one for one in found["notices"] if f"'{gone}' is kept" in one]
     file = mirrored.file.with_name("deletions.properties")
     deletions = f"{mirrored.flow}.sync.topic.deletions.enabled = true\n"
     file.write_text(mirrored.file.read_text() + deletions)

@@ -65,7 +65,7 @@ def show(
     for settings in flows:
         try:
             with _group_rounds(settings) as rounds:
-                groups = [group] if group is not None else rounds.wanted_groups()
+                groups = [group] if group is not None else rounds.selected_groups()
                 seen = rounds.plan(groups, syncs_groups=True)
         except SparkmirrorError as error:
             failed = True

@@ -140,11 +140,11 @@ def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
     moved = GroupPosition(
         "g", HERE, CommittedOffset(6), GroupPositionState.TRANSLATED, THERE, EXACT.translation
     )
-    with pytest.raises(GroupMigrationError, match="went on consuming"):
+    with pytest.raises(GroupMigrationError, match="kept consuming"):
         parked(rounds([EXACT], [moved]))
     seen = rounds([EXACT])
     seen.target_groups.keeps = False
-    with pytest.raises(GroupMigrationError, match="somebody else moves it"):
+    with pytest.raises(GroupMigrationError, match="another client moves it"):
         parked(seen)
 
 
