@@ -290,5 +290,5 @@ _EXAMPLES: Mapping[Callable[..., None], str] = {
 def add_connect_commands(app: typer.Typer) -> None:
     """Register these commands."""
     for command, examples in _EXAMPLES.items():
-        words = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
-        app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {words}")(command)
+        text = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
+        app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {text}")(command)

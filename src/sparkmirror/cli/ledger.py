@@ -66,8 +66,8 @@ def select_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
     enabled = [one for one in map(config.flow_settings, config.flows()) if one.enabled]
     if flow is None:
         return enabled
-    wanted = flow.replace(" ", "")
-    chosen = [one for one in enabled if str(one.flow) == wanted]
+    name = flow.replace(" ", "")
+    chosen = [one for one in enabled if str(one.flow) == name]
     if not chosen:
         names = ", ".join(str(one.flow) for one in enabled) or "none"
         raise ConfigError(

@@ -32,7 +32,7 @@ GroupOffsets = dict[str, dict[TopicPartition, OffsetAndMetadata]]
 class LatestCheckpoints:
     """The offsets of the selected groups; counts malformed records."""
 
-    wanted: str | re.Pattern[str]  # one group, or all whose whole name matches
+    groups: str | re.Pattern[str]  # one group, or all whose whole name matches
     offsets: GroupOffsets = field(default_factory=dict)
     malformed: int = 0
     first_malformed: str = ""  # where, and what was wrong with it
@@ -56,7 +56,7 @@ class LatestCheckpoints:
         checkpoint = Checkpoint.from_record(record.key, record.value)
         if checkpoint.downstream_offset < 0:
             raise WireError(f"A checkpoint has the offset {checkpoint.downstream_offset}.")
-        if self._is_wanted(group):
+        if self._is_selected(group):
             self.offsets.setdefault(group, {})[topic_partition] = OffsetAndMetadata(
                 checkpoint.downstream_offset, checkpoint.metadata
             )
@@ -67,10 +67,10 @@ class LatestCheckpoints:
         if not known:
             self.offsets.pop(group, None)
 
-    def _is_wanted(self, group: str) -> bool:
-        if isinstance(self.wanted, str):
-            return group == self.wanted
-        return self.wanted.fullmatch(group) is not None
+    def _is_selected(self, group: str) -> bool:
+        if isinstance(self.groups, str):
+            return group == self.groups
+        return self.groups.fullmatch(group) is not None
 
 
 def parse_group_argument(group_or_pattern: object) -> str | re.Pattern[str]:

@@ -193,9 +193,9 @@ class ConfigSync:
                 failures.append(one.error)
             elif one.changes:
                 self._record_sent(remote, one.changes)
-            if one.refused:
-                self._status.count_change("config refused", len(one.refused))
-            for config, message in one.refused.items():
+            if one.rejected:
+                self._status.count_change("config refused", len(one.rejected))
+            for config, message in one.rejected.items():
                 rejected = _RejectedValue(one.action.changes[config], message)
                 self._rejected.setdefault(remote, {})[config] = rejected
         for sentence in _rejection_messages(self._flow.target, results):
@@ -288,7 +288,7 @@ def _rejection_messages(target: str, results: Sequence[AlterResult]) -> list[str
     topics: dict[tuple[str, str | None], list[str]] = {}
     messages: dict[tuple[str, str | None], str] = {}
     for one in results:
-        for config, message in one.refused.items():
+        for config, message in one.rejected.items():
             change = config, one.action.changes[config]
             topics.setdefault(change, []).append(one.action.remote)
             messages.setdefault(change, message)

@@ -260,9 +260,11 @@ def _group_error(move: MoveGroup, error: BrokerError | None) -> str:
 
 
 def _alteration_error(one: AlterResult) -> str:
-    if one.error is not None or not one.refused:
+    if one.error is not None or not one.rejected:
         return str(one.error or "")
-    rejected = "; ".join(f"{name} was rejected: {message}" for name, message in one.refused.items())
+    rejected = "; ".join(
+        f"{name} was rejected: {message}" for name, message in one.rejected.items()
+    )
     return f"{rejected} Other changes are applied." if one.changes else rejected
 
 

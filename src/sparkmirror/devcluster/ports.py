@@ -23,10 +23,10 @@ _CAN_SHARE = sys.platform == "linux"
 class ReservedPort:
     """One port, given or any free one; reserved from `reserve()` to `release()`."""
 
-    def __init__(self, wanted: int = 0) -> None:
+    def __init__(self, number: int = 0) -> None:
         self._socket: socket.socket | None = None
-        self._chosen = wanted != 0
-        self.number = wanted
+        self._chosen = number != 0
+        self.number = number
 
     @property
     def is_user_chosen(self) -> bool:

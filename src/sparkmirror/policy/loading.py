@@ -243,19 +243,19 @@ def _custom(
     options: Mapping[str, str],
 ) -> object:
     """Create the object, check its methods, configure it."""
-    made = instantiate(
+    created = instantiate(
         name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes
     )
-    missing = [method for method in methods if not callable(getattr(made, method, None))]
+    missing = [method for method in methods if not callable(getattr(created, method, None))]
     if missing:
         raise ConfigError(
             f"{key}={name} lacks the methods {', '.join(missing)}: see sparkmirror.policy for the "
             "base class.",
             key=key,
         )
-    if callable(getattr(made, "configure", None)):
+    if callable(getattr(created, "configure", None)):
         try:
-            cast("Configurable", made).configure(options)
+            cast("Configurable", created).configure(options)
         except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
@@ -263,4 +263,4 @@ def _custom(
                 "configure(options) reads.",
                 key=key,
             ) from error
-    return made
+    return created

@@ -121,13 +121,13 @@ class ClusterConfigState:
 
     def copy(self) -> ClusterConfigState:
         """Return a copy for another thread; configurations are immutable."""
-        twin = ClusterConfigState()
+        copied = ClusterConfigState()
         for one in fields(self):
             value = getattr(self, one.name)
-            setattr(twin, one.name, value.copy() if isinstance(value, dict | set) else value)
-        twin._tasks = {name: dict(tasks) for name, tasks in self._tasks.items()}
-        twin._pending_tasks = {name: dict(tasks) for name, tasks in self._pending_tasks.items()}
-        return twin
+            setattr(copied, one.name, value.copy() if isinstance(value, dict | set) else value)
+        copied._tasks = {name: dict(tasks) for name, tasks in self._tasks.items()}
+        copied._pending_tasks = {name: dict(tasks) for name, tasks in self._pending_tasks.items()}
+        return copied
 
     def apply(self, record: LogRecord) -> ConfigEvent | UnreadableRecord | None:
         """Apply one record. Returns an event if a worker must act on it."""

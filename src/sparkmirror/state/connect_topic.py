@@ -167,7 +167,7 @@ class ConnectTopic:
                 _RECORD_BYTES + len(key or b"") + len(value or b"") for key, value in batch
             )
             if size > self._max_bytes:
-                key = max(batch, key=lambda pair: len(pair[1] or b""))[0] or b""
+                key = max(batch, key=lambda record: len(record[1] or b""))[0] or b""
                 raise BrokerError(
                     f"{self._name} accepts records of at most {self._max_bytes} bytes "
                     f"({error_codes.name(error_codes.MESSAGE_TOO_LARGE)}): "

@@ -41,7 +41,7 @@ class AlterResult:
 
     action: AlterTopic
     changes: Mapping[str, str | None]
-    refused: Mapping[str, str]  # config -> the target's message
+    rejected: Mapping[str, str]  # config -> the target's message
     error: ClusterError | None = None
 
 
@@ -101,7 +101,7 @@ def _without_rejected(
     """
     remote = attempt.action.remote
 
-    def is_refused(changes: Mapping[str, str | None]) -> bool:
+    def is_rejected(changes: Mapping[str, str | None]) -> bool:
         response = admin.alter_configs({remote: changes}, validate_only=True).get(remote)
         return response is not None and response.code in CONFIG_CODES
 
@@ -110,7 +110,7 @@ def _without_rejected(
     if named is None and remembered:
         return _without(attempt, {name: known[name, value] for name, value in remembered})
     try:
-        rejected = named or find_rejected_config(attempt.changes, is_refused)
+        rejected = named or find_rejected_config(attempt.changes, is_rejected)
     except ClusterError:
         return None  # the next round finds it
     if rejected is None:
@@ -119,6 +119,6 @@ def _without_rejected(
     return _without(attempt, {rejected: str(failure)})
 
 
-def _without(attempt: AlterResult, refused: Mapping[str, str]) -> AlterResult:
-    rest = {name: value for name, value in attempt.changes.items() if name not in refused}
-    return replace(attempt, changes=rest, refused={**attempt.refused, **refused})
+def _without(attempt: AlterResult, rejected: Mapping[str, str]) -> AlterResult:
+    rest = {name: value for name, value in attempt.changes.items() if name not in rejected}
+    return replace(attempt, changes=rest, rejected={**attempt.rejected, **rejected})

@@ -64,7 +64,7 @@ class TopicOutcome:
 
     action: TopicAction
     error: ClusterError | None = None
-    refused: tuple[RejectedConfig, ...] = ()
+    rejected: tuple[RejectedConfig, ...] = ()
 
 
 def apply_topic_plan(actions: Sequence[TopicAction], admin: TopicAdmin) -> list[TopicOutcome]:
@@ -88,11 +88,11 @@ def _left_out(outcomes: Iterable[TopicOutcome], prefix: str, *, are_unknown: boo
     reasons: dict[tuple[str, str], str] = {}
     topics: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
-        for refused in outcome.refused:
-            if refused.is_unknown is not are_unknown:
+        for one in outcome.rejected:
+            if one.is_unknown is not are_unknown:
                 continue
-            config = (refused.name, refused.value)
-            reasons.setdefault(config, refused.reason)
+            config = (one.name, one.value)
+            reasons.setdefault(config, one.reason)
             topics.setdefault(config, []).append(outcome.action.remote)
     return [
         f"{prefix} {name}={value}; it was left out of '{remotes[0]}'"
@@ -107,7 +107,7 @@ class _CreationAttempt:
 
     action: CreateTopic
     configs: Mapping[str, str]
-    refused: tuple[RejectedConfig, ...] = ()
+    rejected: tuple[RejectedConfig, ...] = ()
 
     def topic(self, configs: Mapping[str, str] | None = None) -> NewTopic:
         return NewTopic(
@@ -119,8 +119,8 @@ class _CreationAttempt:
 
     def without(self, name: str, reason: str) -> _CreationAttempt:
         remaining = {key: value for key, value in self.configs.items() if key != name}
-        refused = RejectedConfig(name, self.configs[name], reason)
-        return replace(self, configs=remaining, refused=(*self.refused, refused))
+        config = RejectedConfig(name, self.configs[name], reason)
+        return replace(self, configs=remaining, rejected=(*self.rejected, config))
 
     def bare(self, reason: str) -> _CreationAttempt:
         bare = self
@@ -129,7 +129,7 @@ class _CreationAttempt:
         return bare
 
     def outcome(self, error: ClusterError | None) -> TopicOutcome:
-        return TopicOutcome(self.action, error, () if error else self.refused)
+        return TopicOutcome(self.action, error, () if error else self.rejected)
 
 
 def _create(actions: Sequence[CreateTopic], admin: TopicAdmin) -> list[TopicOutcome]:
@@ -197,12 +197,12 @@ def _without_rejected(
             attempt = attempt.without(name, known[name, value])
         return attempt
 
-    def is_refused(configs: Mapping[str, str | None]) -> bool:
+    def is_rejected(configs: Mapping[str, str | None]) -> bool:
         topic = attempt.topic({name: value for name, value in configs.items() if value is not None})
         response = admin.create_topics([topic], validate_only=True).get(topic.name)
         return response is not None and response.code in CONFIG_CODES
 
-    rejected = named or find_rejected_config(attempt.configs, is_refused)
+    rejected = named or find_rejected_config(attempt.configs, is_rejected)
     if rejected is None:
         return None
     known[rejected, attempt.configs[rejected]] = str(error)

@@ -22,19 +22,19 @@ def config_named_in(sentence: str, names: Collection[str]) -> str | None:
 
 
 def find_rejected_config(
-    configs: Mapping[str, str | None], is_refused: Callable[[Mapping[str, str | None]], bool]
+    configs: Mapping[str, str | None], is_rejected: Callable[[Mapping[str, str | None]], bool]
 ) -> str | None:
     """Halve the configs until one is left that causes the rejection.
 
     Returns None if the topic is also rejected without any config.
     """
     items = list(configs.items())
-    if is_refused({}):
+    if is_rejected({}):
         return None
     good, bad = 0, len(items)
     while bad - good > 1:
         middle = (good + bad) // 2
-        if is_refused(dict(items[:middle])):
+        if is_rejected(dict(items[:middle])):
             bad = middle
         else:
             good = middle
