@@ -62,7 +62,7 @@ def test_a_checkpoint_without_metadata_has_twenty_bytes() -> None:
 def test_an_unknown_version_is_refused(record: Checkpoint | Heartbeat) -> None:
     """A value of a version that we do not know is never read as version 0."""
     newer = b"\x00\x01" + record.value()[2:]
-    with pytest.raises(WireError, match="version 1, and only version 0 is known"):
+    with pytest.raises(WireError, match="version 1; only version 0 is supported"):
         type(record).from_record(record.key(), newer)
 
 

@@ -124,7 +124,7 @@ class GroupState:
         keep its members from speaking.
         """
         with self._status_read.lock:
-            refused = self._status_log.put(*records, certain=certain)
+            refused = self._status_log.put(*records, authoritative=certain)
             self.statuses = self._status_log.state.copy()
             return refused
 

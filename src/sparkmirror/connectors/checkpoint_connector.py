@@ -171,7 +171,7 @@ class MirrorCheckpointConnector:
     def _find_groups(self, rounds: GroupSync, *, is_first: bool) -> None:
         if is_first:
             rounds.checkpoints.refresh()  # what was written before this start
-        found = rounds.wanted_groups()
+        found = rounds.selected_groups()
         if found != self._groups:
             new, gone = set(found) - set(self._groups), set(self._groups) - set(found)
             _log.info(

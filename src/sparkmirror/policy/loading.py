@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From class names to objects: the built-in policies and filters, or classes of the user's.
+"""Creates policies and filters from class names: built-in ones or users' classes.
 
-Java's names of the built-in classes stand for ours. Any other name is a dotted Python path
-(`my.module.ClassName`): made without arguments, then `configure(options)` is called.
+Java's names of the built-in classes refer to ours. Any other name is a dotted Python path
+(`my.module.ClassName`): created without arguments, then `configure(options)` is called.
 """
 
 from __future__ import annotations
@@ -65,52 +65,52 @@ _POLICY_METHODS = (
 
 
 class NamingOptions(Protocol):
-    """What settings say about names alone (see config's ReplicationPolicySettings)."""
+    """The settings about names (see config's ReplicationPolicySettings)."""
 
     @property
-    def replication_policy_class(self) -> str: ...  # noqa: D102 - named after its key
+    def replication_policy_class(self) -> str: ...
     @property
-    def separator(self) -> str: ...  # noqa: D102
+    def separator(self) -> str: ...
     @property
-    def internal_topic_separator_enabled(self) -> bool: ...  # noqa: D102
+    def internal_topic_separator_enabled(self) -> bool: ...
     @property
-    def separator_is_explicit(self) -> bool: ...  # noqa: D102
+    def separator_is_explicit(self) -> bool: ...
     @property
-    def options(self) -> Mapping[str, str]: ...  # noqa: D102
+    def options(self) -> Mapping[str, str]: ...
     @property
-    def allowed_classes(self) -> ClassAllowlist | None: ...  # noqa: D102
+    def allowed_classes(self) -> ClassAllowlist | None: ...
 
 
 class PolicyOptions(NamingOptions, Protocol):
-    """What a flow's settings say about names and selection (see config's PolicySettings)."""
+    """A flow's settings about names and selection (see config's PolicySettings)."""
 
     @property
-    def topic_filter_class(self) -> str: ...  # noqa: D102
+    def topic_filter_class(self) -> str: ...
     @property
-    def topics(self) -> tuple[str, ...]: ...  # noqa: D102
+    def topics(self) -> tuple[str, ...]: ...
     @property
-    def topics_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def topics_exclude(self) -> tuple[str, ...]: ...
     @property
-    def group_filter_class(self) -> str: ...  # noqa: D102
+    def group_filter_class(self) -> str: ...
     @property
-    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
+    def groups(self) -> tuple[str, ...]: ...
     @property
-    def groups_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def groups_exclude(self) -> tuple[str, ...]: ...
     @property
-    def config_property_filter_class(self) -> str: ...  # noqa: D102
+    def config_property_filter_class(self) -> str: ...
     @property
-    def config_properties_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def config_properties_exclude(self) -> tuple[str, ...]: ...
     @property
-    def config_properties_include(self) -> tuple[str, ...]: ...  # noqa: D102
+    def config_properties_include(self) -> tuple[str, ...]: ...
     @property
-    def use_defaults_from(self) -> str: ...  # noqa: D102
+    def use_defaults_from(self) -> str: ...
     @property
-    def heartbeats_replication_enabled(self) -> bool: ...  # noqa: D102
+    def heartbeats_replication_enabled(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPolicy:
-    """The objects that decide about names and selection in one flow."""
+    """The policy and filters of one flow."""
 
     replication: ReplicationPolicy
     topic_filter: TopicFilter
@@ -120,7 +120,7 @@ class FlowPolicy:
 
 
 def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
-    """Make the flow's policy and filters; ConfigError names the key that is wrong."""
+    """Create the flow's policy and filters. Raises ConfigError that names the invalid key."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     replication = load_replication_policy(settings, options)
     topic_filter = _topic_filter(settings, options)
@@ -136,7 +136,7 @@ def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
 
 
 def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
-    """All that `load_policy` could complain about, not only the first."""
+    """Return all errors that `load_policy` could raise, not only the first."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     lists = (
         ("topics", settings.topics),
@@ -163,7 +163,7 @@ def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
 
 
 def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
-    """The keys that name a class of the user's: only such a class reads the options."""
+    """Return the keys that name a user's class: only such a class reads the options."""
     built_in = {
         REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
         TOPIC_FILTER_KEY: settings.topic_filter_class == _TOPIC_FILTER,
@@ -176,7 +176,7 @@ def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
 def load_replication_policy(
     settings: NamingOptions, options: Mapping[str, str]
 ) -> ReplicationPolicy:
-    """Make the replication policy alone; `options` is what it is configured with."""
+    """Create the replication policy only; `options` is its configuration."""
     key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
     if name in _POLICIES:
         policy = _POLICIES[name]()
@@ -242,25 +242,25 @@ def _custom(
     settings: NamingOptions,
     options: Mapping[str, str],
 ) -> object:
-    """Make the object, check what it can do, configure it."""
-    made = instantiate(
+    """Create the object, check its methods, configure it."""
+    created = instantiate(
         name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes
     )
-    missing = [method for method in methods if not callable(getattr(made, method, None))]
+    missing = [method for method in methods if not callable(getattr(created, method, None))]
     if missing:
         raise ConfigError(
             f"{key}={name} lacks the methods {', '.join(missing)}: see sparkmirror.policy for the "
-            "class to inherit from.",
+            "base class.",
             key=key,
         )
-    if callable(getattr(made, "configure", None)):
+    if callable(getattr(created, "configure", None)):
         try:
-            cast("Configurable", made).configure(options)
+            cast("Configurable", created).configure(options)
         except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
-                f"{key}={name} does not take its options ({kind}: {error}): correct the keys that "
-                "its configure(options) reads.",
+                f"{key}={name} rejected its options ({kind}: {error}): correct the keys that its "
+                "configure(options) reads.",
                 key=key,
             ) from error
-    return made
+    return created

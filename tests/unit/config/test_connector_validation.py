@@ -197,7 +197,7 @@ def test_an_ordinary_connector_has_no_error() -> None:
         ("sasl.login.read.timeout.ms", "x", "Not a number of type INT"),
         ("sasl.kerberos.ticket.renew.jitter", "x", "Not a number of type DOUBLE"),
         ("profile", "x", "String must be one of: none, event-hubs"),
-        ("topics", "(", "is not a regular expression"),
+        ("topics", "(", "is not a supported regular expression"),
         ("source.cluster.bootstrap.servers", "x", "must list host:port pairs"),
         ("producer.override.acks", "2", "must be one of all, -1, 1, 0"),
         ("topics", "${env:NOT_THERE_AT_ALL}", "declares: write config.providers=env there"),

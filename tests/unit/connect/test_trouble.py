@@ -27,5 +27,5 @@ def test_only_the_first_of_equal_troubles_is_logged(caplog: pytest.LogCaptureFix
     assert caplog.messages == [
         "g/member: This worker cannot join: no answer after 1 s.",
         "g/member: This worker stands by.",
-        "g/member: this worker has its place in the group.",
+        "g/member: joined the group.",
     ]

@@ -111,7 +111,7 @@ def test_a_map_with_a_hole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     points = Points(monkeypatch)
     points.place = Translation(20, Fit.NEAR)
     points.meet()
-    assert "may come twice" in points.incidents[0].cause
+    assert "may be written twice" in points.incidents[0].cause
     assert points.written[TP].offset == 19
 
 
@@ -146,7 +146,7 @@ def test_a_transaction_that_never_ends_is_named(monkeypatch: pytest.MonkeyPatch)
     points.tails = LogEndCheck({TARGET: 61}, {TARGET: 61}, set())
     points.meet()
     assert points.written[TP].downstream == 60
-    assert "begins at offset 61" in points.notes[f"truncated {TP}"]
+    assert "starts at offset 61" in points.notes[f"truncated {TP}"]
     assert points.is_waiting
     points.tails = LogEndCheck({}, {}, set())
     points.meet()
