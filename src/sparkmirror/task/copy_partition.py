@@ -31,6 +31,13 @@ from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.producer import ProducePartition
 
 
+class ClusterAliases(NamedTuple):
+    """The names of both clusters, for error texts."""
+
+    source: str
+    target: str
+
+
 class ResumePoint(NamedTuple):
     """A point at which both sides are known to agree."""
 
@@ -61,6 +68,7 @@ class CopyPartition:
     """Where copying one topic partition stands."""
 
     __slots__ = (
+        "_aliases",
         "bytes",
         "comparison",
         "downstream",
@@ -86,10 +94,11 @@ class CopyPartition:
         "verify_next_batch",
     )
 
-    def __init__(self, start: PartitionStart) -> None:
+    def __init__(self, start: PartitionStart, aliases: ClusterAliases) -> None:
         topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
         target_topic_id = uuid.UUID(start.target_topic_id) if start.target_topic_id else None
         self.start = start
+        self._aliases = aliases
         self.source = FetchPartition(
             start.source,
             start.position,
@@ -147,8 +156,15 @@ class CopyPartition:
             self.is_dirty = True
             self.is_changed = True
 
-    def set_error(self, code: int, cluster: str, tp: TopicPartition, text: str) -> None:
-        """Remember why nothing moves, or (with code 0) that it moves again."""
+    def set_source_error(self, code: int, text: str = "") -> None:
+        """Set why the source partition cannot be read; code 0 clears the partition's error."""
+        self._set_error(code, self._aliases.source, self.source.tp, text)
+
+    def set_target_error(self, code: int, text: str = "") -> None:
+        """Set why the target partition cannot be used; code 0 clears the partition's error."""
+        self._set_error(code, self._aliases.target, self.target.tp, text)
+
+    def _set_error(self, code: int, cluster: str, tp: TopicPartition, text: str) -> None:
         self.error_code = code
         self.error = ""
         if code:

@@ -13,7 +13,7 @@ from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.task.comparison import Comparison
-from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.delivery import Delivery, PeriodicDelivery
 from sparkmirror.task.internal_producer import InternalProducer
 from sparkmirror.task.messages import Split, TaskSettings
@@ -93,7 +93,8 @@ class Relay:
         )
         self._map = OffsetMapWriter(self.producer, settings.map_topic)
         self.syncs = self._new_syncs()
-        self.partitions = [CopyPartition(start) for start in split.partitions]
+        aliases = ClusterAliases(self.source.alias, self.target.alias)
+        self.partitions = [CopyPartition(start, aliases) for start in split.partitions]
         for part in self.partitions:
             most = self.producer.max_batch_bytes(part.target.tp)
             part.target.max_merged_bytes = min(
@@ -304,11 +305,11 @@ class Relay:
         """Remember why a partition cannot be read."""
         mine = self._by_source[part.tp]
         self.safeguards.fetch_trouble(mine, code)
-        self._trouble(mine, code, self.source.alias, text)
+        mine.set_source_error(code, text)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
         """Forget it again."""
-        self._trouble(self._by_source[part.tp], error_codes.NONE, self.source.alias, "")
+        self._by_source[part.tp].set_source_error(error_codes.NONE)
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
         """The source lost what had been read and went on from there."""
@@ -380,7 +381,7 @@ class Relay:
         if mine is not None:
             if not self.safeguards.is_busy_with(mine):
                 self.safeguards.produce_trouble(mine, code, text)
-                self._trouble(mine, code, self.target.alias, text)
+                mine.set_target_error(code, text)
                 self._pause(mine)
         elif self._map.owns(part) and code in error_codes.PARTITION_REFUSED:
             self._map.disable(f"{error_codes.name(code)}: {text or error_codes.advice(code)}")
@@ -430,7 +431,7 @@ class Relay:
     def reread_now(self, part: CopyPartition) -> None:
         """What was refused has been recorded: go on without it."""
         part.target.backoff.reset()
-        self._trouble(part, error_codes.NONE, self.target.alias, "")
+        part.set_target_error(error_codes.NONE)
         self._seek(part, part.position)
         self.fetcher.send_fetches()
 
@@ -495,7 +496,7 @@ class Relay:
             part.verify_next_batch = True
             self.delivery.on_partition_started(part)
             part.target.backoff.reset()
-            self.take_over_trouble(part, error_codes.NONE, "")
+            part.set_target_error(error_codes.NONE)
             self._seek(part, part.position)
         self.fetcher.send_fetches()
 
@@ -503,10 +504,6 @@ class Relay:
         part.is_paused = False
         part.source.queued_bytes = 0
         self.fetcher.seek(part.source, position)
-
-    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
-        """Remember why a partition does not begin."""
-        self._trouble(part, code, self.target.alias, text)
 
     def notice(self, text: str) -> None:
         """Say something once."""
@@ -516,15 +513,11 @@ class Relay:
         """Forget it again."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
-            self._trouble(mine, error_codes.NONE, self.target.alias, "")
+            mine.set_target_error(error_codes.NONE)
         else:
             self._state_trouble = ""
 
     # --- accounts
-
-    def _trouble(self, part: CopyPartition, code: int, cluster: str, text: str) -> None:
-        tp = part.source.tp if cluster == self.source.alias else part.target.tp
-        part.set_error(code, cluster, tp, text)
 
     @property
     def errors(self) -> list[str]:

@@ -25,7 +25,6 @@ from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, halve_batch
@@ -40,12 +39,6 @@ class Guarded(Protocol):
     @property
     def is_copying(self) -> bool:
         """Whether the task has not begun to end."""
-
-    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """Remember why a partition cannot be read."""
-
-    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
-        """Remember why a partition does not begin."""
 
     def reread_now(self, part: CopyPartition) -> None:
         """Read on from the last acknowledged position, with what was queued forgotten."""
@@ -77,7 +70,6 @@ class Safeguards:
         source, self._target = clusters
         policies = settings.policies
         self._policies = policies
-        self._parts = parts
         self._by_target = {part.target.tp: part for part in parts}
         by_source = {part.source.tp: part for part in parts}
         ledger = OnDemandTopic(producer, settings.ledger_topic)
@@ -107,14 +99,14 @@ class Safeguards:
             source, self._target.alias, policies.target_truncated, self._reporter, task
         )
         self._open_transactions = OpenTransactionMonitor(
-            source, policies.open_transaction_seconds, self._reporter, task.on_fetch_error
+            source, policies.open_transaction_seconds, self._reporter, parts
         )
 
     # --- the task's clock
 
     def tick(self) -> None:
         """Called about once a second while copying."""
-        self._open_transactions.check(part.source for part in self._parts)
+        self._open_transactions.check()
         self.look()
 
     def look(self) -> None:

@@ -37,9 +37,6 @@ class RecoveryContext(Protocol):
     def is_copying(self) -> bool:
         """Whether the task has not begun to end."""
 
-    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """Remember why a partition cannot be read."""
-
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
 
@@ -290,7 +287,7 @@ class SourceLogRecovery:
             self._reporter.report(stopping)
             is_gap = stopping.kind is IncidentKind.GAP
             code = error_codes.GAP if is_gap else error_codes.SOURCE_TRUNCATED
-            self._reader.on_fetch_error(mine.source, code, "")
+            mine.set_source_error(code)
             self._reader.compare_again(mine, mine.source.backoff.next_pause(slow=True))
             return
 
@@ -373,6 +370,6 @@ class SourceLogRecovery:
         self._reporter.record([found], recorded)
 
     def _retry_later(self, part: FetchPartition, code: int, again: Callable[[], None]) -> None:
-        self._reader.on_fetch_error(part, code, "")
+        self._parts[part.tp].set_source_error(code)
         pause = part.backoff.next_pause(slow=not error_codes.is_retriable(code))
         self._loop.call_later(pause, lambda: again() if self._reader.is_copying else None)

@@ -71,9 +71,6 @@ class Successor(Protocol):
     def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
         """Call `then` when no successor can begin before the partition's present position."""
 
-    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
-        """Why a partition does not begin yet (0: it is about to)."""
-
     def notice(self, text: str) -> None:
         """Something that happened once and must be said."""
 
@@ -216,7 +213,7 @@ class TakeOver:
                 self._without_describe.add(tp)
                 self._enqueue(part, None)
             elif code:
-                self._successor.take_over_trouble(part, code, "")
+                part.set_target_error(code)
                 later.append(part)
             elif self._check_producer(part, states.found.get(tp, ())):
                 ready.append(part)
@@ -281,7 +278,7 @@ class TakeOver:
                 self._successor.resume_copying([part])
 
         def failed(code: int) -> None:
-            self._successor.take_over_trouble(part, code, "")
+            part.set_target_error(code)
             self.compare(part, self._backoff.next_pause())
 
         request_log_bounds(
@@ -305,7 +302,7 @@ class TakeOver:
 
         def failed(code: int) -> None:
             for part in parts:
-                self._successor.take_over_trouble(part, code, "no producer id")
+                part.set_target_error(code, "no producer id")
             pause = self._backoff.next_pause()
             self._loop.call_later(
                 pause, lambda: None if self._closing else self._use_new_producer(parts)
@@ -470,8 +467,7 @@ class TakeOver:
 
     def _report_progress(self, part: CopyPartition, reader: FetchPartition) -> None:
         """A comparison takes long: say how far it is."""
-        self._successor.take_over_trouble(
-            part,
+        part.set_target_error(
             error_codes.COMPARING,
             f"comparing both sides after offset {part.resume_point.position - 1} of the source: "
             f"read up "
@@ -494,8 +490,8 @@ class TakeOver:
         if self._witness.is_further_back(part):
             return
         self._timed_out_at[tp] = comparison.end_sequence
-        self._successor.take_over_trouble(
-            part, OFFSET_NOT_AVAILABLE, "the leader has records of ours that cannot be read yet"
+        part.set_target_error(
+            OFFSET_NOT_AVAILABLE, "the leader has records of ours that cannot be read yet"
         )
         self.compare(part)
 
@@ -608,13 +604,13 @@ class TakeOver:
             self._continue_unread([comparing])
             self._start_queued()
         else:
-            self._successor.take_over_trouble(comparing, code, text)
+            comparing.set_target_error(code, text)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
         """The target can be read again."""
         comparing = self._comparing.get(part.tp)
         if comparing is not None:
-            self._successor.take_over_trouble(comparing, error_codes.NONE, "")
+            comparing.set_target_error(error_codes.NONE)
 
     def on_out_of_range(self, part: FetchPartition) -> None:
         """The target's log does not hold the pair any more: begin where it begins."""
@@ -635,7 +631,7 @@ class TakeOver:
 
         def failed(code: int) -> None:
             if self._comparing.get(part.tp) is comparing:
-                self._successor.take_over_trouble(comparing, code, "")
+                comparing.set_target_error(code)
                 self._remove(comparing)
                 self.compare(comparing, self._backoff.next_pause())
 

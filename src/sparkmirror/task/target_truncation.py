@@ -39,9 +39,6 @@ class Comparer(Protocol):
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
 
-    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
-        """Why a partition does not begin yet."""
-
 
 class TargetTruncation:
     """What happens to the remote partitions of a task."""
@@ -75,11 +72,11 @@ class TargetTruncation:
         )
         if self._policy == STOP:
             self._reporter.report(found)
-            self._comparer.take_over_trouble(part, error_codes.TARGET_TRUNCATED, "")
+            part.set_target_error(error_codes.TARGET_TRUNCATED)
             self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
             return
-        self._comparer.take_over_trouble(
-            part, error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
+        part.set_target_error(
+            error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
         )
         self._retreats[part.source.tp] = _Rewind(pair, missing, 1)
         self._reporter.record([found], lambda: self._estimate_point(part))
@@ -118,7 +115,7 @@ class TargetTruncation:
             self._comparer.compare_again(part, 0.0)
 
         def failed(code: int) -> None:
-            self._comparer.take_over_trouble(part, code, "")
+            part.set_target_error(code)
             self._comparer.compare_again(part, part.source.backoff.next_pause())
 
         request_log_bounds(

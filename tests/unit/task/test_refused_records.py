@@ -15,7 +15,7 @@ from sparkmirror.config.settings import (
 )
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident
-from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.dead_letters import RefusalContext, RefusedRecord
 from sparkmirror.task.messages import PartitionStart, TaskSettings
 from sparkmirror.task.refused_records import RefusedRecords
@@ -68,7 +68,7 @@ class Bench:
         self.budget = MemoryBudget(1 << 26)
         self.desk, self.letters = Desk(), Letters()
         self.again: list[TopicPartition] = []
-        self.part = CopyPartition(PartitionStart("t", 0, "a.t", 10))
+        self.part = CopyPartition(PartitionStart("t", 0, "a.t", 10), ClusterAliases("a", "b"))
         self.refusals = RefusedRecords(
             settings,
             self.budget,

@@ -18,7 +18,7 @@ from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task import take_over
-from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.messages import PartitionStart, Split
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from support.mirrors import scripted_mirror
@@ -161,7 +161,7 @@ class SlowDesk(Anything):
 def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_written() -> None:
     """Exactly-once: 30 to 49 are acknowledged, not committed; the source is cut at 40; abort."""
     start = PartitionStart("t", 0, "a.t", 30, 29, leader_epoch=0, is_handed_over=True)
-    mine = CopyPartition(start)
+    mine = CopyPartition(start, ClusterAliases("a", "b"))
     mine.set_savepoint()
     mine.set_position(50)
     mine.source.position = 50
