@@ -78,7 +78,9 @@ class CopyPartition:
         "is_changed",
         "is_dirty",
         "is_paused",
+        "is_recording",
         "is_taken_over",
+        "is_target_unreadable",
         "leader_epoch",
         "map_builder",
         "next_sequence",
@@ -124,6 +126,8 @@ class CopyPartition:
         self.estimate: EstimatedPoint | None = None
         self.is_taken_over = start.is_handed_over
         self.is_paused = False  # it cannot be written, so it is not read
+        self.is_recording = False  # its refused records are being recorded; it is read again after
+        self.is_target_unreadable = False  # no READ on the target: there are no comparisons
         self.verify_next_batch = (
             False  # our first record batch since a take-over is to be read back
         )

@@ -48,15 +48,10 @@ class RefusedRecords:
         self._letters = letters
         self._reread = read_again
         self._largest = largest  # record batch that can be sent to a remote partition
-        self._recording: set[TopicPartition] = set()
         self._recorded_offsets: dict[
             TopicPartition, set[int]
         ] = {}  # source offsets that are passed by
         self._refused_size: dict[TopicPartition, int] = {}
-
-    def is_recording(self, part: CopyPartition) -> bool:
-        """Whether the partition waits for its refused records to be recorded."""
-        return part.source.tp in self._recording
 
     def forget_from(self, tp: TopicPartition, offset: int) -> None:
         """The source was cut there: other records have these offsets now."""
@@ -140,15 +135,15 @@ class RefusedRecords:
                 largest = self._largest(part.target.tp)
                 part.target.max_merged_bytes = min(MAX_MERGED_BYTES, largest or MAX_MERGED_BYTES)
             self._recorded_offsets.setdefault(tp, set()).update(chosen)
-            self._recording.discard(tp)
+            part.is_recording = False
             self._reread(part)
 
         if kind is IncidentKind.SKIPPED_RECORD:
-            self._recording.add(tp)
+            part.is_recording = True
             self._reporter.record(found, recorded)
             return
         records = decode_records(out.view)
-        self._recording.add(tp)
+        part.is_recording = True
         letters = [
             RefusedRecord(
                 offsets[index],

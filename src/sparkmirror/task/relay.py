@@ -248,7 +248,7 @@ class Relay:
         """Queue record batches for the target, or compare them with what is there."""
         mine = self._by_source[part.tp]
         is_waiting = mine.comparison is None and not mine.is_taken_over
-        if is_waiting or self.safeguards.is_busy_with(mine):
+        if is_waiting or mine.is_recording:
             self.fetcher.pause(part)  # nobody knows yet from where on it is wanted
             return part.position
         # A comparison wants them as they are: each has a leader epoch of its own.
@@ -379,7 +379,7 @@ class Relay:
         """Remember why a partition cannot be written."""
         mine = self._by_target.get(part.tp)
         if mine is not None:
-            if not self.safeguards.is_busy_with(mine):
+            if not mine.is_recording:
                 self.safeguards.produce_trouble(mine, code, text)
                 mine.set_target_error(code, text)
                 self._pause(mine)
@@ -412,8 +412,8 @@ class Relay:
         """Read on from a partition's position; the producer has dropped what was queued."""
         part.is_paused = False
         part.source.queued_bytes = 0
-        if self.safeguards.is_busy_with(part):
-            self.fetcher.pause(part.source, part.position)  # `read_again` follows
+        if part.is_recording:
+            self.fetcher.pause(part.source, part.position)  # `reread_now` follows
         else:
             self.fetcher.seek_later(part.source, part.position, pause)
 

@@ -160,10 +160,6 @@ class Safeguards:
             return [] if self._letters.shrink_refused() else None
         return halve_batch(out, self._budget) if code == error_codes.MESSAGE_TOO_LARGE else None
 
-    def is_busy_with(self, part: CopyPartition) -> bool:
-        """Whether a partition waits for its refused records to be recorded."""
-        return self._refusals.is_recording(part)
-
     def produce_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """A partition cannot be written."""
         if code in error_codes.NOT_AUTHORIZED:

@@ -150,7 +150,7 @@ class TakeOver:
         self._without_metadata: list[CopyPartition] = []  # nothing is known yet of their topics
         target.metadata_listeners.append(self._on_metadata)
         self._closing = False
-        self._unreadable: set[TopicPartition] = set()  # no READ on the target: said once
+        self._has_reported_unreadable = False
         self.other_writers: set[OtherWriter] = set()
 
     # --- what the leaders remember
@@ -287,9 +287,11 @@ class TakeOver:
 
     def _continue_unread(self, parts: list[CopyPartition]) -> None:
         """The target may not be read: go on at the stored position, at least once."""
-        if not self._unreadable:
+        if not self._has_reported_unreadable:
+            self._has_reported_unreadable = True
             self._witness.blind(parts[0])
-        self._unreadable.update(part.target.tp for part in parts)
+        for part in parts:
+            part.is_target_unreadable = True
         self._use_new_producer(parts)
 
     def _use_new_producer(self, parts: list[CopyPartition]) -> None:
@@ -514,7 +516,7 @@ class TakeOver:
         is_first, part.verify_next_batch = part.verify_next_batch, False
         now = time.monotonic()
         recently = now - self._last_readback_at.get(tp, -_INTERVAL_SECONDS) < _INTERVAL_SECONDS
-        if tp in self._readers or tp in self._unreadable or (recently and not is_first):
+        if tp in self._readers or part.is_target_unreadable or (recently and not is_first):
             return
         if not is_first:
             self._last_readback_at[tp] = now

@@ -148,7 +148,7 @@ def test_a_policy_of_stop_reports_and_waits() -> None:
     bench = Bench("stop")
     (out,) = bench.read(10, 3)
     assert bench.refusals.replace(bench.part, out, BAD_TIME, "", {1: "too old"}) is None
-    assert not bench.refusals.is_recording(bench.part)
+    assert not bench.part.is_recording
     (incident,) = bench.desk.incidents
     assert (incident.kind, incident.first_offset, incident.policy) == ("refused", 11, "stop")
 
