@@ -147,10 +147,10 @@ class CopyTask:
                 held_bytes=relay.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
-                notices=relay.drain_notices(),
+                notices=relay.reporter.drain_notices(),
                 error=join_sentences(relay.errors),
-                other_writers=tuple(relay.take_over.other_writers),
-                incidents=relay.safeguards.take(),
+                other_writers=tuple(relay.reporter.other_writers),
+                incidents=relay.reporter.drain(),
                 missing_topics=relay.safeguards.missing_topics(),
             )
         )

@@ -116,10 +116,12 @@ class Relay:
             settings,
             self.partitions,
         )
-        self.take_over = TakeOver(loop, self.target, settings.buffer_bytes, self, self.safeguards)
+        self.reporter = self.safeguards.reporter
+        self.take_over = TakeOver(
+            loop, self.target, settings.buffer_bytes, self, self.safeguards, self.reporter
+        )
         self.delivery = self._new_delivery()
         self.is_copying = True  # until the task begins to end
-        self._notices: list[str] = []
         self._state_trouble = ""
 
     def _new_state(self) -> InternalProducer | None:
@@ -164,6 +166,7 @@ class Relay:
             self.syncs,
             self.partitions,
             self,
+            self.reporter,
             start,
             TransactionLimits(
                 settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms
@@ -441,7 +444,7 @@ class Relay:
             return
         mine = self._by_target[part.tp]
         self._halt(mine)
-        self._notices.append(
+        self.reporter.notice(
             f"resume: {self.target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"
         )
@@ -505,10 +508,6 @@ class Relay:
         part.source.queued_bytes = 0
         self.fetcher.seek(part.source, position)
 
-    def notice(self, text: str) -> None:
-        """Say something once."""
-        self._notices.append(text)
-
     def on_produce_recovered(self, part: ProducePartition) -> None:
         """Forget it again."""
         mine = self._by_target.get(part.tp)
@@ -532,12 +531,6 @@ class Relay:
     def is_flushed(self) -> bool:
         """All that counts is stored, and said to those who read offset syncs."""
         return self.delivery.is_flushed and (self.syncs is None or self.syncs.is_flushed)
-
-    def drain_notices(self) -> tuple[str, ...]:
-        """What happened once since this was last asked."""
-        notices = tuple(self._notices)
-        self._notices.clear()
-        return notices
 
 
 def _open_cluster(loop: EventLoop, settings: ConnectionSettings) -> Cluster:

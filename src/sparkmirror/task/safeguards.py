@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.state.incidents import STOP, Incident, IncidentKind
+from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.dead_letters import DeadLetterWriter
-from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
+from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import TaskSettings
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
@@ -75,12 +75,12 @@ class Safeguards:
         ledger = OnDemandTopic(producer, settings.ledger_topic)
         self._letters = DeadLetterWriter(OnDemandTopic(producer, settings.dead_letters_topic))
         self._on_demand_topics = {side.partition.tp: side for side in (ledger, self._letters.topic)}
-        self._reporter = IncidentReporter(settings.flow, ledger)
+        self.reporter = IncidentReporter(settings.flow, ledger)
         self._budget = budget
         self._refusals = RefusedRecords(
             settings,
             budget,
-            self._reporter,
+            self.reporter,
             self._letters,
             task.reread_now,
             producer.max_batch_bytes,
@@ -90,16 +90,16 @@ class Safeguards:
             source,
             fetcher,
             settings,
-            self._reporter,
+            self.reporter,
             task,
             by_source,
             self._refusals.forget_from,
         )
         self._target_log = TargetTruncation(
-            source, self._target.alias, policies.target_truncated, self._reporter, task
+            source, self._target.alias, policies.target_truncated, self.reporter, task
         )
         self._open_transactions = OpenTransactionMonitor(
-            source, policies.open_transaction_seconds, self._reporter, parts
+            source, policies.open_transaction_seconds, self.reporter, parts
         )
 
     # --- the task's clock
@@ -112,17 +112,13 @@ class Safeguards:
     def look(self) -> None:
         """Let those go on who wait for the ledger or for a dead letter to arrive."""
         self._letters.check_acks()
-        self._reporter.check_acks()
+        self.reporter.check_acks()
         self.source_log.check_drained()
 
     @property
     def is_idle(self) -> bool:
         """Nobody waits for what has been written."""
-        return self._letters.is_idle and self._reporter.is_idle
-
-    def take(self) -> tuple[Incident, ...]:
-        """What the driver is to be told next."""
-        return self._reporter.drain()
+        return self._letters.is_idle and self.reporter.is_idle
 
     def missing_topics(self) -> tuple[str, ...]:
         """The topics that the driver is to create."""
@@ -164,7 +160,7 @@ class Safeguards:
         """A partition cannot be written."""
         if code in error_codes.NOT_AUTHORIZED:
             cause = f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
-            self.report_at(IncidentKind.REFUSED, part, cause)
+            self.reporter.report_at(IncidentKind.REFUSED, part, cause)
 
     # --- what the fetcher says
 
@@ -175,7 +171,7 @@ class Safeguards:
     def fetch_trouble(self, part: CopyPartition, code: int) -> None:
         """A partition cannot be read."""
         if code == error_codes.TOPIC_RECREATED and self._policies.source_recreated == STOP:
-            self.report_at(
+            self.reporter.report_at(
                 IncidentKind.SOURCE_RECREATED, part, "its position means nothing there", STOP
             )
 
@@ -195,26 +191,7 @@ class Safeguards:
         """Go on where a comparison ended, once what it found is recorded; or wait."""
         self.source_log.on_compared(part, comparison, then)
 
-    def mismatch(self, part: CopyPartition, text: str) -> None:
-        """What is on the target is not what should be there."""
-        self.report_at(IncidentKind.RESUME_MISMATCH, part, text)
-
-    def blind(self, part: CopyPartition) -> None:
-        """The target may not be read, or not in a way that we speak."""
-        topic = part.target.tp.topic
-        cause = f"{self._target.alias}: {topic} cannot be read; grant READ on the remote topics"
-        self.report_at(IncidentKind.NO_READ, part, cause)
-
     def taken_over(self, part: CopyPartition) -> None:
         """A partition goes on at its pair."""
         self._target_log.on_resumed(part)
         part.apply_estimate()
-
-    def report_at(
-        self, kind: IncidentKind, part: CopyPartition, cause: str, policy: str = ""
-    ) -> None:
-        """Something happened where a partition stands; nobody waits for the ledger."""
-        at = (part.position, part.position)
-        self._reporter.record(
-            [new_incident(kind, part.source.tp, at, -1, cause, policy)], lambda: None
-        )

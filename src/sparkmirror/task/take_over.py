@@ -18,8 +18,10 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome
 from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
+from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import OtherWriter
 from sparkmirror.task.written_records import is_sequence_before
 from sparkmirror.wire import error_codes
@@ -71,9 +73,6 @@ class Successor(Protocol):
     def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
         """Call `then` when no successor can begin before the partition's present position."""
 
-    def notice(self, text: str) -> None:
-        """Something that happened once and must be said."""
-
 
 @dataclass(slots=True)
 class _Readback:
@@ -98,12 +97,6 @@ class Witness(Protocol):
     ) -> None:
         """Adopt the result once what it found is recorded, then call `then`; or wait, by policy."""
 
-    def mismatch(self, part: CopyPartition, text: str) -> None:
-        """What is on the target is not what should be there."""
-
-    def blind(self, part: CopyPartition) -> None:
-        """The target may not be read: copying goes on at the pair, at least once."""
-
 
 class TakeOver:
     """All partitions of a task that were not handed over cleanly."""
@@ -115,11 +108,13 @@ class TakeOver:
         buffer_bytes: int,
         successor: Successor,
         witness: Witness,
+        reporter: IncidentReporter,
     ) -> None:
         self._loop = loop
         self._target = target
         self._successor = successor
         self._witness = witness
+        self._reporter = reporter
         self._fetcher = Fetcher(
             loop,
             target,
@@ -151,7 +146,6 @@ class TakeOver:
         target.metadata_listeners.append(self._on_metadata)
         self._closing = False
         self._has_reported_unreadable = False
-        self.other_writers: set[OtherWriter] = set()
 
     # --- what the leaders remember
 
@@ -242,7 +236,8 @@ class TakeOver:
             return False
         goal = (mine[0].last_sequence + 1) & SEQUENCE_MASK
         if mine[0].producer_epoch != state.producer_epoch:
-            self._witness.mismatch(
+            self._reporter.report_at(
+                IncidentKind.RESUME_MISMATCH,
                 part,
                 f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}; "
                 "some records may come twice",
@@ -289,7 +284,9 @@ class TakeOver:
         """The target may not be read: go on at the stored position, at least once."""
         if not self._has_reported_unreadable:
             self._has_reported_unreadable = True
-            self._witness.blind(parts[0])
+            topic = parts[0].target.tp.topic
+            cause = f"{self._target.alias}: {topic} cannot be read; grant READ on the remote topics"
+            self._reporter.report_at(IncidentKind.NO_READ, parts[0], cause)
         for part in parts:
             part.is_target_unreadable = True
         self._use_new_producer(parts)
@@ -350,7 +347,7 @@ class TakeOver:
         reader = self._readers[part.target.tp]
         reader.queued_bytes = comparison.held_bytes
         self._fetcher.on_drained(reader)
-        self.other_writers.update(
+        self._reporter.other_writers.update(
             OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
         )
         if comparison.outcome is None and comparison.waits_for_target:
@@ -376,16 +373,15 @@ class TakeOver:
             self._start_queued()
             return
         if is_different:
-            self._witness.mismatch(
+            self._reporter.report_at(
+                IncidentKind.RESUME_MISMATCH,
                 part,
                 f"records after offset {part.resume_point.downstream} on {self._target.alias} "
-                f"are not the "
-                f"source's next ones after offset {part.resume_point.position - 1}; some records "
-                f"may come "
-                "twice",
+                f"are not the source's next ones after offset {part.resume_point.position - 1}; "
+                "some records may come twice",
             )
         elif comparison.missing_on_target:
-            self._successor.notice(
+            self._reporter.notice(
                 f"resume: {part.source.tp}: {comparison.missing_on_target} records before offset "
                 f"{comparison.position} are not on {self._target.alias}"
             )
@@ -535,7 +531,7 @@ class TakeOver:
         for batch in split_batches(records):
             mine = batch.producer_id == look.part.target.producer_id
             if not mine and not batch.is_control and batch.base_offset < (look.reader.stop_at or 0):
-                self.other_writers.add(OtherWriter(*tp, batch.producer_id))
+                self._reporter.other_writers.add(OtherWriter(*tp, batch.producer_id))
             out = look.expected
             if out is None or batch.base_offset != out.base_offset:
                 continue
@@ -548,7 +544,8 @@ class TakeOver:
     def _report_missing(self, look: _Readback, out: OutgoingBatch, text: str) -> None:
         """The first record batch after a take-over is not where the target said."""
         runs = out.runs
-        self._witness.mismatch(
+        self._reporter.report_at(
+            IncidentKind.RESUME_MISMATCH,
             look.part,
             f"the record batch at offset {out.base_offset} of {self._target.alias} {text}: source "
             f"offsets {runs[0].first} to {runs[-1].first + runs[-1].length - 1} "

@@ -26,6 +26,7 @@ from typing import Protocol
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
@@ -58,9 +59,6 @@ class SourceRewinder(Protocol):
     def reread(self, part: CopyPartition, pause: float) -> None:
         """Read on from the partition's position; what was queued is gone."""
 
-    def notice(self, text: str) -> None:
-        """Something that happened once and must be said."""
-
 
 class _CommitPhase(Enum):
     WRITING = "writing"
@@ -84,6 +82,7 @@ class TransactionalDelivery:
         syncs: OffsetSyncWriter | None,
         parts: Sequence[CopyPartition],
         reader: SourceRewinder,
+        reporter: IncidentReporter,
         start: TransactionStart,
         limits: TransactionLimits,
     ) -> None:
@@ -97,6 +96,7 @@ class TransactionalDelivery:
             part.target.tp: part.source.tp for part in parts
         }
         self._reader = reader
+        self._reporter = reporter
         self._limits = limits
         self._alias = target.alias
         self._transactions = TransactionClient(
@@ -171,7 +171,7 @@ class TransactionalDelivery:
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:
         """End: the driver finds out from where on the records are to be copied again."""
-        self._reader.notice(
+        self._reporter.notice(
             f"aborted: {self._alias}: {part.tp} has lost records that were committed there"
         )
         self.on_fatal_error(error_codes.TARGET_TRUNCATED)
@@ -411,7 +411,7 @@ class TransactionalDelivery:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        self._reader.notice(
+        self._reporter.notice(
             f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the "
             "transaction is thrown away, and its records are copied again"
         )

@@ -424,7 +424,7 @@ def test_a_refused_batch_that_cannot_be_taken_apart_hurts_nobody_else(
     assert (good.target.unanswered_requests, good.error) == (0, "")
     assert bad.position == 10
     assert bad.error.startswith("b: a.t-0: INVALID_RECORD")
-    (found,) = bench.task._relay.safeguards.take()
+    (found,) = bench.task._relay.reporter.drain()
     assert "cannot be taken apart" in found.cause
 
 

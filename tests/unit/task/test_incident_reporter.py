@@ -8,11 +8,13 @@ import pytest
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import incident_reporter
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.incident_reporter import (
     LEDGER_TIMEOUT_SECONDS,
     IncidentReporter,
     new_incident,
 )
+from sparkmirror.task.messages import PartitionStart
 
 TP = TopicPartition("t", 0)
 
@@ -106,3 +108,22 @@ def test_the_driver_is_told_once_and_in_portions() -> None:
         desk.report(gap(first))
     told = [len(desk.drain()) for _ in range(3)]
     assert told == [500, 100, 0]
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_incident_at_a_partition_names_its_position() -> None:
+    """The first and the last offset are the position; nothing waits for the ledger."""
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    part = CopyPartition(PartitionStart("t", 0, "a.t", 40), ClusterAliases("a", "b"))
+    reporter.report_at(IncidentKind.REFUSED, part, "why")
+    (incident,) = reporter.drain()
+    assert (incident.first_offset, incident.last_offset, incident.records) == (40, 40, -1)
+    assert reporter.is_idle
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_notice_is_reported_once() -> None:
+    """And then forgotten."""
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    reporter.notice("compared")
+    assert [reporter.drain_notices() for _ in range(2)] == [("compared",), ()]
