@@ -28,7 +28,7 @@ from sparkmirror.task.messages import (
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.produce_partition import ProducePartition
 
 
 class ClusterAliases(NamedTuple):

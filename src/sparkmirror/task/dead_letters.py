@@ -26,6 +26,8 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.batch_builder import Header, NewRecord, build_batch
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.produce_partition import RefusedBatch
 
 PREFIX = "sparkmirror."
 
@@ -110,6 +112,7 @@ class DeadLetterWriter:
 
     def __init__(self, topic: OnDemandTopic) -> None:
         self.topic = topic
+        topic.replace_refused = self.on_refused
         self._letters: deque[_Letter] = deque()
         self._awaited_count = 0  # of the first letter, once it has been handed to the producer
 
@@ -142,6 +145,10 @@ class DeadLetterWriter:
         self._awaited_count = self.topic.write(
             build_batch(records, int(time.time() * 1000)), len(records)
         )
+
+    def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:  # noqa: ARG002 - the first letter
+        """Drop a refused letter, to be written in a smaller form; None: there is none."""
+        return [] if self.shrink_refused() else None
 
     def shrink_refused(self) -> bool:
         """The topic does not take the first letter: whether there is another form to try."""

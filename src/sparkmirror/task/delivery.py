@@ -21,7 +21,7 @@ from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.produce_partition import ProducePartition
 
 _MAP_TIMEOUT_TICKS = 60  # seconds: if records get through, the offset map should
 FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's own hand in Connect's offsets topic: positions are written where they are known.
+"""Writes a task's positions to Connect's offsets topic.
 
-Nothing waits for the driver and nothing is lost with it. A position is written only after the
-target acknowledged every record batch before it. Where the topic is not on the target, the
-producer is that of `state_elsewhere.py`.
+A position is written only after the target acknowledged every record batch before it. Where the
+topic is not on the target, the producer is that of an `InternalProducer`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from collections.abc import Iterable
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.position_records import position_record
+from sparkmirror.task.internal_topic_listener import InternalTopicListener
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import build_key_value_batch
 
 
@@ -26,9 +27,17 @@ class PositionWriter:
     """
 
     def __init__(
-        self, producer: Producer, *, topic: str, partitions: int, connector: str, source_alias: str
+        self,
+        producer: Producer,
+        listener: InternalTopicListener,
+        *,
+        topic: str,
+        partitions: int,
+        connector: str,
+        source_alias: str,
     ) -> None:
         self._producer = producer
+        self.listener = listener
         self.topic = topic
         self._partitions = partitions
         self._connector = connector
@@ -72,7 +81,7 @@ class PositionWriter:
             line = self._open_partitions.get(index)
             if line is None:
                 line = self._open_partitions[index] = ProducePartition(
-                    TopicPartition(self.topic, index)
+                    TopicPartition(self.topic, index), listener=self.listener
                 )
             view = memoryview(build_key_value_batch(records))
             self._producer.enqueue(line, OutgoingBatch(view, len(records), 0, 0, ()))

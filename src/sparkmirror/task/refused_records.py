@@ -23,6 +23,7 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import OutgoingBatch, split_batch
+from sparkmirror.wire.produce_partition import RefusedBatch
 from sparkmirror.wire.records import decode_records
 from sparkmirror.wire.reframe import OffsetRun
 
@@ -61,20 +62,14 @@ class RefusedRecords:
 
     # --- what the producer asks
 
-    def replace(
-        self,
-        part: CopyPartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
-        """What to send instead of a refused record batch; None: the partition waits."""
+    def replace(self, part: CopyPartition, refused: RefusedBatch) -> list[OutgoingBatch] | None:
+        """Return what to send instead of a refused record batch; None: the partition waits."""
         try:
-            return self._split_or_record(part, out, code, text, record_errors)
+            return self._split_or_record(part, refused)
         except CorruptRecordBatchError as error:
+            out = refused.batch
             tp, offsets = part.source.tp, [*_offsets(out.runs)]
-            cause = f"{_cause(code, text)}; and it cannot be taken apart: {error}"
+            cause = f"{_cause(refused.code, refused.text)}; and it cannot be taken apart: {error}"
             hit = (offsets[0], offsets[-1])
             self._reporter.report(
                 new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP)
@@ -82,13 +77,9 @@ class RefusedRecords:
             return None
 
     def _split_or_record(
-        self,
-        part: CopyPartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
+        self, part: CopyPartition, refused: RefusedBatch
     ) -> list[OutgoingBatch] | None:
+        out, code, record_errors = refused.batch, refused.code, refused.record_errors
         named = sorted(index for index in record_errors if 0 <= index < out.count)
         if out.count > 1 and (code in _TOO_LARGE or not named):
             self._lower_size_limit(part, out)
@@ -98,13 +89,14 @@ class RefusedRecords:
         if self._policy == STOP:
             offsets = [*_offsets(out.runs)]
             hit = (offsets[wanted[0]], offsets[wanted[-1]])
-            cause = _cause(code, record_errors.get(wanted[0]) or text)
+            cause = _cause(code, record_errors.get(wanted[0]) or refused.text)
             self._reporter.report(
                 new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP)
             )
             return None
         reasons = {index: record_errors.get(index, "") for index in wanted}
-        self._record(part, out, reasons, RefusalContext(self._flow, tp, part.target.tp, code, text))
+        context = RefusalContext(self._flow, tp, part.target.tp, code, refused.text)
+        self._record(part, out, reasons, context)
         return None
 
     def _lower_size_limit(self, part: CopyPartition, out: OutgoingBatch) -> None:

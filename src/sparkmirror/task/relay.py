@@ -7,7 +7,7 @@ for what cannot be copied, and the delivery that stores positions. Owned by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import CorruptRecordBatchError
@@ -16,6 +16,7 @@ from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.delivery import Delivery, PeriodicDelivery
 from sparkmirror.task.internal_producer import InternalProducer
+from sparkmirror.task.internal_topic_listener import InternalTopicListener
 from sparkmirror.task.messages import Split, TaskSettings
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
@@ -40,7 +41,8 @@ from sparkmirror.wire.outgoing import (
     PreparedBatches,
     prepare_batches,
 )
-from sparkmirror.wire.producer import ProduceLimits, ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProduceLimits, ProducePartition, RefusedBatch
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 
@@ -80,18 +82,26 @@ class Relay:
                 is_request_size_hard=produce.enforces_max_request_bytes,
             ),
             self.budget,
-            self,
             settings.producer.client_id,
         )
+        self.producer.on_response = (self.on_produce_response,)
         self._state = self._new_state()
+        positions = (
+            InternalTopicListener(self.target.alias, self.budget)
+            if self._state is None
+            else self._state.listener
+        )
         self._positions = PositionWriter(
             self.producer if self._state is None else self._state.producer,
+            positions,
             topic=settings.offsets_topic,
             partitions=settings.offsets_partitions,
             connector=settings.connector,
             source_alias=settings.source_alias,
         )
-        self._map = OffsetMapWriter(self.producer, settings.map_topic)
+        self._map = OffsetMapWriter(
+            self.producer, settings.map_topic, self.target.alias, self.budget
+        )
         self.syncs = self._new_syncs()
         aliases = ClusterAliases(self.source.alias, self.target.alias)
         self.partitions = [CopyPartition(start, aliases) for start in split.partitions]
@@ -100,6 +110,7 @@ class Relay:
             part.target.max_merged_bytes = min(
                 part.target.max_merged_bytes, most or MAX_MERGED_BYTES
             )
+            part.target.listener = self
         self._by_source: dict[TopicPartition, CopyPartition] = {
             part.source.tp: part for part in self.partitions
         }
@@ -121,8 +132,8 @@ class Relay:
             loop, self.target, settings.buffer_bytes, self, self.safeguards, self.reporter
         )
         self.delivery = self._new_delivery()
+        self._map.on_disabled = self.delivery.on_produce_response
         self.is_copying = True  # until the task begins to end
-        self._state_trouble = ""
 
     def _new_state(self) -> InternalProducer | None:
         """In transactions positions are where the records are."""
@@ -130,9 +141,14 @@ class Relay:
         if settings.offsets_cluster is None or self._split.transaction is not None:
             return None
         cluster = _open_cluster(self._loop, settings.offsets_cluster)
-        return InternalProducer(
-            self._loop, cluster, settings.offsets_cluster.client_id, self.on_produce_response
+        made = InternalProducer(
+            self._loop,
+            cluster,
+            settings.offsets_cluster.client_id,
+            consequence="positions are not stored",
         )
+        made.producer.on_response = self.producer.on_response
+        return made
 
     def _new_syncs(self) -> OffsetSyncWriter | None:
         settings = self._settings
@@ -142,14 +158,14 @@ class Relay:
         cluster = _open_cluster(self._loop, side)
         produce = settings.produce
         is_bound = produce.enforces_max_request_bytes and not settings.syncs_on_source
-        return OffsetSyncWriter(
+        internal = InternalProducer(
             self._loop,
             cluster,
-            settings.syncs_topic,
-            settings.offset_lag_max,
             side.client_id,
+            consequence="Java's tools see old offset syncs",
             max_request_bytes=produce.max_request_bytes if is_bound else None,
         )
+        return OffsetSyncWriter(self._loop, internal, settings.syncs_topic, settings.offset_lag_max)
 
     def _new_delivery(self) -> Delivery:
         settings, start = self._settings, self._split.transaction
@@ -179,7 +195,7 @@ class Relay:
         if self._state is None:
             topics.add(self._positions.topic)
         else:
-            self._state.start(self._positions.topic)
+            self._state.producer.track_topics([self._positions.topic])
         if self._map.topic:
             topics.add(self._map.topic)
         self.producer.track_topics(topics)
@@ -211,9 +227,9 @@ class Relay:
             self.safeguards.tick()
         self.delivery.tick(now)
         if self.syncs is not None:
-            self.syncs.tick()
+            self.syncs.check_timeouts()
         if self._state is not None:
-            self._state.tick()
+            self._state.check_timeouts()
         if self.budget.reset_peak() > self.budget.limit // 2:
             return_freed_memory()
 
@@ -330,10 +346,7 @@ class Relay:
 
     def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
         """Account for one record batch."""
-        mine = self._by_target.get(part.tp)
-        if mine is None:
-            self.safeguards.acked(part.tp, out)  # if it is not a position record
-            return
+        mine = self._by_target[part.tp]
         source = mine.source
         if not mine.is_taken_over:
             return  # the comparison finds it
@@ -380,20 +393,11 @@ class Relay:
 
     def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
         """Remember why a partition cannot be written."""
-        mine = self._by_target.get(part.tp)
-        if mine is not None:
-            if not mine.is_recording:
-                self.safeguards.produce_trouble(mine, code, text)
-                mine.set_target_error(code, text)
-                self._pause(mine)
-        elif self._map.owns(part) and code in error_codes.PARTITION_REFUSED:
-            self._map.disable(f"{error_codes.name(code)}: {text or error_codes.advice(code)}")
-            self.delivery.on_produce_response()  # it waits no longer
-        elif not self.safeguards.is_awaited(part.tp, code):
-            self._state_trouble = (
-                f"{self.target.alias}: {part.tp} cannot be written: "
-                f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
-            )
+        mine = self._by_target[part.tp]
+        if not mine.is_recording:
+            self.safeguards.produce_trouble(mine, code, text)
+            mine.set_target_error(code, text)
+            self._pause(mine)
 
     def _pause(self, mine: CopyPartition) -> None:
         """Read no more of a partition that cannot be written: its neighbours need the memory."""
@@ -405,10 +409,7 @@ class Relay:
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:
         """Read a refused partition again, from the last acknowledged position."""
-        mine = self._by_target.get(part.tp)
-        if mine is None:
-            return False
-        self.reread(mine, pause)
+        self.reread(self._by_target[part.tp], pause)
         return True
 
     def reread(self, part: CopyPartition, pause: float) -> None:
@@ -420,16 +421,9 @@ class Relay:
         else:
             self.fetcher.seek_later(part.source, part.position, pause)
 
-    def on_refused(
-        self,
-        part: ProducePartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
+    def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """What to send instead of a record batch that will never be taken."""
-        return self.safeguards.refused(part, out, code, text, record_errors)
+        return self.safeguards.refused.replace(self._by_target[refused.partition.tp], refused)
 
     def reread_now(self, part: CopyPartition) -> None:
         """What was refused has been recorded: go on without it."""
@@ -510,11 +504,7 @@ class Relay:
 
     def on_produce_recovered(self, part: ProducePartition) -> None:
         """Forget it again."""
-        mine = self._by_target.get(part.tp)
-        if mine is not None:
-            mine.set_target_error(error_codes.NONE)
-        else:
-            self._state_trouble = ""
+        self._by_target[part.tp].set_target_error(error_codes.NONE)
 
     # --- accounts
 
@@ -522,10 +512,16 @@ class Relay:
     def errors(self) -> list[str]:
         """What is wrong, apart from single partitions."""
         found = [str(c.error) for c in (self.source, self.target) if c.error is not None]
-        syncs = self.syncs.error if self.syncs is not None else ""
-        state = self._state.error if self._state is not None else ""
-        ours = (self._state_trouble, state, self.delivery.error, self._map.error, syncs)
-        return found + [text for text in ours if text]
+        positions = self._positions.listener if self._state is None else self._state
+        internal = (
+            positions,
+            self._map.listener,
+            *self.safeguards.on_demand_topics,
+            self.delivery,
+            self._map,
+            *(() if self.syncs is None else (self.syncs,)),
+        )
+        return found + [one.error for one in internal if one.error]
 
     @property
     def is_flushed(self) -> bool:

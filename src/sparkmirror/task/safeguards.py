@@ -7,10 +7,9 @@ module of its own that decides by the policies. Owned by the task's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.copy_partition import CopyPartition
@@ -27,10 +26,8 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.memory import MemoryBudget
-from sparkmirror.wire.outgoing import OutgoingBatch, halve_batch
-from sparkmirror.wire.producer import ProducePartition, Producer
-
-_NOT_THERE_YET = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.NO_LEADER)
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.producer import Producer
 
 
 class Guarded(Protocol):
@@ -70,14 +67,14 @@ class Safeguards:
         source, self._target = clusters
         policies = settings.policies
         self._policies = policies
-        self._by_target = {part.target.tp: part for part in parts}
         by_source = {part.source.tp: part for part in parts}
-        ledger = OnDemandTopic(producer, settings.ledger_topic)
-        self._letters = DeadLetterWriter(OnDemandTopic(producer, settings.dead_letters_topic))
-        self._on_demand_topics = {side.partition.tp: side for side in (ledger, self._letters.topic)}
+        alias = self._target.alias
+        ledger = OnDemandTopic(producer, settings.ledger_topic, alias, budget)
+        letters = OnDemandTopic(producer, settings.dead_letters_topic, alias, budget)
+        self._letters = DeadLetterWriter(letters)
+        self.on_demand_topics = (ledger, letters)
         self.reporter = IncidentReporter(settings.flow, ledger)
-        self._budget = budget
-        self._refusals = RefusedRecords(
+        self.refused = RefusedRecords(
             settings,
             budget,
             self.reporter,
@@ -93,7 +90,7 @@ class Safeguards:
             self.reporter,
             task,
             by_source,
-            self._refusals.forget_from,
+            self.refused.forget_from,
         )
         self._target_log = TargetTruncation(
             source, self._target.alias, policies.target_truncated, self.reporter, task
@@ -123,38 +120,12 @@ class Safeguards:
     def missing_topics(self) -> tuple[str, ...]:
         """The topics that the driver is to create."""
         return tuple(
-            side.topic
-            for tp, side in self._on_demand_topics.items()
-            if not side.is_idle and tp not in self._target.leaders
+            one.topic
+            for one in self.on_demand_topics
+            if not one.is_idle and one.partition.tp not in self._target.leaders
         )
 
     # --- what the producer says
-
-    def acked(self, tp: TopicPartition, out: OutgoingBatch) -> None:
-        """The target took a record batch of a topic that is not copied."""
-        side = self._on_demand_topics.get(tp)
-        if side is not None:
-            side.on_acked(out)
-
-    def is_awaited(self, tp: TopicPartition, code: int) -> bool:
-        """Whether an error only means that the driver has not created a topic yet."""
-        return tp in self._on_demand_topics and code in _NOT_THERE_YET
-
-    def refused(
-        self,
-        part: ProducePartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
-        """What to send instead of a record batch that will never be taken; None: it waits."""
-        mine = self._by_target.get(part.tp)
-        if mine is not None:
-            return self._refusals.replace(mine, out, code, text, record_errors)
-        if part is self._letters.topic.partition:
-            return [] if self._letters.shrink_refused() else None
-        return halve_batch(out, self._budget) if code == error_codes.MESSAGE_TOO_LARGE else None
 
     def produce_trouble(self, part: CopyPartition, code: int, text: str) -> None:
         """A partition cannot be written."""
@@ -166,7 +137,7 @@ class Safeguards:
 
     def pass_by(self, part: CopyPartition, batches: list[OutgoingBatch]) -> list[OutgoingBatch]:
         """What is left to be sent of record batches that were read."""
-        return self._refusals.filter_batches(part, batches)
+        return self.refused.filter_batches(part, batches)
 
     def fetch_trouble(self, part: CopyPartition, code: int) -> None:
         """A partition cannot be read."""

@@ -36,7 +36,8 @@ from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop, Timer
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
 
 _WRITING_SHARE = 4  # a task that is behind writes so many times longer than it stands still
@@ -125,6 +126,8 @@ class TransactionalDelivery:
         self._backoff = Backoff()
         self.latency: Counter[int] = Counter()
         producer.transaction_control = self
+        for listener in (positions.listener, offset_map.listener):
+            listener.handle_lost_sequence = self.handles_lost_sequence
 
     # --- what the copy loop asks
 

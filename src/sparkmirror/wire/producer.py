@@ -13,23 +13,26 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from kafka.protocol.producer import ProduceResponse
 
 from sparkmirror.errors import UndecodableResponseError, UnreachableError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.error_codes import Remedy
-from sparkmirror.wire.event_loop import EventLoop, Timer
+from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import MemoryBudget
-from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import OutgoingBatch, merge_pending
+from sparkmirror.wire.produce_partition import (
+    NO_PRODUCER_ID,
+    ProduceLimits,
+    ProducePartition,
+    RefusedBatch,
+    TransactionControl,
+)
 from sparkmirror.wire.produce_protocol import (
     IDS_VERSION,
     OLDEST_VERSION,
@@ -42,141 +45,7 @@ from sparkmirror.wire.produce_protocol import (
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 from sparkmirror.wire.responses import decode_response
 
-NO_PRODUCER_ID = -1
 _PRODUCER_IDLE_SECONDS = 1.0  # brokers keep producers for a day, or for as long as configured
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceLimits:
-    """How a produce request is made."""
-
-    acks: int
-    timeout_ms: int
-    max_request_bytes: int
-    max_in_flight: int
-    merged_bytes: int = (
-        MAX_MERGED_BYTES  # tiny record batches that wait become one of this size; 0: no
-    )
-    is_request_size_hard: bool = (
-        False  # whether even one record batch may not make a request larger
-    )
-
-
-class ProducePartition:
-    """Where writing one partition stands."""
-
-    __slots__ = (
-        "backoff",
-        "error_code",
-        "error_message",
-        "idle_since",
-        "in_flight",
-        "is_producer_known",
-        "max_merged_bytes",
-        "next_sequence",
-        "node",
-        "out_of_order_twice",
-        "pending",
-        "producer_epoch",
-        "producer_id",
-        "queue",
-        "record_errors",
-        "refused",
-        "retry_timer",
-        "topic_id",
-        "tp",
-        "unanswered_requests",
-        "waiting_since",
-    )
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
-        next_sequence: int = 0,
-        topic_id: uuid.UUID | None = None,
-    ) -> None:
-        self.tp = tp
-        self.topic_id = topic_id  # as planned: another id means a recreated topic
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.next_sequence = next_sequence
-        # A broker takes any first sequence of a producer it has not seen: until one record batch
-        # is acknowledged there, a second one must not be able to overtake it.
-        self.is_producer_known = producer_id == NO_PRODUCER_ID or next_sequence > 0
-        self.pending: deque[OutgoingBatch] = deque()
-        self.in_flight: deque[OutgoingBatch] = deque()
-        self.unanswered_requests = 0
-        self.node = -1  # the broker that has them
-        self.queue: deque[ProducePartition] | None = None  # the queue it stands in
-        self.error_code = error_codes.NONE
-        self.error_message = ""
-        self.refused: OutgoingBatch | None = None  # the record batch that the failure is about
-        self.record_errors: Mapping[int, str] = {}  # its records that are to blame, and why
-        self.max_merged_bytes = MAX_MERGED_BYTES  # tiny record batches are joined up to this size
-        self.out_of_order_twice = False
-        self.backoff = Backoff()
-        self.retry_timer: Timer | None = None  # after a failure: when it is tried again
-        self.idle_since = time.monotonic()  # when the broker last said that it knows the producer
-        self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
-
-    @property
-    def is_idle(self) -> bool:
-        """Everything that was offered has been acknowledged."""
-        return not self.pending and not self.in_flight
-
-
-class TransactionControl(Protocol):
-    """Who decides, inside transactions, which partition may be written and as whom."""
-
-    @property
-    def transactional_id(self) -> bytes:
-        """The id that every request names."""
-
-    def may_send(self, part: ProducePartition) -> bool:
-        """Whether the partition's next record batch may be sent; if not, `release` follows."""
-
-    def on_transaction_error(self, code: int) -> None:
-        """A broker says that the transaction is over for us; nothing more is sent."""
-
-
-class ProduceListener(Protocol):
-    """Who is told what became of the record batches."""
-
-    def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """A record batch is on the target at `out.base_offset` (-1: there, offset unknown)."""
-
-    def on_produce_response(self) -> None:
-        """One produce response has been handled completely."""
-
-    def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
-        """A partition cannot be written now; it is tried again with growing pauses."""
-
-    def on_rewind(self, part: ProducePartition, pause: float) -> bool:
-        """The target refuses this partition: read again from the last acknowledged position.
-
-        Returns whether that is possible; everything queued has then been dropped.
-        """
-
-    def on_refused(
-        self,
-        part: ProducePartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
-        """The target will never take this record batch: what to send instead; None: nothing yet.
-
-        `record_errors` says of single records, by their number, what is wrong with them.
-        """
-
-    def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
-        """The broker expects another sequence: everything queued has been dropped."""
-
-    def on_produce_recovered(self, part: ProducePartition) -> None:
-        """A partition in trouble can be written again."""
 
 
 class Producer:
@@ -188,14 +57,12 @@ class Producer:
         cluster: Cluster,
         limits: ProduceLimits,
         budget: MemoryBudget,
-        sink: ProduceListener,
         client_id: str,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
         self._limits = limits
         self._budget = budget
-        self._sink = sink
         self._client_id = client_id.encode()
         self._overhead = REQUEST_BYTES + len(self._client_id)
         self._ready: dict[int, deque[ProducePartition]] = {}
@@ -205,6 +72,8 @@ class Producer:
         self._parked: deque[ProducePartition] = deque()
         self._closing = False
         self.transaction_control: TransactionControl | None = None  # none: no transactions
+        # Called in this order after each response that has been handled completely.
+        self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     def max_batch_bytes(self, tp: TopicPartition) -> int | None:
@@ -309,11 +178,11 @@ class Producer:
         ):
             return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
-            self._sink.on_produce_error(part, self._cluster.leader_error(part.tp), "")
+            part.listener.on_produce_error(part, self._cluster.leader_error(part.tp), "")
             self._await_metadata(part, part.backoff.next_pause())
             return
         if self._is_recreated(part):
-            self._sink.on_produce_error(part, error_codes.TOPIC_RECREATED, "")
+            part.listener.on_produce_error(part, error_codes.TOPIC_RECREATED, "")
             self._await_metadata(part, part.backoff.next_pause(slow=True))
             return
         if self.transaction_control is not None and not self.transaction_control.may_send(part):
@@ -383,7 +252,8 @@ class Producer:
         for part in queue:
             part.queue = None
             self.fail(part, error_codes.CONNECTION_LOST, str(error))
-        self._sink.on_produce_response()
+        for callback in self.on_response:
+            callback()
 
     def _send_request(
         self, node: int, connection: BrokerConnection, queue: deque[ProducePartition], version: int
@@ -536,7 +406,8 @@ class Producer:
                 self.recover(part)
             elif part.pending and part.queue is None:
                 self._enqueue_for_leader(part)
-        self._sink.on_produce_response()
+        for callback in self.on_response:
+            callback()
         self.send_ready()
 
     def _on_batch_acked(self, part: ProducePartition, out: OutgoingBatch, base_offset: int) -> None:
@@ -547,13 +418,13 @@ class Producer:
         while window and window[0].is_acked:
             done = window.popleft()
             done.release()
-            self._sink.on_acked(part, done)
+            part.listener.on_acked(part, done)
         now = time.monotonic()
         part.waiting_since, part.idle_since = (now, part.idle_since) if window else (0.0, now)
         if part.backoff.has_failed and not part.error_code:
             part.out_of_order_twice = False
             part.backoff.reset()
-            self._sink.on_produce_recovered(part)
+            part.listener.on_produce_recovered(part)
 
     def _on_connection_lost(
         self, node: int, sent: list[tuple[ProducePartition, OutgoingBatch]], error: UnreachableError
@@ -565,7 +436,8 @@ class Producer:
             out.is_in_doubt = True
             self.fail(part, error_codes.CONNECTION_LOST, str(error))
         if not self._closing:
-            self._sink.on_produce_response()
+            for callback in self.on_response:
+                callback()
 
     def fail(self, part: ProducePartition, code: int, text: str) -> None:
         """Remember the first failure and send no more until all answers are in."""
@@ -588,12 +460,12 @@ class Producer:
                 self._retry(part)
                 return
             remedy = Remedy.QUARANTINE
-        self._sink.on_produce_error(part, code, part.error_message)
+        part.listener.on_produce_error(part, code, part.error_message)
         if self.transaction_control is not None and code in error_codes.TRANSACTION_FATAL:
             self.transaction_control.on_transaction_error(code)
             return
         pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
-        if remedy is Remedy.QUARANTINE and self._sink.on_rewind(part, pause):
+        if remedy is Remedy.QUARANTINE and part.listener.on_rewind(part, pause):
             self.drop(part)
             return
         for out in part.pending:
@@ -604,7 +476,7 @@ class Producer:
             if part.out_of_order_twice:
                 part.out_of_order_twice = False
                 self.drop(part)
-                self._sink.on_sequence_lost(part, pause)
+                part.listener.on_sequence_lost(part, pause)
                 return
             part.out_of_order_twice = True  # resent once with the same sequences
         if remedy is Remedy.REFRESH:  # what is known may be of a topic that is gone
@@ -615,14 +487,16 @@ class Producer:
         part.retry_timer = self._loop.call_later(pause, lambda: self._retry(part))
 
     def _replace_refused(self, part: ProducePartition, code: int) -> bool:
-        """Put what the sink offers in the place of a record batch that was refused.
+        """Put what the listener returns in the place of a record batch that was refused.
 
         The broker took neither it nor anything after it: their sequences are free again.
         """
         refused = part.refused
         if refused is None or not part.pending or part.pending[0] is not refused:
             return False  # one before it is unanswered: that first, then it is refused again
-        pieces = self._sink.on_refused(part, refused, code, part.error_message, part.record_errors)
+        pieces = part.listener.on_refused(
+            RefusedBatch(part, refused, code, part.error_message, part.record_errors)
+        )
         if pieces is None:
             return False
         part.pending.popleft()

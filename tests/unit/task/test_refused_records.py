@@ -21,6 +21,7 @@ from sparkmirror.task.messages import PartitionStart, TaskSettings
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, prepare_batches
+from sparkmirror.wire.produce_partition import RefusedBatch
 from support.data.record_batches import encode, numbered
 
 TOO_LARGE, BAD_TIME = 10, 32
@@ -77,6 +78,14 @@ class Bench:
             lambda part: self.again.append(part.source.tp),
         )
 
+    def refuse(
+        self, out: OutgoingBatch, code: int, text: str, errors: dict[int, str]
+    ) -> list[OutgoingBatch] | None:
+        """The target refuses a record batch."""
+        return self.refusals.replace(
+            self.part, RefusedBatch(self.part.target, out, code, text, errors)
+        )
+
     def read(self, first: int, count: int) -> list[OutgoingBatch]:
         """Record batches as they come from the source."""
         batches = prepare_batches(memoryview(encode(numbered(first, count))), first).batches
@@ -94,7 +103,7 @@ def test_what_is_too_large_is_halved_whatever_the_policy() -> None:
     """Nothing is lost by that."""
     bench = Bench("stop")
     (out,) = bench.read(10, 5)
-    pieces = bench.refusals.replace(bench.part, out, TOO_LARGE, "", {})
+    pieces = bench.refuse(out, TOO_LARGE, "", {})
     assert pieces is not None
     assert offsets(pieces) == [[10, 11], [12, 13, 14]]
     assert bench.desk.incidents == []
@@ -105,7 +114,7 @@ def test_nothing_as_large_is_sent_again() -> None:
     bench = Bench("skip")
     (out,) = bench.read(10, 8)
     size = out.size
-    assert bench.refusals.replace(bench.part, out, TOO_LARGE, "", {}) is not None
+    assert bench.refuse(out, TOO_LARGE, "", {}) is not None
     left = bench.refusals.filter_batches(bench.part, bench.read(18, 8))
     assert [one for some in offsets(left) for one in some] == [*range(18, 26)]
     assert all(one.size < size for one in left)
@@ -120,7 +129,7 @@ def test_named_records_are_set_aside_and_the_others_pass(policy: str, kinds: lis
     bench = Bench(policy)
     (out,) = bench.read(10, 6)
     errors = {4: "too new", 1: "too old", 2: ""}
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "in general", errors) is None
+    assert bench.refuse(out, BAD_TIME, "in general", errors) is None
     assert bench.again == [TopicPartition("t", 0)]
     assert [str(one.kind) for one in bench.desk.incidents] == kinds
     assert [(one.first_offset, one.last_offset) for one in bench.desk.incidents] == [
@@ -137,7 +146,7 @@ def test_a_batch_of_refused_records_only_leaves_nothing() -> None:
     """And gives its memory back."""
     bench = Bench("skip")
     (out,) = bench.read(10, 2)
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "", {0: "", 1: ""}) is None
+    assert bench.refuse(out, BAD_TIME, "", {0: "", 1: ""}) is None
     out.release()
     assert bench.refusals.filter_batches(bench.part, bench.read(10, 2)) == []
     assert bench.budget.held == 0
@@ -147,7 +156,7 @@ def test_a_policy_of_stop_reports_and_waits() -> None:
     """Nothing is set aside."""
     bench = Bench("stop")
     (out,) = bench.read(10, 3)
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "", {1: "too old"}) is None
+    assert bench.refuse(out, BAD_TIME, "", {1: "too old"}) is None
     assert not bench.part.is_recording
     (incident,) = bench.desk.incidents
     assert (incident.kind, incident.first_offset, incident.policy) == ("refused", 11, "stop")
@@ -158,8 +167,8 @@ def test_a_broker_that_names_no_record_is_asked_by_halves() -> None:
     bench = Bench("skip")
     before = bench.part.target.max_merged_bytes
     (out,) = bench.read(10, 2)
-    pieces = bench.refusals.replace(bench.part, out, BAD_TIME, "", {})
+    pieces = bench.refuse(out, BAD_TIME, "", {})
     assert pieces is not None
-    assert bench.refusals.replace(bench.part, pieces[0], BAD_TIME, "", {}) is None
+    assert bench.refuse(pieces[0], BAD_TIME, "", {}) is None
     assert bench.part.target.max_merged_bytes == before
     assert offsets(bench.refusals.filter_batches(bench.part, bench.read(10, 2))) == [[11]]
