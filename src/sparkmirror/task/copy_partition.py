@@ -26,7 +26,7 @@ from sparkmirror.task.messages import (
     chunk_to_text,
 )
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.fetch_session import FetchPartition
+from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.produce_partition import ProducePartition
 

@@ -29,8 +29,8 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_id
 from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.fetch_protocol import FetchLimits
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_queries import request_log_bounds
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer, return_freed_memory
@@ -69,8 +69,8 @@ class Relay:
                 min_bytes=fetch.fetch_min_bytes,
             ),
             self.budget,
-            self,
         )
+        self.fetcher.on_response = (self.on_fetch_response,)
         self.producer = Producer(
             loop,
             self.target,
@@ -110,7 +110,7 @@ class Relay:
             part.target.max_merged_bytes = min(
                 part.target.max_merged_bytes, most or MAX_MERGED_BYTES
             )
-            part.target.listener = self
+            part.source.listener = part.target.listener = self
         self._by_source: dict[TopicPartition, CopyPartition] = {
             part.source.tp: part for part in self.partitions
         }
@@ -127,6 +127,7 @@ class Relay:
             settings,
             self.partitions,
         )
+        self.fetcher.log_changes = self.safeguards.source_log
         self.reporter = self.safeguards.reporter
         self.take_over = TakeOver(
             loop, self.target, settings.buffer_bytes, self, self.safeguards, self.reporter
@@ -329,18 +330,6 @@ class Relay:
     def on_fetch_recovered(self, part: FetchPartition) -> None:
         """Forget it again."""
         self._by_source[part.tp].set_source_error(error_codes.NONE)
-
-    def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The source lost what had been read and went on from there."""
-        self.safeguards.source_log.on_diverged(part, end_offset)
-
-    def on_out_of_range(self, part: FetchPartition) -> None:
-        """The source's log does not hold the position."""
-        self.safeguards.source_log.on_out_of_range(part)
-
-    def on_ended_early(self, part: FetchPartition) -> None:
-        """The source may have lost what a bounded run was to copy."""
-        self.safeguards.source_log.on_ended_early(part)
 
     # --- from the producer
 

@@ -23,7 +23,7 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.fetch_session import UNKNOWN_LEADER_EPOCH, FetchPartition
+from sparkmirror.wire.fetch_partition import UNKNOWN_LEADER_EPOCH, FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_queries import request_epoch_end, request_log_bounds
 

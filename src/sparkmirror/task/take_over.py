@@ -28,8 +28,8 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.fetch_protocol import FetchLimits
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_queries import request_log_bounds
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
@@ -126,8 +126,9 @@ class TakeOver:
                 min_bytes=1,
             ),
             MemoryBudget(max(buffer_bytes // 4, 4 * _READ_BYTES)),
-            self,
         )
+        self._fetcher.log_changes = self
+        self._fetcher.on_response = (self.on_fetch_response,)
         self._queue: deque[tuple[CopyPartition, int | None]] = deque()
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, FetchPartition] = {}
@@ -331,7 +332,7 @@ class TakeOver:
             )
             self._comparing[tp] = part
             self._since[tp] = self._began[tp] = time.monotonic()
-            self._readers[tp] = FetchPartition(tp, pair.downstream + 1)
+            self._readers[tp] = FetchPartition(tp, pair.downstream + 1, listener=self)
             started.append(part)
         if started:
             self._fetcher.add(self._readers[part.target.tp] for part in started)
@@ -517,7 +518,7 @@ class TakeOver:
         if not is_first:
             self._last_readback_at[tp] = now
         end = out.base_offset + out.count
-        reader = FetchPartition(tp, part.resume_point.downstream + 1, stop_at=end)
+        reader = FetchPartition(tp, part.resume_point.downstream + 1, stop_at=end, listener=self)
         self._readers[tp] = reader
         self._readbacks[tp] = _Readback(part, reader, out if is_first else None)
         self._fetcher.add([reader])

@@ -15,8 +15,7 @@ leader.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
 from sparkmirror.model import TopicPartition
@@ -25,6 +24,11 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.fetch_partition import (
+    UNKNOWN_LEADER_EPOCH,
+    FetchPartition,
+    LogChangeListener,
+)
 from sparkmirror.wire.fetch_protocol import (
     FETCH_KEY,
     FINAL_SESSION_EPOCH,
@@ -36,10 +40,9 @@ from sparkmirror.wire.fetch_protocol import (
     fetch_request,
     parse_response,
 )
-from sparkmirror.wire.fetch_session import UNKNOWN_LEADER_EPOCH, FetchPartition, FetchSession
+from sparkmirror.wire.fetch_session import FetchSession
 from sparkmirror.wire.log_queries import LeaderEpochEnd, request_epoch_ends
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
-from sparkmirror.wire.outgoing import AbortedTransaction
 
 _BACKPRESSURE_WAIT_MS = (
     10  # do not long-poll for idle partitions while busy ones wait for their turn
@@ -50,42 +53,10 @@ _LANES = 8  # sessions with a broker that is far away
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
-class FetchListener(Protocol):
-    """Who takes what was read."""
-
-    def on_records(
-        self,
-        part: FetchPartition,
-        records: memoryview,
-        aborted: Sequence[AbortedTransaction],
-        buffer: SharedBuffer,
-    ) -> int:
-        """Record batches of one partition, in order; returns the position after them.
-
-        Whoever keeps one pins the buffer. Raises CorruptRecordBatchError if the first is damaged.
-        """
-
-    def on_fetch_response(self) -> None:
-        """One response has been handed over completely."""
-
-    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """A partition cannot be read now; it is tried again with growing pauses."""
-
-    def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """A partition in trouble can be read again."""
-
-    def on_out_of_range(self, part: FetchPartition) -> None:
-        """The position is outside the log; call `resume` with a new one, or never."""
-
-    def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The log was truncated and has grown anew from there; call `resume`, or never."""
-
-    def on_ended_early(self, part: FetchPartition) -> None:
-        """Everything has been read, and the partition is to be read further than that."""
-
-
 class Fetcher:
-    """All reading of one task."""
+    """All reading of one task; `log_changes` is assigned before the first partition is added."""
+
+    log_changes: LogChangeListener
 
     def __init__(
         self,
@@ -93,19 +64,19 @@ class Fetcher:
         cluster: Cluster,
         limits: FetchLimits,
         budget: MemoryBudget,
-        sink: FetchListener,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
         self._limits = limits
         self._budget = budget
-        self._sink = sink
         self._parts: dict[TopicPartition, FetchPartition] = {}
         self._without_leader: dict[TopicPartition, FetchPartition] = {}
         self._sessions: dict[tuple[int, int], FetchSession] = {}  # by broker and lane
         self._single_only: set[int] = set()  # brokers that refused further connections
         self._waiting_for_memory: list[FetchSession] = []  # those that wait for memory, first come
         self._closing = False
+        # Called in this order after each response that has been handled completely.
+        self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     # --- which partitions
@@ -414,11 +385,7 @@ class Fetcher:
         if self._closing:
             return
         if response.error:
-            session.reset()
-            if response.error not in error_codes.SESSION_ERRORS:
-                for part in [*session.partitions.values()]:
-                    self._fail_partition(part, response.error)
-            self._send_if_possible(session)
+            self._on_session_error(session, response.error)
             return
         session.has_responded = True
         session.id = response.session_id
@@ -443,8 +410,16 @@ class Fetcher:
         buffer.release_owner()
         if len(frame) > _SMALLEST_FETCH // 2:
             session.count_busy()
-        self._sink.on_fetch_response()
+        for callback in self.on_response:
+            callback()
         self._send_next(session)
+
+    def _on_session_error(self, session: FetchSession, code: int) -> None:
+        session.reset()
+        if code not in error_codes.SESSION_ERRORS:
+            for part in [*session.partitions.values()]:
+                self._fail_partition(part, code)
+        self._send_if_possible(session)
 
     def _handle_partition(
         self,
@@ -467,7 +442,7 @@ class Fetcher:
         if data.records:
             aborted = data.aborted if self._limits.read_committed else ()
             try:
-                part.position = self._sink.on_records(part, data.records, aborted, buffer)
+                part.position = part.listener.on_records(part, data.records, aborted, buffer)
             except CorruptRecordBatchError as error:
                 self._fail_partition(part, error_codes.CORRUPT_SOURCE_BATCH, str(error))
                 return
@@ -486,18 +461,18 @@ class Fetcher:
         if part.error:
             part.error = error_codes.NONE
             part.backoff.reset()
-            self._sink.on_fetch_recovered(part)
+            part.listener.on_fetch_recovered(part)
         if part.is_finished:
             self._remove_from_session(part)
         elif part.is_at_end and part.stop_at is not None:
-            self._sink.on_ended_early(part)
+            self.log_changes.on_ended_early(part)
 
     def _diverged(self, part: FetchPartition, leader_epoch: int, end_offset: int) -> None:
         """The log has this epoch in common with what was read, and goes on differently."""
         self._remove_from_session(part)
         part.error = error_codes.SOURCE_TRUNCATED
         part.last_leader_epoch = leader_epoch
-        self._sink.on_diverged(part, end_offset)
+        self.log_changes.on_diverged(part, end_offset)
 
     def _fail_partition(self, part: FetchPartition, code: int, text: str = "") -> None:
         """Take a partition out, report it, and see to it that it comes back."""
@@ -505,9 +480,9 @@ class Fetcher:
         remedy = error_codes.remedy(code)
         part.error = code
         if remedy is Remedy.OUT_OF_RANGE:
-            self._sink.on_out_of_range(part)
+            self.log_changes.on_out_of_range(part)
             return
-        self._sink.on_fetch_error(part, code, text)
+        part.listener.on_fetch_error(part, code, text)
         if self._parts.get(part.tp) is not part:
             return  # it is wanted no more
         if remedy is Remedy.REFRESH:
