@@ -19,6 +19,7 @@ from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.dead_letters import DeadLetterWriter, RefusalContext, RefusedRecord
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
 from sparkmirror.task.messages import TaskSettings
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.merge import MAX_MERGED_BYTES
@@ -39,16 +40,16 @@ class RefusedRecords:
         budget: MemoryBudget,
         reporter: IncidentReporter,
         letters: DeadLetterWriter,
-        read_again: Callable[[CopyPartition], None],
-        largest: Callable[[TopicPartition], int | None] = lambda _tp: None,
+        read_control: ReadControl,
+        max_batch_bytes: Callable[[TopicPartition], int | None] = lambda _tp: None,
     ) -> None:
         self._flow = settings.flow
         self._policy = settings.policies.refused_record
         self._budget = budget
         self._reporter = reporter
         self._letters = letters
-        self._reread = read_again
-        self._largest = largest  # record batch that can be sent to a remote partition
+        self._read_control = read_control
+        self._max_batch_bytes = max_batch_bytes  # of a remote partition
         self._recorded_offsets: dict[
             TopicPartition, set[int]
         ] = {}  # source offsets that are passed by
@@ -124,11 +125,11 @@ class RefusedRecords:
         def recorded() -> None:
             if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
                 self._refused_size.pop(tp, None)
-                largest = self._largest(part.target.tp)
+                largest = self._max_batch_bytes(part.target.tp)
                 part.target.max_merged_bytes = min(MAX_MERGED_BYTES, largest or MAX_MERGED_BYTES)
             self._recorded_offsets.setdefault(tp, set()).update(chosen)
             part.is_recording = False
-            self._reread(part)
+            self._read_control.reread_now(part)
 
         if kind is IncidentKind.SKIPPED_RECORD:
             part.is_recording = True
@@ -168,7 +169,7 @@ class RefusedRecords:
 
     def _size_limit(self, part: CopyPartition) -> int | None:
         """What every record batch must be smaller than."""
-        largest = self._largest(part.target.tp)
+        largest = self._max_batch_bytes(part.target.tp)
         refused = self._refused_size.get(part.source.tp)
         if largest is None:
             return refused

@@ -7,7 +7,7 @@ for what cannot be copied, and the delivery that stores positions. Owned by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import CorruptRecordBatchError
@@ -21,6 +21,7 @@ from sparkmirror.task.messages import Split, TaskSettings
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.safeguards import Safeguards
 from sparkmirror.task.take_over import TakeOver
 from sparkmirror.task.transactional_delivery import TransactionalDelivery, TransactionLimits
@@ -32,7 +33,6 @@ from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetcher import Fetcher
-from sparkmirror.wire.log_queries import request_log_bounds
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer, return_freed_memory
 from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import (
@@ -117,12 +117,19 @@ class Relay:
         self._by_target: dict[TopicPartition, CopyPartition] = {
             part.target.tp: part for part in self.partitions
         }
+        self.read_control = ReadControl(
+            self.source,
+            self.fetcher,
+            self.producer,
+            read_committed=fetch.isolation_level == "read_committed",
+        )
         self.safeguards = Safeguards(
             self,
             loop,
             (self.source, self.target),
             self.fetcher,
             self.producer,
+            self.read_control,
             self.budget,
             settings,
             self.partitions,
@@ -130,7 +137,13 @@ class Relay:
         self.fetcher.log_changes = self.safeguards.source_log
         self.reporter = self.safeguards.reporter
         self.take_over = TakeOver(
-            loop, self.target, settings.buffer_bytes, self, self.safeguards, self.reporter
+            loop,
+            self.target,
+            settings.buffer_bytes,
+            self,
+            self.safeguards,
+            self.read_control,
+            self.reporter,
         )
         self.delivery = self._new_delivery()
         self._map.on_disabled = self.delivery.on_produce_response
@@ -182,7 +195,7 @@ class Relay:
             self._map,
             self.syncs,
             self.partitions,
-            self,
+            self.read_control,
             self.reporter,
             start,
             TransactionLimits(
@@ -212,7 +225,7 @@ class Relay:
             part.resume_producer(is_known=False)  # it may have been idle until the broker forgot us
             self.delivery.on_partition_started(part)
         if handed_over:
-            self.fetcher.add(part.source for part in handed_over)
+            self.read_control.start(handed_over)
         others = [part for part in self.partitions if not part.is_taken_over]
         if others:
             self.take_over.begin(others)
@@ -341,7 +354,7 @@ class Relay:
             return  # the comparison finds it
         if 0 <= out.base_offset <= mine.downstream:  # the target has lost what was there
             if not self.delivery.handles_truncated_target(part):
-                self._halt(mine)
+                self.read_control.halt(mine)
                 self.producer.drop_unsent(part)
                 self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
             return
@@ -368,12 +381,6 @@ class Relay:
         mine.set_position(source.position if part.is_idle else out.next_position)
         self.delivery.on_acked(mine, out)
 
-    def _halt(self, mine: CopyPartition) -> None:
-        """Neither read nor write a partition until both sides have been compared."""
-        mine.source.queued_bytes = 0
-        mine.is_taken_over = False
-        self.fetcher.pause(mine.source, mine.position)
-
     def on_produce_response(self) -> None:
         """Room has been made: read on."""
         self.safeguards.look()
@@ -386,47 +393,23 @@ class Relay:
         if not mine.is_recording:
             self.safeguards.produce_trouble(mine, code, text)
             mine.set_target_error(code, text)
-            self._pause(mine)
-
-    def _pause(self, mine: CopyPartition) -> None:
-        """Read no more of a partition that cannot be written: its neighbours need the memory."""
-        shed = self.producer.shed_unsent(mine.target)
-        mine.source.queued_bytes -= sum(out.source_size for out in shed)
-        position = mine.target.pending[-1].next_position if shed else None
-        self.fetcher.pause(mine.source, position)
-        mine.is_paused = True
+            self.read_control.pause(mine)
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:
         """Read a refused partition again, from the last acknowledged position."""
-        self.reread(self._by_target[part.tp], pause)
+        self.read_control.reread(self._by_target[part.tp], pause)
         return True
-
-    def reread(self, part: CopyPartition, pause: float) -> None:
-        """Read on from a partition's position; the producer has dropped what was queued."""
-        part.is_paused = False
-        part.source.queued_bytes = 0
-        if part.is_recording:
-            self.fetcher.pause(part.source, part.position)  # `reread_now` follows
-        else:
-            self.fetcher.seek_later(part.source, part.position, pause)
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """What to send instead of a record batch that will never be taken."""
         return self.safeguards.refused.replace(self._by_target[refused.partition.tp], refused)
-
-    def reread_now(self, part: CopyPartition) -> None:
-        """What was refused has been recorded: go on without it."""
-        part.target.backoff.reset()
-        part.set_target_error(error_codes.NONE)
-        self._seek(part, part.position)
-        self.fetcher.send_fetches()
 
     def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
         """Somebody else wrote as this flow's producer: see what is there."""
         if self.delivery.handles_lost_sequence(part):
             return
         mine = self._by_target[part.tp]
-        self._halt(mine)
+        self.read_control.halt(mine)
         self.reporter.notice(
             f"resume: {self.target.alias}: {part.tp}: the broker expects another sequence; both "
             "sides are compared"
@@ -434,13 +417,6 @@ class Relay:
         self.take_over.on_sequence_lost(mine, pause)
 
     # --- from the take-over
-
-    def seek_to_resume_points(self, parts: Iterable[CopyPartition]) -> None:
-        """Read from the last pair on, to compare."""
-        for part in parts:
-            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
-            self._seek(part, part.resume_point.position)
-        self.fetcher.send_fetches()
 
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
@@ -455,25 +431,7 @@ class Relay:
         """Wait until the position is on the target."""
         self.delivery.store_position(part, then)
 
-    def request_log_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
-        """Ask the source's leader, by the flow's isolation level."""
-        request_log_bounds(
-            self.source,
-            part.source.tp,
-            read_committed=self._settings.fetch.isolation_level == "read_committed",
-            done=lambda _first, end: done(end),
-            failed=lambda _code: done(None),  # asked again at the next tick
-        )
-
-    def release_compared(self, part: CopyPartition, done: list[OutgoingBatch]) -> None:
-        """These are on the target already, or are read again."""
-        for out in done:
-            part.source.queued_bytes -= out.source_size
-            out.release()
-        self.fetcher.on_drained(part.source)
-        part.is_changed = True
-
-    def resume_copying(self, parts: Iterable[CopyPartition]) -> None:
+    def resume_copying(self, parts: Sequence[CopyPartition]) -> None:
         """Copy on from exact pairs."""
         for part in parts:
             self.safeguards.taken_over(part)
@@ -483,13 +441,7 @@ class Relay:
             self.delivery.on_partition_started(part)
             part.target.backoff.reset()
             part.set_target_error(error_codes.NONE)
-            self._seek(part, part.position)
-        self.fetcher.send_fetches()
-
-    def _seek(self, part: CopyPartition, position: int) -> None:
-        part.is_paused = False
-        part.source.queued_bytes = 0
-        self.fetcher.seek(part.source, position)
+        self.read_control.seek_to_positions(parts)
 
     def on_produce_recovered(self, part: ProducePartition) -> None:
         """Forget it again."""

@@ -18,6 +18,7 @@ from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import TaskSettings
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from sparkmirror.task.target_truncation import TargetTruncation
@@ -36,9 +37,6 @@ class Guarded(Protocol):
     @property
     def is_copying(self) -> bool:
         """Whether the task has not begun to end."""
-
-    def reread_now(self, part: CopyPartition) -> None:
-        """Read on from the last acknowledged position, with what was queued forgotten."""
 
     def compare_again(self, part: CopyPartition, pause: float) -> None:
         """Compare both sides, from the partition's pair."""
@@ -60,6 +58,7 @@ class Safeguards:
         clusters: tuple[Cluster, Cluster],
         fetcher: Fetcher,
         producer: Producer,
+        read_control: ReadControl,
         budget: MemoryBudget,
         settings: TaskSettings,
         parts: Sequence[CopyPartition],
@@ -79,7 +78,7 @@ class Safeguards:
             budget,
             self.reporter,
             self._letters,
-            task.reread_now,
+            read_control,
             producer.max_batch_bytes,
         )
         self.source_log = SourceLogRecovery(

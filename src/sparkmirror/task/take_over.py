@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from sparkmirror.task.comparison import Comparison, ComparisonOutcome
 from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
 from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import OtherWriter
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.written_records import is_sequence_before
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
@@ -55,19 +56,10 @@ _INTERVAL_SECONDS = 60.0  # how often one partition is searched for other writer
 class Successor(Protocol):
     """The copy task, as its take-over needs it."""
 
-    def seek_to_resume_points(self, parts: Iterable[CopyPartition]) -> None:
-        """Read these partitions from their position on."""
-
-    def request_log_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
-        """Call `done` with the end of the source's log; None: nobody answers just now."""
-
     def read_on(self) -> None:
         """Room was made for more of the source."""
 
-    def release_compared(self, part: CopyPartition, done: list[OutgoingBatch]) -> None:
-        """Source record batches that are on the target already."""
-
-    def resume_copying(self, parts: Iterable[CopyPartition]) -> None:
+    def resume_copying(self, parts: Sequence[CopyPartition]) -> None:
         """The partitions' pairs are exact: copy on from there."""
 
     def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
@@ -108,12 +100,14 @@ class TakeOver:
         buffer_bytes: int,
         successor: Successor,
         witness: Witness,
+        read_control: ReadControl,
         reporter: IncidentReporter,
     ) -> None:
         self._loop = loop
         self._target = target
         self._successor = successor
         self._witness = witness
+        self._read_control = read_control
         self._reporter = reporter
         self._fetcher = Fetcher(
             loop,
@@ -336,7 +330,7 @@ class TakeOver:
             started.append(part)
         if started:
             self._fetcher.add(self._readers[part.target.tp] for part in started)
-            self._successor.seek_to_resume_points(started)
+            self._read_control.seek_to_resume_points(started)
 
     def step(self, part: CopyPartition) -> None:
         """One side has more: compare, and end if that was all."""
@@ -344,7 +338,7 @@ class TakeOver:
         if comparison is None:
             return
         done = comparison.step()
-        self._successor.release_compared(part, done)
+        self._read_control.release_compared(part, done)
         reader = self._readers[part.target.tp]
         reader.queued_bytes = comparison.held_bytes
         self._fetcher.on_drained(reader)
@@ -354,7 +348,7 @@ class TakeOver:
         if comparison.outcome is None and comparison.waits_for_target:
             if comparison.reads_to_log_end and reader.is_at_end:
                 comparison.on_target_end()
-                self._successor.release_compared(part, comparison.step())
+                self._read_control.release_compared(part, comparison.step())
         elif (
             comparison.outcome is None
             and comparison.waits_for_source
@@ -401,7 +395,7 @@ class TakeOver:
         if end < comparison.start or comparison.is_source_unread:
             comparison.truncation_offset = end
             if end >= comparison.start:
-                self._successor.seek_to_resume_points([part])
+                self._read_control.seek_to_resume_points([part])
             self.step(part)
         else:  # it was cut just now
             self._remove(part)
@@ -434,7 +428,7 @@ class TakeOver:
 
         if tp not in self._asking_end:
             self._asking_end.add(tp)
-            self._successor.request_log_end(part, ended)
+            self._read_control.request_log_end(part, ended)
         return False
 
     def read_more(self) -> None:
@@ -498,7 +492,7 @@ class TakeOver:
         tp = part.target.tp
         comparison, part.comparison = part.comparison, None
         if comparison is not None:
-            self._successor.release_compared(part, comparison.drain())
+            self._read_control.release_compared(part, comparison.drain())
         self._comparing.pop(tp, None)
         self._since.pop(tp, None)
         self._began.pop(tp, None)

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import latency_histogram
@@ -31,6 +30,7 @@ from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
@@ -54,13 +54,6 @@ class TransactionLimits:
     timeout_ms: int
 
 
-class SourceRewinder(Protocol):
-    """Who reads the source."""
-
-    def reread(self, part: CopyPartition, pause: float) -> None:
-        """Read on from the partition's position; what was queued is gone."""
-
-
 class _CommitPhase(Enum):
     WRITING = "writing"
     DRAINING = "settling"
@@ -82,7 +75,7 @@ class TransactionalDelivery:
         offset_map: OffsetMapWriter,
         syncs: OffsetSyncWriter | None,
         parts: Sequence[CopyPartition],
-        reader: SourceRewinder,
+        read_control: ReadControl,
         reporter: IncidentReporter,
         start: TransactionStart,
         limits: TransactionLimits,
@@ -96,7 +89,7 @@ class TransactionalDelivery:
         self._sources: Mapping[TopicPartition, TopicPartition] = {
             part.target.tp: part.source.tp for part in parts
         }
-        self._reader = reader
+        self._read_control = read_control
         self._reporter = reporter
         self._limits = limits
         self._alias = target.alias
@@ -338,7 +331,7 @@ class TransactionalDelivery:
             self._producer.discard(part.target)
             if part.is_taken_over:
                 part.roll_back()
-                self._reader.reread(part, pause)
+                self._read_control.reread(part, pause)
 
     # --- the way to an end
 

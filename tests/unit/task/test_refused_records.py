@@ -75,8 +75,12 @@ class Bench:
             self.budget,
             self.desk,  # type: ignore[arg-type]
             self.letters,  # type: ignore[arg-type]
-            lambda part: self.again.append(part.source.tp),
+            self,  # type: ignore[arg-type]
         )
+
+    def reread_now(self, part: CopyPartition) -> None:
+        """As ReadControl: keep which partition is read again."""
+        self.again.append(part.source.tp)
 
     def refuse(
         self, out: OutgoingBatch, code: int, text: str, errors: dict[int, str]
