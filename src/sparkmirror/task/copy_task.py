@@ -113,7 +113,7 @@ class CopyTask:
                 self._enter_phase(_Phase.DRAINING, now + DRAIN_SECONDS)
         if self._phase is _Phase.DRAINING:
             drained = all(part.target.is_idle for part in relay.partitions)
-            drained = drained and relay.safeguards.is_idle
+            drained = drained and relay.has_recorded_all
             if drained or now >= self._phase_deadline:
                 relay.delivery.flush()
                 self._enter_phase(_Phase.FLUSHING, now + FLUSH_SECONDS)
@@ -151,7 +151,7 @@ class CopyTask:
                 error=join_sentences(relay.errors),
                 other_writers=tuple(relay.reporter.other_writers),
                 incidents=relay.reporter.drain(),
-                missing_topics=relay.safeguards.missing_topics(),
+                missing_topics=relay.missing_topics(),
             )
         )
         relay.delivery.latency.clear()

@@ -7,23 +7,32 @@ for what cannot be copied, and the delivery that stores positions. Owned by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
+from sparkmirror.task.corrupt_batches import CorruptBatches
+from sparkmirror.task.dead_letters import DeadLetterWriter
 from sparkmirror.task.delivery import Delivery, PeriodicDelivery
+from sparkmirror.task.events import PartitionEvents
+from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.internal_producer import InternalProducer
 from sparkmirror.task.internal_topic_listener import InternalTopicListener
 from sparkmirror.task.messages import Split, TaskSettings
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
+from sparkmirror.task.on_demand_topic import OnDemandTopic
+from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
 from sparkmirror.task.position_writer import PositionWriter
 from sparkmirror.task.read_control import ReadControl
-from sparkmirror.task.safeguards import Safeguards
+from sparkmirror.task.refused_records import RefusedRecords
+from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from sparkmirror.task.take_over import TakeOver
+from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.task.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
@@ -123,31 +132,64 @@ class Relay:
             self.producer,
             read_committed=fetch.isolation_level == "read_committed",
         )
-        self.safeguards = Safeguards(
-            self,
-            loop,
-            (self.source, self.target),
-            self.fetcher,
-            self.producer,
-            self.read_control,
-            self.budget,
+        policies = settings.policies
+        alias = self.target.alias
+        ledger = OnDemandTopic(self.producer, settings.ledger_topic, alias, self.budget)
+        letters = OnDemandTopic(self.producer, settings.dead_letters_topic, alias, self.budget)
+        self._on_demand_topics = (ledger, letters)
+        self.reporter = IncidentReporter(settings.flow, ledger)
+        self._dead_letters = DeadLetterWriter(letters)
+        self.delivery = self._new_delivery()
+        self._map.on_disabled = self.delivery.on_produce_response
+        events = PartitionEvents()
+        self._refused = RefusedRecords(
             settings,
-            self.partitions,
+            self.budget,
+            self.reporter,
+            self._dead_letters,
+            self.read_control,
+            self.producer.max_batch_bytes,
         )
-        self.fetcher.log_changes = self.safeguards.source_log
-        self.reporter = self.safeguards.reporter
+        self._truncation = TargetTruncation(
+            self.source, alias, policies.target_truncated, self.reporter, events
+        )
+        self._recovery = SourceLogRecovery(
+            loop,
+            self.source,
+            self.fetcher,
+            settings,
+            self.reporter,
+            self.delivery,
+            self._refused,
+            self._by_source,
+            events,
+        )
+        self._corrupt = CorruptBatches(
+            self.fetcher, policies.corrupt_batch, self.reporter, self._by_source
+        )
+        self._open_transactions = OpenTransactionMonitor(
+            self.source, policies.open_transaction_seconds, self.reporter, self.partitions
+        )
         self.take_over = TakeOver(
             loop,
             self.target,
             settings.buffer_bytes,
             self,
-            self.safeguards,
+            self._truncation,
+            self._recovery,
+            self.delivery,
             self.read_control,
             self.reporter,
         )
-        self.delivery = self._new_delivery()
-        self._map.on_disabled = self.delivery.on_produce_response
-        self.is_copying = True  # until the task begins to end
+        self.fetcher.log_changes = self._recovery
+        events.connect(
+            compare=self.take_over.compare,
+            resume=self.resume_copying,
+            source_truncated=self.take_over.on_source_truncated,
+            target_ends_at=self.take_over.on_target_end,
+            target_unreadable=self.take_over.continue_unread,
+        )
+        self._is_copying = True  # until the task begins to end
 
     def _new_state(self) -> InternalProducer | None:
         """In transactions positions are where the records are."""
@@ -234,11 +276,12 @@ class Relay:
         """What is looked at once a second."""
         self.source.check_timeouts()
         self.target.check_timeouts()
-        if self.is_copying:
+        if self._is_copying:
             self.take_over.tick(now)
             self.take_over.read_more()
             self.fetcher.send_fetches()
-            self.safeguards.tick()
+            self._open_transactions.check()
+            self.check_acks()
         self.delivery.tick(now)
         if self.syncs is not None:
             self.syncs.check_timeouts()
@@ -249,9 +292,10 @@ class Relay:
 
     def stop_reading(self) -> None:
         """Copy what has been read and no more."""
-        self.is_copying = False
+        self._is_copying = False
         self.fetcher.close()
         self.take_over.close()
+        self._recovery.close()
 
     def stop_writing(self) -> None:
         """Write nothing more, neither records nor positions."""
@@ -291,7 +335,7 @@ class Relay:
                 records, part.position, aborted, codec=self._codec, merged_bytes=most
             )
         except CorruptRecordBatchError as error:
-            if self.safeguards.source_log.try_skip(part, records, str(error)):
+            if self._corrupt.try_skip(part, records, str(error)):
                 return part.position
             raise
         for out in batches.batches:
@@ -299,7 +343,7 @@ class Relay:
         mine.is_changed = True
         if mine.comparison is not None:
             return self._compare(mine, mine.comparison, batches)
-        for out in self.safeguards.pass_by(mine, batches.batches):
+        for out in self._refused.filter_batches(mine, batches.batches):
             part.queued_bytes += out.source_size
             out.is_live = part.is_at_end
             self.producer.enqueue(mine.target, out)
@@ -337,7 +381,10 @@ class Relay:
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
         mine = self._by_source[part.tp]
-        self.safeguards.fetch_trouble(mine, code)
+        if code == error_codes.TOPIC_RECREATED and self._settings.policies.source_recreated == STOP:
+            self.reporter.report_at(
+                IncidentKind.SOURCE_RECREATED, mine, "its position means nothing there", STOP
+            )
         mine.set_source_error(code, text)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
@@ -356,7 +403,7 @@ class Relay:
             if not self.delivery.handles_truncated_target(part):
                 self.read_control.halt(mine)
                 self.producer.drop_unsent(part)
-                self.safeguards.target_truncated(mine, mine.downstream + 1 - out.base_offset)
+                self._truncation.on_truncated(mine, mine.downstream + 1 - out.base_offset)
             return
         source.queued_bytes -= out.source_size
         if mine.is_paused:
@@ -383,7 +430,7 @@ class Relay:
 
     def on_produce_response(self) -> None:
         """Room has been made: read on."""
-        self.safeguards.look()
+        self.check_acks()
         self.delivery.on_produce_response()
         self.fetcher.send_fetches()
 
@@ -391,7 +438,9 @@ class Relay:
         """Remember why a partition cannot be written."""
         mine = self._by_target[part.tp]
         if not mine.is_recording:
-            self.safeguards.produce_trouble(mine, code, text)
+            if code in error_codes.NOT_AUTHORIZED:
+                cause = f"{error_codes.name(code)}: {text or error_codes.advice(code)}"
+                self.reporter.report_at(IncidentKind.REFUSED, mine, cause)
             mine.set_target_error(code, text)
             self.read_control.pause(mine)
 
@@ -402,7 +451,7 @@ class Relay:
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """What to send instead of a record batch that will never be taken."""
-        return self.safeguards.refused.replace(self._by_target[refused.partition.tp], refused)
+        return self._refused.replace(self._by_target[refused.partition.tp], refused)
 
     def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
         """Somebody else wrote as this flow's producer: see what is there."""
@@ -418,23 +467,11 @@ class Relay:
 
     # --- from the take-over
 
-    def compare_again(self, part: CopyPartition, pause: float) -> None:
-        """Compare both sides, from the partition's pair."""
-        self.take_over.compare(part, pause)
-
-    def cut_while_comparing(self, part: CopyPartition, end: int) -> None:
-        """The source goes on differently from there."""
-        self.fetcher.pause(part.source)
-        self.take_over.on_source_truncated(part, end)
-
-    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """Wait until the position is on the target."""
-        self.delivery.store_position(part, then)
-
     def resume_copying(self, parts: Sequence[CopyPartition]) -> None:
         """Copy on from exact pairs."""
         for part in parts:
-            self.safeguards.taken_over(part)
+            self._truncation.on_resumed(part)
+            part.apply_estimate()
             part.source.stop_at = part.start.stop_at
             part.is_taken_over = True
             part.verify_next_batch = True
@@ -449,6 +486,25 @@ class Relay:
 
     # --- accounts
 
+    def check_acks(self) -> None:
+        """Run what waits for the ledger, a dead letter, or the target."""
+        self._dead_letters.check_acks()
+        self.reporter.check_acks()
+        self._recovery.check_drained()
+
+    @property
+    def has_recorded_all(self) -> bool:
+        """Nothing waits for the ledger or for a dead letter."""
+        return self._dead_letters.is_idle and self.reporter.is_idle
+
+    def missing_topics(self) -> tuple[str, ...]:
+        """The topics that the driver is to create."""
+        return tuple(
+            one.topic
+            for one in self._on_demand_topics
+            if not one.is_idle and one.partition.tp not in self.target.leaders
+        )
+
     @property
     def errors(self) -> list[str]:
         """What is wrong, apart from single partitions."""
@@ -457,7 +513,7 @@ class Relay:
         internal = (
             positions,
             self._map.listener,
-            *self.safeguards.on_demand_topics,
+            *self._on_demand_topics,
             self.delivery,
             self._map,
             *(() if self.syncs is None else (self.syncs,)),

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from sparkmirror.errors import CorruptRecordBatchError
@@ -21,9 +22,12 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome
 from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
+from sparkmirror.task.delivery import Delivery
 from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import OtherWriter
 from sparkmirror.task.read_control import ReadControl
+from sparkmirror.task.source_log_recovery import SourceLogRecovery
+from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.task.written_records import is_sequence_before
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
@@ -62,9 +66,6 @@ class Successor(Protocol):
     def resume_copying(self, parts: Sequence[CopyPartition]) -> None:
         """The partitions' pairs are exact: copy on from there."""
 
-    def store(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """Call `then` when no successor can begin before the partition's present position."""
-
 
 @dataclass(slots=True)
 class _Readback:
@@ -73,21 +74,6 @@ class _Readback:
     part: CopyPartition
     reader: FetchPartition
     expected: OutgoingBatch | None  # our record batch at the end of the stretch, to be seen there
-
-
-class Witness(Protocol):
-    """Who is told of what must not happen silently."""
-
-    def target_truncated(self, part: CopyPartition, missing: int) -> None:
-        """The target has lost acknowledged records; `again` follows, or never."""
-
-    def is_further_back(self, part: CopyPartition) -> bool:
-        """Both sides did not agree: whether they are compared again, from an earlier pair."""
-
-    def compared(
-        self, part: CopyPartition, comparison: Comparison, then: Callable[[], None]
-    ) -> None:
-        """Adopt the result once what it found is recorded, then call `then`; or wait, by policy."""
 
 
 class TakeOver:
@@ -99,14 +85,18 @@ class TakeOver:
         target: Cluster,
         buffer_bytes: int,
         successor: Successor,
-        witness: Witness,
+        truncation: TargetTruncation,
+        recovery: SourceLogRecovery,
+        delivery: Delivery,
         read_control: ReadControl,
         reporter: IncidentReporter,
     ) -> None:
         self._loop = loop
         self._target = target
         self._successor = successor
-        self._witness = witness
+        self._truncation = truncation
+        self._recovery = recovery
+        self._delivery = delivery
         self._read_control = read_control
         self._reporter = reporter
         self._fetcher = Fetcher(
@@ -210,7 +200,7 @@ class TakeOver:
             self._backoff.reset()
             self._successor.resume_copying(ready)
         if blind:
-            self._continue_unread(blind)
+            self.continue_unread(blind)
         if later:
             self._target.refresh_metadata()
             self._loop.call_later(
@@ -244,7 +234,7 @@ class TakeOver:
             return True
         if is_sequence_before(goal, state.next_sequence):
             missing = (state.next_sequence - goal) & SEQUENCE_MASK
-            self._witness.target_truncated(part, missing)
+            self._truncation.on_truncated(part, missing)
             return False
         self._enqueue(part, goal)
         return False
@@ -260,7 +250,7 @@ class TakeOver:
                 return
             missing = part.resume_point.downstream + 1 - latest
             if missing > 0:
-                self._on_target_end(part, latest)
+                self.on_target_end(part, latest)
             elif missing < 0:
                 self._enqueue(part, None)
                 self._start_queued()
@@ -275,7 +265,7 @@ class TakeOver:
             self._target, part.target.tp, read_committed=False, done=bounds, failed=failed
         )
 
-    def _continue_unread(self, parts: list[CopyPartition]) -> None:
+    def continue_unread(self, parts: Sequence[CopyPartition]) -> None:
         """The target may not be read: go on at the stored position, at least once."""
         if not self._has_reported_unreadable:
             self._has_reported_unreadable = True
@@ -286,13 +276,13 @@ class TakeOver:
             part.is_target_unreadable = True
         self._use_new_producer(parts)
 
-    def _use_new_producer(self, parts: list[CopyPartition]) -> None:
+    def _use_new_producer(self, parts: Sequence[CopyPartition]) -> None:
         """Go on at the stored position as a new producer."""
 
         def got(producer_id: int, producer_epoch: int) -> None:
             for part in parts:
                 part.replace_producer(producer_id, producer_epoch)
-                self._successor.store(part, lambda part=part: self._resume_unless_closing(part))  # type: ignore[misc]
+                self._delivery.store_position(part, partial(self._resume_unless_closing, part))
 
         def failed(code: int) -> None:
             for part in parts:
@@ -364,7 +354,7 @@ class TakeOver:
     ) -> None:
         self._remove(part)
         is_different = verdict is ComparisonOutcome.MISMATCH
-        if is_different and self._witness.is_further_back(part):
+        if is_different and self._truncation.retry_earlier(part):
             self._start_queued()
             return
         if is_different:
@@ -380,7 +370,7 @@ class TakeOver:
                 f"resume: {part.source.tp}: {comparison.missing_on_target} records before offset "
                 f"{comparison.position} are not on {self._target.alias}"
             )
-        self._witness.compared(part, comparison, lambda: self._resume_unless_closing(part))
+        self._recovery.on_compared(part, comparison, lambda: self._resume_unless_closing(part))
         self._start_queued()
 
     def _resume_unless_closing(self, part: CopyPartition) -> None:
@@ -480,7 +470,7 @@ class TakeOver:
             return
         self._remove(part)
         self._start_queued()
-        if self._witness.is_further_back(part):
+        if self._truncation.retry_earlier(part):
             return
         self._timed_out_at[tp] = comparison.end_sequence
         part.set_target_error(
@@ -595,7 +585,7 @@ class TakeOver:
             return
         if code in error_codes.NOT_AUTHORIZED or code == error_codes.UNSUPPORTED_VERSION:
             self._remove(comparing)
-            self._continue_unread([comparing])
+            self.continue_unread([comparing])
             self._start_queued()
         else:
             comparing.set_target_error(code, text)
@@ -618,7 +608,7 @@ class TakeOver:
                 return
             if part.position > latest:
                 self._remove(comparing)
-                self._on_target_end(comparing, latest)
+                self.on_target_end(comparing, latest)
                 self._start_queued()
             else:
                 self._fetcher.resume_at(part, max(earliest, part.position))
@@ -631,13 +621,13 @@ class TakeOver:
 
         request_log_bounds(self._target, part.tp, read_committed=False, done=bounds, failed=failed)
 
-    def _on_target_end(self, part: CopyPartition, latest: int) -> None:
+    def on_target_end(self, part: CopyPartition, latest: int) -> None:
         """The target's log ends before the pair."""
         missing = part.resume_point.downstream + 1 - latest
         if missing <= 0:  # it was cut while it was being read
             self.compare(part, self._backoff.next_pause())
         elif part.resume_point.producer.next_sequence:
-            self._witness.target_truncated(part, missing)
+            self._truncation.on_truncated(part, missing)
         else:  # nothing there was ours
             part.downstream = latest - 1
             self._successor.resume_copying([part])

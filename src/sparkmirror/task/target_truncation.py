@@ -10,12 +10,13 @@ first guess is too short; then it is moved back further. Owned by the task's thr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import EstimateBounds
 from sparkmirror.task.copy_partition import CopyPartition, EstimatedPoint, ResumePoint
+from sparkmirror.task.events import PartitionEvents
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
@@ -33,13 +34,6 @@ class _Rewind(NamedTuple):
     reach: int  # how many times the number of records to go back in offsets
 
 
-class Comparer(Protocol):
-    """The copy task, as this module needs it."""
-
-    def compare_again(self, part: CopyPartition, pause: float) -> None:
-        """Compare both sides, from the partition's pair."""
-
-
 class TargetTruncation:
     """What happens to the remote partitions of a task."""
 
@@ -49,13 +43,13 @@ class TargetTruncation:
         target_alias: str,
         policy: str,
         reporter: IncidentReporter,
-        comparer: Comparer,
+        events: PartitionEvents,
     ) -> None:
         self._source = source
         self._target_alias = target_alias
         self._policy = policy
         self._reporter = reporter
-        self._comparer = comparer
+        self._events = events
         self._retreats: dict[TopicPartition, _Rewind] = {}
 
     def on_truncated(self, part: CopyPartition, missing: int) -> None:
@@ -73,7 +67,7 @@ class TargetTruncation:
         if self._policy == STOP:
             self._reporter.report(found)
             part.set_target_error(error_codes.TARGET_TRUNCATED)
-            self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
+            self._events.compare(part, part.target.backoff.next_pause(slow=True))
             return
         part.set_target_error(
             error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
@@ -112,11 +106,11 @@ class TargetTruncation:
             lost_from = pair.position - missing
             estimate = EstimateBounds(pair.producer.next_sequence, lost_from, earliest)
             part.estimate = EstimatedPoint(earlier, estimate)
-            self._comparer.compare_again(part, 0.0)
+            self._events.compare(part, 0.0)
 
         def failed(code: int) -> None:
             part.set_target_error(code)
-            self._comparer.compare_again(part, part.source.backoff.next_pause())
+            self._events.compare(part, part.source.backoff.next_pause())
 
         request_log_bounds(
             self._source, part.source.tp, read_committed=False, done=bounds, failed=failed

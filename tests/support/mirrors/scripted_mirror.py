@@ -302,7 +302,7 @@ class ScriptedMirror:
         return (
             all(part.is_taken_over and part.target.is_idle for part in parts)
             and all(part.position == end and not part.is_dirty for part in parts)
-            and self.parts.safeguards.is_idle
+            and self.parts.has_recorded_all
             and stored is not None
             and stored.offset + 1 == end
         )

@@ -525,7 +525,7 @@ def test_a_partition_that_is_refused_while_its_damage_is_recorded_comes_back(
     bench.target.leaders[LEDGER] = ledger
     for _step in range(60):
         bench.target.learn()
-        bench.task._relay.safeguards.tick()
+        bench.task._relay.check_acks()
         while bench.unanswered_writes():
             request = bench.written()
             request.produced(dict.fromkeys(request.batches, (0, bench.part.downstream + 1)))

@@ -171,10 +171,8 @@ def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_wr
         policies = IncidentPolicies()
         fetch = FetchSettings()
 
-    class Reader(Anything):
-        is_copying = True
-
-        def store(self, _part: CopyPartition, then: Callable[[], None]) -> None:
+    class Immediate(Anything):
+        def store_position(self, _part: CopyPartition, then: Callable[[], None]) -> None:
             then()  # as TransactionalDelivery does
 
     anything = cast(Any, Anything())
@@ -184,9 +182,10 @@ def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_wr
         anything,
         cast(Any, Settings()),
         cast(Any, desk),
-        cast(Any, Reader()),
+        cast(Any, Immediate()),
+        anything,
         {mine.source.tp: mine},
-        lambda _tp, _offset: None,
+        anything,
     )
     log.on_diverged(mine.source, 40)
     assert len(desk.waiting) == 1

@@ -26,7 +26,7 @@ class Task:
         self.comparisons: list[float] = []
         self.incidents: list[Incident] = []
 
-    def compare_again(self, _part: CopyPartition, pause: float) -> None:
+    def compare(self, _part: CopyPartition, pause: float) -> None:
         """Note the pause."""
         self.comparisons.append(pause)
 
