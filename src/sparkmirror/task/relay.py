@@ -14,6 +14,7 @@ from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import Comparison
+from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
 from sparkmirror.task.dead_letters import DeadLetterWriter
@@ -32,9 +33,11 @@ from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from sparkmirror.task.take_over import TakeOver
+from sparkmirror.task.target_readback import TargetReadback
 from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.task.transactional_delivery import TransactionalDelivery, TransactionLimits
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_id
 from sparkmirror.wire.dialer import Address, Dialer
@@ -53,6 +56,14 @@ from sparkmirror.wire.outgoing import (
 from sparkmirror.wire.produce_partition import ProduceLimits, ProducePartition, RefusedBatch
 from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
+
+_COMPARISON_LIMITS = FetchLimits(
+    read_committed=False,
+    max_bytes=8 << 20,
+    max_partition_bytes=1 << 20,
+    max_wait_ms=100,
+    min_bytes=1,
+)
 
 
 class Relay:
@@ -170,22 +181,48 @@ class Relay:
         self._open_transactions = OpenTransactionMonitor(
             self.source, policies.open_transaction_seconds, self.reporter, self.partitions
         )
+        comparing = Fetcher(
+            loop,
+            self.target,
+            _COMPARISON_LIMITS,
+            MemoryBudget(
+                max(settings.buffer_bytes // 4, 4 * _COMPARISON_LIMITS.max_partition_bytes)
+            ),
+        )
+        backoff = Backoff()
+        self._readback = TargetReadback(comparing, alias, self.reporter)
+        self.comparisons = ComparisonRunner(
+            self.target,
+            comparing,
+            self.read_control,
+            self._truncation,
+            self._recovery,
+            self.reporter,
+            self._readback,
+            events,
+            backoff,
+        )
         self.take_over = TakeOver(
             loop,
             self.target,
-            settings.buffer_bytes,
-            self,
+            self.comparisons,
             self._truncation,
-            self._recovery,
             self.delivery,
             self.read_control,
             self.reporter,
+            backoff,
         )
         self.fetcher.log_changes = self._recovery
+        comparing.log_changes = self.comparisons
+        comparing.on_response = (
+            self.comparisons.step_all,
+            self.fetcher.send_fetches,
+            self._readback.finish,
+        )
         events.connect(
             compare=self.take_over.compare,
-            resume=self.resume_copying,
-            source_truncated=self.take_over.on_source_truncated,
+            resume=self.take_over.resume,
+            source_truncated=self.comparisons.on_source_truncated,
             target_ends_at=self.take_over.on_target_end,
             target_unreadable=self.take_over.continue_unread,
         )
@@ -258,27 +295,15 @@ class Relay:
         if self.syncs is not None:
             self.syncs.start()
         self.source.track_topics({part.source.tp.topic for part in self.partitions})
-        self.start_partitions()
-
-    def start_partitions(self) -> None:
-        """Partitions that a predecessor ended cleanly go on at once, the others are compared."""
-        handed_over = [part for part in self.partitions if part.is_taken_over]
-        for part in handed_over:
-            part.resume_producer(is_known=False)  # it may have been idle until the broker forgot us
-            self.delivery.on_partition_started(part)
-        if handed_over:
-            self.read_control.start(handed_over)
-        others = [part for part in self.partitions if not part.is_taken_over]
-        if others:
-            self.take_over.begin(others)
+        self.take_over.start(self.partitions)
 
     def tick(self, now: float) -> None:
         """What is looked at once a second."""
         self.source.check_timeouts()
         self.target.check_timeouts()
         if self._is_copying:
-            self.take_over.tick(now)
-            self.take_over.read_more()
+            self.comparisons.tick(now)
+            self.comparisons.read_more()
             self.fetcher.send_fetches()
             self._open_transactions.check()
             self.check_acks()
@@ -295,6 +320,7 @@ class Relay:
         self._is_copying = False
         self.fetcher.close()
         self.take_over.close()
+        self.comparisons.close()
         self._recovery.close()
 
     def stop_writing(self) -> None:
@@ -366,17 +392,13 @@ class Relay:
         comparison.skip_source_offsets(batches.skipped)
         if batches.leader_epoch >= 0:
             part.last_leader_epoch = batches.leader_epoch
-        self.take_over.step(mine)
+        self.comparisons.step(mine)
         return part.position  # the end of a comparison turns to another one
 
     def on_fetch_response(self) -> None:
         """Send what one fetch brought."""
         self.producer.send_ready()
-        self.take_over.read_more()
-
-    def read_on(self) -> None:
-        """A comparison has made room: read more of the source."""
-        self.fetcher.send_fetches()
+        self.comparisons.read_more()
 
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
         """Remember why a partition cannot be read."""
@@ -418,7 +440,7 @@ class Relay:
             # With transactions a partition may begin without knowing the target's end.
             is_known = mine.downstream >= 0 or self._split.transaction is None
             if mine.verify_next_batch or (is_known and out.base_offset != mine.downstream + 1):
-                self.take_over.start_readback(mine, out)
+                self._readback.start(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)
         elif out.runs:
@@ -464,21 +486,6 @@ class Relay:
             "sides are compared"
         )
         self.take_over.on_sequence_lost(mine, pause)
-
-    # --- from the take-over
-
-    def resume_copying(self, parts: Sequence[CopyPartition]) -> None:
-        """Copy on from exact pairs."""
-        for part in parts:
-            self._truncation.on_resumed(part)
-            part.apply_estimate()
-            part.source.stop_at = part.start.stop_at
-            part.is_taken_over = True
-            part.verify_next_batch = True
-            self.delivery.on_partition_started(part)
-            part.target.backoff.reset()
-            part.set_target_error(error_codes.NONE)
-        self.read_control.seek_to_positions(parts)
 
     def on_produce_recovered(self, part: ProducePartition) -> None:
         """Forget it again."""

@@ -102,7 +102,7 @@ class Bench:
         self.task = copy_task.CopyTask(split, settings, self.control, self.loop)  # type: ignore[arg-type]
         self.parts = self.task._relay.partitions
         self.part = self.parts[0]
-        self.task._relay.start_partitions()
+        self.task._relay.take_over.start(self.parts)
         self.source.learn()
 
     def asked(self) -> Request:

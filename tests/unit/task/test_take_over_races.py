@@ -17,7 +17,7 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.state.incidents import IncidentKind
-from sparkmirror.task import take_over
+from sparkmirror.task import comparison_runner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.messages import PartitionStart, Split
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
@@ -258,7 +258,7 @@ def test_a_comparison_begins_when_others_wait_for_a_source_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many comparisons as may run at once cannot read their source; the others starve."""
-    monkeypatch.setattr(take_over, "_MAX_RUNNING", 1)
+    monkeypatch.setattr(comparison_runner, "_MAX_RUNNING", 1)
     with interrupted() as flow:
         flow.source.create("u")
         flow.target.create("a.u")

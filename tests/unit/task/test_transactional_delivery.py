@@ -88,7 +88,7 @@ class Bench:
         self.parts = self.task._relay.partitions
         self.delivery = self.task._relay.delivery
         self.ends = [0, 0]
-        self.task._relay.start_partitions()
+        self.task._relay.take_over.start(self.parts)
         self.source.learn()
 
     def grow(self, index: int = 0, batches: int = 1) -> None:
