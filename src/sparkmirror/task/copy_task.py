@@ -17,7 +17,7 @@ from typing import Protocol
 from sparkmirror.errors import FencedError, LeaseLostError, join_sentences
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.task.messages import Progress, Receipt, Split, TaskSettings
-from sparkmirror.task.relay import Relay
+from sparkmirror.task.task_builder import build_parts
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import no_garbage_collection
 
@@ -59,7 +59,7 @@ class CopyTask:
         self._control = control
         self._loop = loop
         with no_garbage_collection():
-            self._relay = Relay(split, settings, loop)
+            self.parts = build_parts(split, settings, loop)
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
@@ -67,8 +67,8 @@ class CopyTask:
 
     def run(self) -> list[Receipt]:
         """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
-        relay = self._relay
-        relay.start()
+        parts = self.parts
+        parts.start()
         self._report()  # the driver knows that the task runs
         next_tick = time.monotonic() + TICK_SECONDS
         alive_at = steady_clock()
@@ -84,40 +84,37 @@ class CopyTask:
                 now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + TICK_SECONDS
-                    relay.tick(now)
+                    parts.tick(now)
                     self._report()
                 self._advance(now)
             self._report()
         finally:
-            relay.close()
-        if relay.delivery.is_fenced:
-            raise FencedError(f"{self._settings.flow}: {relay.delivery.error}")
+            parts.close()
+        if parts.delivery.is_fenced:
+            raise FencedError(f"{self._settings.flow}: {parts.delivery.error}")
         if self._is_lease_lost:
             raise LeaseLostError(
                 f"{self._settings.flow}: the driver has been silent for "
                 f"{self._settings.lease_seconds:g} s, or the task stood still; it stopped"
             )
-        return [part.receipt(self._split.index) for part in relay.partitions]
+        return [part.receipt(self._split.index) for part in parts.partitions]
 
     def _advance(self, now: float) -> None:
         """Move on to the next phase when this one is over."""
-        relay = self._relay
-        if relay.delivery.is_fenced:
+        parts = self.parts
+        if parts.delivery.is_fenced:
             self._end()
         if self._control.silence_seconds > self._settings.lease_seconds:
             self._lose_lease()
         if self._phase is _Phase.COPYING:
-            finished = all(part.is_finished for part in relay.partitions)
+            finished = all(part.is_finished for part in parts.partitions)
             if finished or self._control.end_requested or now >= self._phase_deadline:
-                relay.stop_reading()
+                parts.stop_reading()
                 self._enter_phase(_Phase.DRAINING, now + DRAIN_SECONDS)
-        if self._phase is _Phase.DRAINING:
-            drained = all(part.target.is_idle for part in relay.partitions)
-            drained = drained and relay.has_recorded_all
-            if drained or now >= self._phase_deadline:
-                relay.delivery.flush()
-                self._enter_phase(_Phase.FLUSHING, now + FLUSH_SECONDS)
-        if self._phase is _Phase.FLUSHING and (relay.is_flushed or now >= self._phase_deadline):
+        if self._phase is _Phase.DRAINING and (parts.is_drained or now >= self._phase_deadline):
+            parts.delivery.flush()
+            self._enter_phase(_Phase.FLUSHING, now + FLUSH_SECONDS)
+        if self._phase is _Phase.FLUSHING and (parts.is_flushed or now >= self._phase_deadline):
             self._end()
 
     def _enter_phase(self, phase: _Phase, deadline: float) -> None:
@@ -129,29 +126,29 @@ class CopyTask:
         self._end()
 
     def _end(self) -> None:
-        self._relay.stop_writing()
+        self.parts.stop_writing()
         self._phase = _Phase.DONE
 
     def _report(self) -> None:
-        relay = self._relay
-        changed = [part for part in relay.partitions if part.is_changed]
+        parts = self.parts
+        changed = [part for part in parts.partitions if part.is_changed]
         for part in changed:
             part.is_changed = False
-        waiting = [part.target.waiting_since for part in relay.partitions if part.target.in_flight]
+        waiting = [part.target.waiting_since for part in parts.partitions if part.target.in_flight]
         self._control.report(
             Progress(
                 split=self._split.index,
                 attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
-                latency=tuple(relay.delivery.latency.items()),
-                held_bytes=relay.budget.held,
+                latency=tuple(parts.delivery.latency.items()),
+                held_bytes=parts.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
-                notices=relay.reporter.drain_notices(),
-                error=join_sentences(relay.errors),
-                other_writers=tuple(relay.reporter.other_writers),
-                incidents=relay.reporter.drain(),
-                missing_topics=relay.missing_topics(),
+                notices=parts.reporter.drain_notices(),
+                error=join_sentences(parts.errors),
+                other_writers=tuple(parts.reporter.other_writers),
+                incidents=parts.reporter.drain(),
+                missing_topics=parts.missing_topics,
             )
         )
-        relay.delivery.latency.clear()
+        parts.delivery.latency.clear()

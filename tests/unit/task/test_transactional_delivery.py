@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.errors import FencedError
 from sparkmirror.model import TopicPartition
-from sparkmirror.task import copy_task, relay
+from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import (
     PartitionStart,
     Progress,
@@ -83,12 +83,12 @@ class Bench:
         split = Split(0, starts, TransactionStart("a-mm2-MirrorSourceConnector-0", 9, 4))
         clusters = {"a": self.source, "b": self.target.cluster}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(relay, "_open_cluster", lambda _loop, one: clusters[one.alias])
+            patch.setattr(task_builder, "open_cluster", lambda _loop, one: clusters[one.alias])
             self.task = copy_task.CopyTask(split, task_settings, self.control, self.loop)  # type: ignore[arg-type]
-        self.parts = self.task._relay.partitions
-        self.delivery = self.task._relay.delivery
+        self.parts = self.task.parts.partitions
+        self.delivery = self.task.parts.delivery
         self.ends = [0, 0]
-        self.task._relay.take_over.start(self.parts)
+        self.task.parts.take_over.start(self.parts)
         self.source.learn()
 
     def grow(self, index: int = 0, batches: int = 1) -> None:
@@ -509,4 +509,4 @@ def test_whatever_goes_wrong_committed_records_and_positions_agree(
     bench.settle()
     bench.check()
     bench.source.connection(1).lose()  # what is set aside for the fetch on its way
-    assert bench.task._relay.budget.held == 0
+    assert bench.task.parts.budget.held == 0
