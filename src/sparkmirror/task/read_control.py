@@ -11,18 +11,14 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.log_queries import request_log_bounds
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import Producer
 
 
 class ReadControl:
     """Where the source of each copied partition is read from, and whether it is read at all."""
 
-    def __init__(
-        self, source: Cluster, fetcher: Fetcher, producer: Producer, *, read_committed: bool
-    ) -> None:
+    def __init__(self, source: Cluster, fetcher: Fetcher, *, read_committed: bool) -> None:
         self._source = source
         self._fetcher = fetcher
-        self._producer = producer
         self._read_committed = read_committed
 
     def start(self, parts: Iterable[CopyPartition]) -> None:
@@ -37,7 +33,7 @@ class ReadControl:
 
     def pause(self, part: CopyPartition) -> None:
         """Stop reading a partition that cannot be written: other partitions need the memory."""
-        shed = self._producer.shed_unsent(part.target)
+        shed = part.target.shed_unsent()
         part.source.queued_bytes -= sum(out.source_size for out in shed)
         position = part.target.pending[-1].next_position if shed else None
         self._fetcher.pause(part.source, position)

@@ -91,7 +91,6 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     read_control = ReadControl(
         source,
         fetcher,
-        producer,
         read_committed=settings.fetch.isolation_level == "read_committed",
     )
     delivery: Delivery

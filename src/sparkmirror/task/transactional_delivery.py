@@ -374,7 +374,7 @@ class TransactionalDelivery:
 
     def _is_resolved(self, part: ProducePartition) -> bool:
         """Whether the target has, or surely has not, what was sent."""
-        return not part.in_flight and self._producer.unsend_refused(part)
+        return not part.in_flight and part.unsend_refused()
 
     def _write_positions(self) -> None:
         self._stored = [part for part in self._parts if part.is_dirty and part.is_taken_over]

@@ -113,6 +113,26 @@ class ProducePartition:
         """Everything that was offered has been acknowledged."""
         return not self.pending and not self.in_flight
 
+    def unsend_refused(self) -> bool:
+        """Make unsent what was refused; false if the target may have some of it."""
+        sent = [out for out in self.pending if out.sequence >= 0]
+        if self.in_flight or any(out.is_in_doubt for out in sent):
+            return False
+        if sent:
+            self.next_sequence = sent[0].sequence
+        for out in sent:
+            out.sequence = -1
+        return True
+
+    def shed_unsent(self) -> list[OutgoingBatch]:
+        """Release what can be read again: all that was never sent, except one to retry with."""
+        sent = sum(out.sequence >= 0 for out in self.pending)
+        shed = [*self.pending][max(sent, 1) :]
+        for out in shed:
+            self.pending.pop()
+            out.release()
+        return shed
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatch:

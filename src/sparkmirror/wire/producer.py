@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write record batches to the leaders of the target, in order, several requests in flight.
 
-Per partition: `pending` has not been sent, `window` has been sent and not acknowledged. A record
+Per partition: `pending` has not been sent, `in_flight` has been sent and not acknowledged. A record
 batch once sent keeps its cut and its sequence until it is answered, so a resend is recognised by
 the broker among the last five; hence at most five requests in flight per connection. After a
 failure nothing of that partition is sent before all its answers are in; then everything from the
@@ -22,7 +22,6 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, merge_pending
@@ -30,7 +29,6 @@ from sparkmirror.wire.produce_partition import (
     NO_PRODUCER_ID,
     ProduceLimits,
     ProducePartition,
-    RefusedBatch,
     TransactionControl,
 )
 from sparkmirror.wire.produce_protocol import (
@@ -42,6 +40,7 @@ from sparkmirror.wire.produce_protocol import (
     VERSION,
     produce_request,
 )
+from sparkmirror.wire.produce_recovery import ProduceRecovery
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 from sparkmirror.wire.responses import decode_response
 
@@ -70,7 +69,8 @@ class Producer:
         self._opening: set[int] = set()
         self._without_leader: deque[ProducePartition] = deque()
         self._parked: deque[ProducePartition] = deque()
-        self._closing = False
+        self.is_closing = False
+        self._recovery = ProduceRecovery(loop, self, budget, limits)
         self.transaction_control: TransactionControl | None = None  # none: no transactions
         # Called in this order after each response that has been handled completely.
         self.on_response: tuple[Callable[[], None], ...] = ()
@@ -99,7 +99,7 @@ class Producer:
             part.is_producer_known = is_recent
         part.pending.append(out)
         if part.queue is None and not part.error_code:
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
 
     def send_ready(self) -> None:
         """Send whatever may be sent now."""
@@ -114,14 +114,14 @@ class Producer:
             queue.clear()
             for part in waiting:
                 part.queue = None
-                self._enqueue_for_leader(part)
+                self.enqueue_for_leader(part)
 
     def recheck_parked(self) -> None:
         """The transaction control may admit more: partitions that it did not admit ask again."""
         parked, self._parked = self._parked, deque()
         for part in parked:
             part.queue = None
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
         self.send_ready()
 
     @property
@@ -131,47 +131,28 @@ class Producer:
 
     def fail_partition(self, part: ProducePartition, code: int) -> None:
         """A partition in the transaction cannot be written: as if its leader had said so."""
-        self._dequeue(part)
-        self.fail(part, code, "")
-
-    def unsend_refused(self, part: ProducePartition) -> bool:
-        """Make unsent what was refused; false if the target may have some of it."""
-        sent = [out for out in part.pending if out.sequence >= 0]
-        if part.in_flight or any(out.is_in_doubt for out in sent):
-            return False
-        if sent:
-            part.next_sequence = sent[0].sequence
-        for out in sent:
-            out.sequence = -1
-        return True
-
-    def shed_unsent(self, part: ProducePartition) -> list[OutgoingBatch]:
-        """Let go of what can be read again: all that was never sent, but for one to try with."""
-        sent = sum(out.sequence >= 0 for out in part.pending)
-        shed = [*part.pending][max(sent, 1) :]
-        for out in shed:
-            part.pending.pop()
-            out.release()
-        return shed
+        self.dequeue(part)
+        self._recovery.fail(part, code, "")
 
     def drop_unsent(self, part: ProducePartition) -> None:
         """Forget what is queued; what is unanswered stays, and keeps its sequence."""
-        self._dequeue(part)
+        self.dequeue(part)
         while part.pending and part.pending[-1].sequence < 0:
             part.pending.pop().release()
         if part.pending and not part.error_code:
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
 
     def discard(self, part: ProducePartition) -> None:
         """Forget all that is queued; nothing is unanswered."""
-        self._dequeue(part)
+        self.dequeue(part)
         part.pending.extendleft(reversed(part.in_flight))
         part.in_flight.clear()
-        self.drop(part)
+        self._recovery.drop(part)
 
     # --- sending
 
-    def _enqueue_for_leader(self, part: ProducePartition) -> None:
+    def enqueue_for_leader(self, part: ProducePartition) -> None:
+        """Put a partition into the queue of its leader, or where it waits for one."""
         leader = self._cluster.leaders.get(part.tp)
         if part.unanswered_requests and (
             leader is None or leader.node != part.node or not part.is_producer_known
@@ -179,11 +160,11 @@ class Producer:
             return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
             part.listener.on_produce_error(part, self._cluster.leader_error(part.tp), "")
-            self._await_metadata(part, part.backoff.next_pause())
+            self.await_metadata(part, part.backoff.next_pause())
             return
         if self._is_recreated(part):
             part.listener.on_produce_error(part, error_codes.TOPIC_RECREATED, "")
-            self._await_metadata(part, part.backoff.next_pause(slow=True))
+            self.await_metadata(part, part.backoff.next_pause(slow=True))
             return
         if self.transaction_control is not None and not self.transaction_control.may_send(part):
             part.queue = self._parked
@@ -192,7 +173,7 @@ class Producer:
             part.queue = self._ready.setdefault(leader.node, deque())
         part.queue.append(part)
 
-    def _await_metadata(self, part: ProducePartition, pause: float) -> None:
+    def await_metadata(self, part: ProducePartition, pause: float) -> None:
         """Line up again when the cluster has told of the topic, not before."""
         for out in part.pending:
             out.detach_if_sparse(self._budget)
@@ -205,7 +186,8 @@ class Producer:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
         return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
-    def _dequeue(self, part: ProducePartition) -> None:
+    def dequeue(self, part: ProducePartition) -> None:
+        """Take a partition out of its queue, if it is in one."""
         if part.queue is not None:
             part.queue.remove(part)
             part.queue = None
@@ -215,12 +197,12 @@ class Producer:
         homeless, self._without_leader = self._without_leader, deque()
         for part in homeless:
             part.queue = None
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
         self.send_ready()
 
     def _send_to(self, node: int) -> None:
         queue = self._ready[node]
-        if node in self._opening or self._closing:
+        if node in self._opening or self.is_closing:
             return
         try:
             connection = self._cluster.connection(node)
@@ -251,7 +233,7 @@ class Producer:
         queue, self._ready[node] = self._ready.get(node, deque()), deque()
         for part in queue:
             part.queue = None
-            self.fail(part, error_codes.CONNECTION_LOST, str(error))
+            self._recovery.fail(part, error_codes.CONNECTION_LOST, str(error))
         for callback in self.on_response:
             callback()
 
@@ -277,7 +259,7 @@ class Producer:
             if self._is_too_large(part, out):
                 part.queue = None
                 if not part.unanswered_requests:  # else it lines up again with the last answer
-                    self.refuse_oversized(part, out)
+                    self._recovery.refuse_oversized(part, out)
                 continue
             part.pending.popleft()
             self._stamp(part, out)
@@ -292,7 +274,7 @@ class Producer:
                 continue
             part.queue = None
             if part.pending and part.is_producer_known:
-                self._enqueue_for_leader(part)
+                self.enqueue_for_leader(part)
         if not chosen:
             return
         topic_ids = self._topic_ids(chosen) if version >= IDS_VERSION else None
@@ -334,18 +316,6 @@ class Producer:
             return False  # it was sent before, and keeps its cut
         largest = self.max_batch_bytes(part.tp)
         return largest is not None and out.size > largest
-
-    def refuse_oversized(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """As if the leader had said that a record batch is too large; nothing is unanswered."""
-        part.error_code = error_codes.MESSAGE_TOO_LARGE
-        part.error_message = (
-            f"a record batch of {out.size} bytes does not fit into a request of "
-            f"{self._limits.max_request_bytes} (producer.max.request.size)"
-        )
-        part.refused = out
-        part.record_errors = {}
-        # Not at once: a request is just being put together.
-        part.retry_timer = self._loop.call_later(0.0, lambda: self.recover(part))
 
     def _stamp(self, part: ProducePartition, out: OutgoingBatch) -> None:
         if out.sequence >= 0:
@@ -398,14 +368,14 @@ class Producer:
                         for wrong in one.record_errors or ()
                     }
                 out.is_in_doubt |= one.error_code not in error_codes.NOT_APPENDED
-                self.fail(part, one.error_code, one.error_message or "")
+                self._recovery.fail(part, one.error_code, one.error_message or "")
                 continue
             if part.unanswered_requests:
                 continue
             if part.error_code:
-                self.recover(part)
+                self._recovery.recover(part)
             elif part.pending and part.queue is None:
-                self._enqueue_for_leader(part)
+                self.enqueue_for_leader(part)
         for callback in self.on_response:
             callback()
         self.send_ready()
@@ -434,105 +404,11 @@ class Producer:
         for part, out in sent:
             part.unanswered_requests -= 1
             out.is_in_doubt = True
-            self.fail(part, error_codes.CONNECTION_LOST, str(error))
-        if not self._closing:
+            self._recovery.fail(part, error_codes.CONNECTION_LOST, str(error))
+        if not self.is_closing:
             for callback in self.on_response:
                 callback()
 
-    def fail(self, part: ProducePartition, code: int, text: str) -> None:
-        """Remember the first failure and send no more until all answers are in."""
-        if not part.error_code:
-            part.error_code, part.error_message = code, text
-            self._dequeue(part)
-        if not part.unanswered_requests:
-            self.recover(part)
-
-    def recover(self, part: ProducePartition) -> None:
-        """All answers of a failed partition are in: put back what is not acknowledged."""
-        if self._closing:
-            return
-        code = part.error_code
-        part.pending.extendleft(reversed(part.in_flight))
-        part.in_flight.clear()
-        remedy = error_codes.remedy(code)
-        if remedy is Remedy.REFUSED:
-            if self._replace_refused(part, code):
-                self._retry(part)
-                return
-            remedy = Remedy.QUARANTINE
-        part.listener.on_produce_error(part, code, part.error_message)
-        if self.transaction_control is not None and code in error_codes.TRANSACTION_FATAL:
-            self.transaction_control.on_transaction_error(code)
-            return
-        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
-        if remedy is Remedy.QUARANTINE and part.listener.on_rewind(part, pause):
-            self.drop(part)
-            return
-        for out in part.pending:
-            out.is_in_doubt |= out.is_acked
-            out.is_acked = False  # the broker recognises those it has
-            out.detach_if_sparse(self._budget)
-        if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER_ID:
-            if part.out_of_order_twice:
-                part.out_of_order_twice = False
-                self.drop(part)
-                part.listener.on_sequence_lost(part, pause)
-                return
-            part.out_of_order_twice = True  # resent once with the same sequences
-        if remedy is Remedy.REFRESH:  # what is known may be of a topic that is gone
-            part.error_code = error_codes.NONE
-            part.refused = None
-            self._await_metadata(part, pause)
-            return
-        part.retry_timer = self._loop.call_later(pause, lambda: self._retry(part))
-
-    def _replace_refused(self, part: ProducePartition, code: int) -> bool:
-        """Put what the listener returns in the place of a record batch that was refused.
-
-        The broker took neither it nor anything after it: their sequences are free again.
-        """
-        refused = part.refused
-        if refused is None or not part.pending or part.pending[0] is not refused:
-            return False  # one before it is unanswered: that first, then it is refused again
-        pieces = part.listener.on_refused(
-            RefusedBatch(part, refused, code, part.error_message, part.record_errors)
-        )
-        if pieces is None:
-            return False
-        part.pending.popleft()
-        refused.release()
-        if refused.sequence >= 0:
-            part.next_sequence = refused.sequence
-        for out in part.pending:
-            out.sequence = -1
-            out.is_acked = False
-        part.pending.extendleft(reversed(pieces))
-        return True
-
-    def drop(self, part: ProducePartition) -> None:
-        """Forget what was refused: the broker took none of it, so its sequence is free again."""
-        first = part.pending[0].sequence if part.pending else -1
-        if first >= 0:
-            part.next_sequence = first
-        for out in part.pending:
-            out.release()
-        part.pending.clear()
-        part.error_code = error_codes.NONE
-        part.refused = None
-        if part.retry_timer is not None:
-            part.retry_timer.cancel()
-            part.retry_timer = None
-
-    def _retry(self, part: ProducePartition) -> None:
-        if self._closing:
-            return
-        part.retry_timer = None
-        part.error_code = error_codes.NONE
-        part.refused = None
-        if part.pending and part.queue is None:
-            self._enqueue_for_leader(part)
-        self.send_ready()
-
     def close(self) -> None:
         """Send nothing more."""
-        self._closing = True
+        self.is_closing = True

@@ -571,7 +571,7 @@ def test_what_was_surely_refused_can_be_taken_back() -> None:
     waiting = bench.broker().waiting
     waiting.popleft().produced({TP: (NOT_ENOUGH, -1)})
     waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
-    assert bench.producer.unsend_refused(part)
+    assert part.unsend_refused()
     assert part.next_sequence == 0
     assert [out.sequence for out in part.pending] == [-1, -1]
     bench.loop.advance(1)
@@ -579,6 +579,6 @@ def test_what_was_surely_refused_can_be_taken_back() -> None:
     while waiting:
         waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
 
-    assert not bench.producer.unsend_refused(part)
+    assert not part.unsend_refused()
     bench.settle()
     bench.check_all_copied_once()
