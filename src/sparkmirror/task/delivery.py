@@ -69,7 +69,7 @@ class Delivery(Protocol):
         """Called about once a second."""
 
     def flush(self) -> None:
-        """The task is ending: store what there is; `is_settled` tells when."""
+        """The task is ending: store what there is; `is_flushed` tells when."""
 
     def close(self) -> None:
         """The task has ended."""

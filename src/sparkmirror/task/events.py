@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from sparkmirror.task.copy_partition import CopyPartition
 
-Compare = Callable[[CopyPartition, float], None]
-Resume = Callable[[Sequence[CopyPartition]], None]
-AtOffset = Callable[[CopyPartition, int], None]
-Unreadable = Callable[[Sequence[CopyPartition]], None]
+_AfterPause = Callable[[CopyPartition, float], None]
+_AtOffset = Callable[[CopyPartition, int], None]
+_Together = Callable[[Sequence[CopyPartition]], None]
 
 
 class PartitionEvents:
@@ -18,20 +17,20 @@ class PartitionEvents:
 
     __slots__ = ("compare", "resume", "source_truncated", "target_ends_at", "target_unreadable")
 
-    compare: Compare  # what the target holds is unknown: compare both sides after a pause
-    resume: Resume  # the resume points are exact: copy on
-    source_truncated: AtOffset  # while comparing: the source ends there, or differs from there on
-    target_ends_at: AtOffset  # while comparing: the target's log ends before the resume point
-    target_unreadable: Unreadable  # no READ on the target, or no version of Fetch in common
+    compare: _AfterPause  # what the target holds is unknown: compare both sides after a pause
+    resume: _Together  # the resume points are exact: copy on
+    source_truncated: _AtOffset  # while comparing: the source ends there, or differs from there on
+    target_ends_at: _AtOffset  # while comparing: the target's log ends before the resume point
+    target_unreadable: _Together  # no READ on the target, or no version of Fetch in common
 
     def connect(
         self,
         *,
-        compare: Compare,
-        resume: Resume,
-        source_truncated: AtOffset,
-        target_ends_at: AtOffset,
-        target_unreadable: Unreadable,
+        compare: _AfterPause,
+        resume: _Together,
+        source_truncated: _AtOffset,
+        target_ends_at: _AtOffset,
+        target_unreadable: _Together,
     ) -> None:
         """Set the handlers."""
         self.compare = compare

@@ -44,7 +44,7 @@ class OnDemandTopic(InternalTopicListener):
         return self.partition.is_idle
 
     def write(self, batch: bytearray, count: int) -> int:
-        """Queue a record batch of `count` records; the ticket to ask `has` with."""
+        """Queue a record batch of `count` records; returns the ticket for `is_acked`."""
         if not self._written:
             self._producer.track_topics([self.topic])
         self._written += count

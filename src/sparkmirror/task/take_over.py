@@ -98,21 +98,21 @@ class TakeOver:
 
     def _begin(self, parts: Sequence[CopyPartition]) -> None:
         """Find out where these partitions stand, and see to each of them."""
-        heard: list[CopyPartition] = []
-        unheard: list[CopyPartition] = []
+        known: list[CopyPartition] = []
+        unknown: list[CopyPartition] = []
         for part in parts:
-            (heard if self._target.has_metadata(part.target.tp) else unheard).append(part)
-        if unheard:
-            self._without_metadata += unheard
-            self._target.track_topics({part.target.tp.topic for part in unheard})
-        if heard:
-            self._describe_producers(heard)
+            (known if self._target.has_metadata(part.target.tp) else unknown).append(part)
+        if unknown:
+            self._without_metadata += unknown
+            self._target.track_topics({part.target.tp.topic for part in unknown})
+        if known:
+            self._describe_producers(known)
 
     def _on_metadata(self) -> None:
         """Metadata arrived: those that waited for it are asked about."""
-        unheard, self._without_metadata = self._without_metadata, []
-        if unheard and not self._closing:
-            self._describe_producers(unheard)
+        unknown, self._without_metadata = self._without_metadata, []
+        if unknown and not self._closing:
+            self._describe_producers(unknown)
 
     def _describe_producers(self, parts: Sequence[CopyPartition]) -> None:
         by_target = {part.target.tp: part for part in parts}
@@ -145,11 +145,11 @@ class TakeOver:
     ) -> None:
         ready: list[CopyPartition] = []
         later: list[CopyPartition] = []
-        blind: list[CopyPartition] = []
+        unreadable: list[CopyPartition] = []
         for tp, part in parts.items():
             code = states.failed.get(tp, error_codes.NONE)
             if code in error_codes.NOT_AUTHORIZED:
-                blind.append(part)
+                unreadable.append(part)
             elif code == error_codes.UNSUPPORTED_VERSION:
                 self._without_describe.add(tp)
                 self._comparisons.enqueue(part, None)
@@ -161,8 +161,8 @@ class TakeOver:
         if ready:
             self._backoff.reset()
             self.resume(ready)
-        if blind:
-            self.continue_unread(blind)
+        if unreadable:
+            self.continue_unread(unreadable)
         if later:
             self._target.refresh_metadata()
             self._loop.call_later(
@@ -202,9 +202,9 @@ class TakeOver:
         return False
 
     def _check_log_end(self, part: CopyPartition) -> None:
-        """The broker does not know our producer: never heard of it, or has forgotten it.
+        """The broker does not know our producer: it never wrote here, or the broker forgot it.
 
-        It forgets within a day; what was written before is still there, to be compared.
+        Brokers forget within a day; what was written before is still there, to be compared.
         """
 
         def bounds(_earliest: int, latest: int) -> None:

@@ -94,6 +94,11 @@ class FetchPartition:
         return self.stop_at is not None and self.position >= self.stop_at
 
 
+def leader_epoch(part: FetchPartition) -> int:
+    """The epoch of the partition's leader, as metadata has it."""
+    return part.leader.leader_epoch if part.leader else UNKNOWN_LEADER_EPOCH
+
+
 class FetchListener(Protocol):
     """Takes what was read of a partition."""
 

@@ -178,7 +178,10 @@ class TransactionControl(Protocol):
         """The id that every request names."""
 
     def may_send(self, part: ProducePartition) -> bool:
-        """Whether the partition's next record batch may be sent; if not, `release` follows."""
+        """Whether the partition's next record batch may be sent; if not, it waits.
+
+        `Producer.recheck_parked` asks again.
+        """
 
     def on_transaction_error(self, code: int) -> None:
         """A broker says that the transaction is over for us; nothing more is sent."""

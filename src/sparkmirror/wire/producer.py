@@ -93,7 +93,7 @@ class Producer:
         self._cluster.track_topics(topics)
 
     def enqueue(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """Queue a record batch; `pump` sends."""
+        """Queue a record batch; `send_ready` sends."""
         if part.is_producer_known and part.is_idle and part.producer_id != NO_PRODUCER_ID:
             is_recent = time.monotonic() - part.idle_since < _PRODUCER_IDLE_SECONDS
             part.is_producer_known = is_recent

@@ -38,7 +38,7 @@ class Bench:
         return self.now
 
     def report(self, incident: Incident) -> None:
-        """As the desk's."""
+        """As IncidentReporter."""
         self.incidents.append(incident)
 
     def _ask(self, _: object, _tps: object, done: Callable[[ProducerDescriptions], None]) -> None:

@@ -27,7 +27,7 @@ from support.data.record_batches import encode, numbered
 TOO_LARGE, BAD_TIME = 10, 32
 
 
-class Desk:
+class FakeReporter:
     """Records at once."""
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class Bench:
             policies=IncidentPolicies(refused_record=policy),
         )  # fmt: skip
         self.budget = MemoryBudget(1 << 26)
-        self.desk, self.letters = Desk(), Letters()
+        self.reporter, self.letters = FakeReporter(), Letters()
         self.again: list[TopicPartition] = []
         self.part = CopyPartition(PartitionStart("t", 0, "a.t", 10), ClusterAliases("a", "b"))
         self.refusals = RefusedRecords(
             settings,
             self.budget,
-            self.desk,  # type: ignore[arg-type]
+            self.reporter,  # type: ignore[arg-type]
             self.letters,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
         )
@@ -110,7 +110,7 @@ def test_what_is_too_large_is_halved_whatever_the_policy() -> None:
     pieces = bench.refuse(out, TOO_LARGE, "", {})
     assert pieces is not None
     assert offsets(pieces) == [[10, 11], [12, 13, 14]]
-    assert bench.desk.incidents == []
+    assert bench.reporter.incidents == []
 
 
 def test_nothing_as_large_is_sent_again() -> None:
@@ -135,8 +135,8 @@ def test_named_records_are_set_aside_and_the_others_pass(policy: str, kinds: lis
     errors = {4: "too new", 1: "too old", 2: ""}
     assert bench.refuse(out, BAD_TIME, "in general", errors) is None
     assert bench.again == [TopicPartition("t", 0)]
-    assert [str(one.kind) for one in bench.desk.incidents] == kinds
-    assert [(one.first_offset, one.last_offset) for one in bench.desk.incidents] == [
+    assert [str(one.kind) for one in bench.reporter.incidents] == kinds
+    assert [(one.first_offset, one.last_offset) for one in bench.reporter.incidents] == [
         (11, 12),
         (14, 14),
     ]
@@ -162,7 +162,7 @@ def test_a_policy_of_stop_reports_and_waits() -> None:
     (out,) = bench.read(10, 3)
     assert bench.refuse(out, BAD_TIME, "", {1: "too old"}) is None
     assert not bench.part.is_recording
-    (incident,) = bench.desk.incidents
+    (incident,) = bench.reporter.incidents
     assert (incident.kind, incident.first_offset, incident.policy) == ("refused", 11, "stop")
 
 

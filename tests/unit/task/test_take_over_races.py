@@ -147,7 +147,7 @@ class Anything:
         return lambda *_all, **_more: None
 
 
-class SlowDesk(Anything):
+class SlowReporter(Anything):
     """A ledger that answers when the test says so."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_wr
     mine.set_savepoint()
     mine.set_position(50)
     mine.source.position = 50
-    desk = SlowDesk()
+    reporter = SlowReporter()
 
     class Settings(Anything):
         policies = IncidentPolicies()
@@ -181,17 +181,17 @@ def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_wr
         anything,
         anything,
         cast(Any, Settings()),
-        cast(Any, desk),
+        cast(Any, reporter),
         cast(Any, Immediate()),
         anything,
         {mine.source.tp: mine},
         anything,
     )
     log.on_diverged(mine.source, 40)
-    assert len(desk.waiting) == 1
+    assert len(reporter.waiting) == 1
     mine.roll_back()  # the transaction is aborted: 30 to 49 are on the target no more
     assert mine.position == 30
-    desk.waiting[0]()
+    reporter.waiting[0]()
     assert mine.position == 30
 
 

@@ -31,11 +31,11 @@ class Task:
         self.comparisons.append(pause)
 
     def report(self, incident: Incident) -> None:
-        """As the desk's."""
+        """As IncidentReporter."""
         self.incidents.append(incident)
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:
-        """As the desk's, with a ledger that answers at once."""
+        """As IncidentReporter, with a ledger that answers at once."""
         self.incidents += incidents
         then()
 
