@@ -244,6 +244,21 @@ def test_after_an_abort_everything_is_read_again_from_what_is_committed() -> Non
     assert [part.records for part in bench.parts] == [2 * BATCH, 3 * BATCH]
 
 
+def test_a_lost_sequence_of_a_position_aborts_the_transaction() -> None:
+    """Positions have the transaction's producer id; the records are copied again."""
+    bench = Bench()
+    bench.grow(0)
+    bench.read()
+    bench.until("produce")
+    bench.target.serve()
+    for _ in range(2):  # the second time it counts as lost
+        bench.until("produce")
+        bench.target.serve(refuse=OUT_OF_ORDER)
+    bench.settle()
+    assert (bench.target.aborts, bench.target.commits) == (1, 1)
+    bench.check()
+
+
 def test_a_target_that_lost_committed_records_ends_the_task() -> None:
     """Nothing is committed behind the loss: the driver finds out where to go on."""
     bench = Bench()
