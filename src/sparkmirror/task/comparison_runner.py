@@ -66,7 +66,7 @@ class ComparisonRunner:
         self._queue: deque[tuple[CopyPartition, int | None]] = deque()
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, FetchPartition] = {}
-        self._since: dict[TopicPartition, float] = {}  # when the target last had more
+        self._since: dict[TopicPartition, float] = {}  # since when the target has had no more
         self._began: dict[TopicPartition, float] = {}
         self._asking_end: set[TopicPartition] = set()
         # Since when the source has ended before this target offset found its counterpart.
@@ -103,7 +103,7 @@ class ComparisonRunner:
             self._read_control.seek_to_resume_points(started)
 
     def step(self, part: CopyPartition) -> None:
-        """One side has more: compare, and end if that was all."""
+        """Compare what both sides have; conclude if that was all."""
         comparison = part.comparison
         if comparison is None:
             return
@@ -167,7 +167,7 @@ class ComparisonRunner:
             if end >= comparison.start:
                 self._read_control.seek_to_resume_points([part])
             self.step(part)
-        else:  # it was cut just now
+        else:  # it was truncated just now
             self._remove(part)
             self._events.compare(part, 0.0)
             self.start_queued()
@@ -207,12 +207,12 @@ class ComparisonRunner:
             self.step(part)
 
     def read_more(self) -> None:
-        """The source's side may have made room for more of the target."""
+        """Read more of the target; the source side may have freed memory."""
         if not self._closing:
             self._fetcher.send_fetches()
 
     def tick(self, now: float) -> None:
-        """Called about once a second: what was appended should have become readable."""
+        """Called about once a second: handle timeouts, report progress."""
         for tp, part in [*self._comparing.items()]:
             comparison = part.comparison
             reader = self._readers[tp]
@@ -228,13 +228,13 @@ class ComparisonRunner:
                 continue
             if part.error_code in (error_codes.NONE, error_codes.COMPARING):
                 self._report_progress(part, reader)
-            elif self._queue:  # others may begin meanwhile
+            elif self._queue:  # let others run meanwhile
                 self._remove(part)
                 self._events.compare(part, self._backoff.next_pause())
                 self.start_queued()
 
     def _report_progress(self, part: CopyPartition, reader: FetchPartition) -> None:
-        """A comparison takes long: say how far it is."""
+        """Show in the status how far a comparison is."""
         part.set_target_error(
             error_codes.COMPARING,
             f"comparing both sides after offset {part.resume_point.position - 1} of the source: "
@@ -246,7 +246,7 @@ class ComparisonRunner:
     def _on_timeout(
         self, part: CopyPartition, comparison: Comparison, reader: FetchPartition
     ) -> None:
-        """What the leader accepted cannot be read: deleted meanwhile, or not yet replicated."""
+        """Records that the leader accepted cannot be read: deleted, or not replicated yet."""
         is_gone = reader.log_start_offset > part.resume_point.downstream + 1
         tp = part.target.tp
         if is_gone and self._timed_out_at.get(tp) == comparison.end_sequence:

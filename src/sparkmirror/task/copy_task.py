@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one task: it copies, lets the target acknowledge, stores positions and ends.
+"""One copy task from start to end: copy, drain, flush, report.
 
-Runs on an executor, on one thread, without Spark. It ends at its deadline, when the driver says
-so, or when everything wanted has been copied; each time it lets the target acknowledge what was
-sent, writes its positions and says where it stands. If the driver has gone silent, or if the task
-itself has stood still for so long that another one may have its place, it ends at once: what it
-would write now could be older than what its successor has written.
+Runs on an executor, on one thread, without Spark. A task ends at its deadline, when the driver
+requests it, or when everything wanted has been copied; it then waits for acknowledgements, stores
+its positions and returns receipts. If the driver has been silent for the length of the lease, or
+the task itself stood still for so long, it ends at once: another task may have written newer
+positions meanwhile.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import no_garbage_collection
 
 TICK_SECONDS = 1.0
-DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
+DRAIN_SECONDS = 4.0  # how long an ending task waits for acknowledgements
 FLUSH_SECONDS = 2.0
 
 
 class ControlChannel(Protocol):
-    """The task's line to its driver."""
+    """The task's connection to its driver."""
 
     @property
     def end_requested(self) -> bool:
@@ -35,7 +35,7 @@ class ControlChannel(Protocol):
 
     @property
     def silence_seconds(self) -> float:
-        """For how long nothing has been heard from the driver."""
+        """How long ago the driver last sent something."""
 
     def report(self, progress: Progress) -> None:
         """Send progress; never blocks for long."""
@@ -69,7 +69,7 @@ class CopyTask:
         """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
         parts = self.parts
         parts.start()
-        self._report()  # the driver knows that the task runs
+        self._report()  # tell the driver that the task runs
         next_tick = time.monotonic() + TICK_SECONDS
         alive_at = steady_clock()
         try:

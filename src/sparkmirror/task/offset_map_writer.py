@@ -40,11 +40,11 @@ class OffsetMapWriter:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody needs to wait: everything written is on the target, or never will be."""
+        """Everything written is on the target, or the map is disabled."""
         return bool(self.error) or self._partition.is_idle
 
     def disable(self, reason: str) -> None:
-        """Go on without a map until the next task tries again: records matter more."""
+        """Continue without a map; the next task tries again."""
         self.error = (
             f"{self.topic_partition} cannot be written, so consumer groups are not translated "
             f"exactly: "
@@ -56,11 +56,11 @@ class OffsetMapWriter:
         return part.tp == self.topic_partition
 
     def discard(self) -> None:
-        """Forget what is not on the target; nothing is unanswered."""
+        """Discard what is not on the target; no request may be unanswered."""
         self._producer.discard(self._partition)
 
     def write(self, chunks: Sequence[tuple[TopicPartition, MapChunk]]) -> None:
-        """Send chunks; the caller has made sure that the writer is idle."""
+        """Send chunks; the writer must be idle."""
         if not self.topic:
             return
         records: list[tuple[bytes | None, bytes | None]] = []

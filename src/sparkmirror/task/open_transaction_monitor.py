@@ -24,7 +24,7 @@ from sparkmirror.wire.producer_queries import (
 
 
 class OpenTransactionMonitor:
-    """Watches the partitions of one task, about once a second."""
+    """The partitions of one task that an open transaction holds back."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class OpenTransactionMonitor:
         self._reporter = reporter
         self._parts = parts
         self._stuck: dict[TopicPartition, tuple[int, float]] = {}  # last stable offset, since
-        self._reported: dict[TopicPartition, CopyPartition] = {}  # in the status
+        self._reported: dict[TopicPartition, CopyPartition] = {}  # shown in the status
 
     def check(self) -> None:
         """Find partitions that an open transaction holds back for too long."""

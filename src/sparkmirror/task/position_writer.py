@@ -20,7 +20,7 @@ from sparkmirror.wire.record_batch import build_key_value_batch
 
 
 class PositionWriter:
-    """Writes to the offsets topic through a producer of the task's, one flush at a time.
+    """Writes to the offsets topic, one flush at a time.
 
     Positions carry no producer id: writing one twice does no harm, and the partitions of the
     topic are shared by all tasks.
@@ -46,7 +46,7 @@ class PositionWriter:
         self._partition_cache: dict[TopicPartition, TopicPartition] = {}
 
     def partition_of(self, tp: TopicPartition) -> TopicPartition:
-        """Where the position of a source partition is kept."""
+        """The partition of the offsets topic that has the position of a source partition."""
         place = self._partition_cache.get(tp)
         if place is None:
             record = position_record(
@@ -65,12 +65,12 @@ class PositionWriter:
         return all(line.is_idle for line in self._open_partitions.values())
 
     def discard(self) -> None:
-        """Forget what is not on the target; nothing is unanswered."""
+        """Discard what is not on the target; no request may be unanswered."""
         for line in self._open_partitions.values():
             self._producer.discard(line)
 
     def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
-        """Send positions; the caller has made sure that the writer is idle."""
+        """Send positions; the writer must be idle."""
         by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
         for tp, stored in positions:
             record = position_record(

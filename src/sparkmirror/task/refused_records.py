@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that the target will not take: found, set aside, and passed by; the others flow.
+"""Records that the target refuses: find them, record them, and copy the others.
 
 A record batch that is too large is halved until the pieces fit or hold one record. Of one that is
 refused for single records, the broker names them. What is left over goes to the dead-letter topic
@@ -52,16 +52,16 @@ class RefusedRecords:
         self._max_batch_bytes = max_batch_bytes  # of a remote partition
         self._recorded_offsets: dict[
             TopicPartition, set[int]
-        ] = {}  # source offsets that are passed by
+        ] = {}  # source offsets that are not copied
         self._refused_size: dict[TopicPartition, int] = {}
 
     def forget_from(self, tp: TopicPartition, offset: int) -> None:
-        """The source was cut there: other records have these offsets now."""
+        """Forget refused records from an offset on: the source was truncated there."""
         self._recorded_offsets[tp] = {
             one for one in self._recorded_offsets.get(tp, ()) if one < offset
         }
 
-    # --- what the producer asks
+    # --- refused by the target
 
     def replace(self, part: CopyPartition, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """Return what to send instead of a refused record batch; None: the partition waits."""
@@ -101,7 +101,7 @@ class RefusedRecords:
         return None
 
     def _lower_size_limit(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """Nothing as large as this is sent again."""
+        """Send nothing as large as this again."""
         tp = part.source.tp
         size = min(out.size, self._refused_size.get(tp, out.size))
         self._refused_size[tp] = size
@@ -114,7 +114,7 @@ class RefusedRecords:
         reasons: Mapping[int, str],
         refusal: RefusalContext,
     ) -> None:
-        """Record these records, by their number, then read the partition again without them."""
+        """Record the records with these numbers, then read the partition again without them."""
         tp = part.source.tp
         offsets = [*_offsets(out.runs)]
         chosen = [offsets[index] for index in reasons]
@@ -150,12 +150,12 @@ class RefusedRecords:
         ]
         self._letters.send(letters, refusal, lambda: self._reporter.record(found, recorded))
 
-    # --- what has been read
+    # --- read from the source
 
     def filter_batches(
         self, part: CopyPartition, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """What is left to be sent of record batches that were read."""
+        """Remove recorded records from record batches, and split what is too large."""
         tp = part.source.tp
         size = self._size_limit(part)
         if tp not in self._recorded_offsets and size is None:
@@ -168,7 +168,7 @@ class RefusedRecords:
         return left
 
     def _size_limit(self, part: CopyPartition) -> int | None:
-        """What every record batch must be smaller than."""
+        """The size that every record batch must be below; None: no limit."""
         largest = self._max_batch_bytes(part.target.tp)
         refused = self._refused_size.get(part.source.tp)
         if largest is None:
@@ -194,7 +194,7 @@ class RefusedRecords:
     def _split_oversized(
         self, size: int | None, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """None as large as one that was refused, or would be."""
+        """Split record batches until all are below the size or hold one record."""
         if size is None:
             return batches
         fitting: list[OutgoingBatch] = []
@@ -205,7 +205,7 @@ class RefusedRecords:
             try:
                 pieces = split_batch(out, self._budget, _even_cuts(out, size))
             except CorruptRecordBatchError:
-                fitting.append(out)  # it cannot be taken apart: the target decides about it
+                fitting.append(out)  # it cannot be split: let the target refuse it
             else:
                 fitting += self._split_oversized(size, pieces)
         return fitting
@@ -229,7 +229,7 @@ def _offsets(runs: Iterable[OffsetRun]) -> Iterable[int]:
 def _incidents(
     kind: IncidentKind, tp: TopicPartition, offsets: Sequence[int], cause: str, policy: str
 ) -> list[Incident]:
-    """One incident for each run of neighbours."""
+    """One incident for each run of consecutive offsets."""
     firsts = [o for i, o in enumerate(offsets) if i == 0 or offsets[i - 1] != o - 1]
     lasts = [o for i, o in enumerate(offsets) if o == offsets[-1] or offsets[i + 1] != o + 1]
     return [

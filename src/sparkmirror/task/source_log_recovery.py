@@ -30,7 +30,7 @@ from sparkmirror.wire.log_queries import request_epoch_end, request_log_bounds
 
 
 class SourceLogRecovery:
-    """What happens to the logs of a task's partitions."""
+    """The log changes of a task's source partitions."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class SourceLogRecovery:
         self._closing = False
         self._seen_beyond_end: dict[
             TopicPartition, int
-        ] = {}  # positions that seemed beyond the end once
+        ] = {}  # positions that were beyond the end once
         self._unknown_truncations: dict[
             TopicPartition, int
-        ] = {}  # where logs begin that were cut somewhere
-        # What to do when the target has all that was read.
+        ] = {}  # where logs begin that were truncated at an unknown offset
+        # Called when the target has acknowledged all that was read.
         self._draining: dict[TopicPartition, Callable[[], None]] = {}
 
     def check_drained(self) -> None:
-        """Go on with partitions whose lost tail has been acknowledged by the target."""
+        """Continue with partitions whose last read records have been acknowledged."""
         for tp in [*self._draining]:
             mine = self._parts[tp]
             if not mine.is_taken_over:
@@ -73,16 +73,16 @@ class SourceLogRecovery:
             elif mine.target.is_idle:
                 self._draining.pop(tp)()
 
-    # --- gone at the beginning or at the end
+    # --- gaps and truncations
 
     def on_out_of_range(self, part: FetchPartition) -> None:
-        """Find out what happened to the log, and go on or report."""
+        """Find out whether the position is before or behind the log, and handle it by policy."""
 
         def bounds(earliest: int, latest: int) -> None:
             if part.position < earliest:
                 self._handle_gap(part, earliest)
             elif self._seen_beyond_end.get(part.tp) != part.position:
-                # Is it, or was it a leader that did not know its own end yet?
+                # Try once more: a new leader may not have known its own end yet.
                 self._seen_beyond_end[part.tp] = part.position
                 self._fetcher.seek_later(part, part.position, part.backoff.next_pause())
             elif part.position > latest:
@@ -102,11 +102,11 @@ class SourceLogRecovery:
             )
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The source lost records after this offset, and has been written anew from there."""
+        """The source lost records from this offset on, and has others there now."""
         self._handle_truncation(part, end_offset)
 
     def on_ended_early(self, part: FetchPartition) -> None:
-        """A bounded run has read everything and wants more: it ends here if there is no more."""
+        """Finish a partition of a bounded run here if the source really ends here."""
 
         def is_waiting() -> bool:
             return not self._closing and mine.is_taken_over and part.is_at_end
@@ -116,7 +116,7 @@ class SourceLogRecovery:
                 part.stop_at = part.position
                 self._fetcher.pause(part)
 
-        def failed(_code: int) -> None:  # what is wrong with the leader, its next answer tells
+        def failed(_code: int) -> None:  # the next fetch shows what is wrong with the leader
             self._loop.call_later(part.backoff.next_pause(), lambda: self.on_ended_early(part))
 
         mine = self._parts[part.tp]
@@ -144,7 +144,7 @@ class SourceLogRecovery:
             self._after_drain(part, lambda: self._skip_gap(part, earliest, found))
 
     def _find_truncation(self, part: FetchPartition, earliest: int, latest: int) -> None:
-        """The position is beyond the end: the leader epoch tells where the log was cut."""
+        """Ask with the last leader epoch where the log was truncated."""
 
         def epoch_ended(leader_epoch: int, end_offset: int) -> None:
             if end_offset < 0:
@@ -167,13 +167,13 @@ class SourceLogRecovery:
             )
 
     def _truncated_at_unknown(self, part: FetchPartition, earliest: int, latest: int) -> None:
-        """Nobody knows where the log was cut; it was not after its present end."""
+        """Handle a truncation at an unknown offset, which is not after the present end."""
         if latest > earliest:
             self._unknown_truncations[part.tp] = earliest
         self._handle_truncation(part, latest)
 
     def _handle_restored_log(self, part: FetchPartition, earliest: int) -> None:
-        """The log holds the position, but its leader never saw an epoch that was read before."""
+        """The log holds the position, but its leader does not know an epoch that was read."""
         epoch, part.last_leader_epoch = part.last_leader_epoch, UNKNOWN_LEADER_EPOCH
         if epoch != UNKNOWN_LEADER_EPOCH and part.position > earliest:
             cause = (
@@ -208,14 +208,14 @@ class SourceLogRecovery:
         self.check_drained()
 
     def _skip_gap(self, part: FetchPartition, position: int, found: Incident) -> None:
-        """Leave out what the source has deleted."""
+        """Continue behind what the source has deleted."""
         mine = self._parts[part.tp]
         self._record_and_resume(mine, position, found, lambda: mine.set_position(position))
 
     def _resume_at_truncation(self, mine: CopyPartition, end: int) -> None:
-        """The source lost its tail: what was read of it is on the target."""
+        """Continue at the new end: what was read of the lost tail is on the target."""
         part = mine.source
-        if mine.position <= end:  # what is lost was read, and never arrived
+        if mine.position <= end:  # the lost records were read, but are not on the target
             self._fetcher.seek(part, mine.position)
             self._fetcher.send_fetches()
             return
@@ -237,7 +237,7 @@ class SourceLogRecovery:
     def _record_and_resume(
         self, mine: CopyPartition, position: int, found: Incident, move: Callable[[], None]
     ) -> None:
-        """Write the ledger entry, then move to the position and store it, then read on there."""
+        """Write the ledger entry, then move to the position and store it, then read from there."""
         before = mine.position
 
         def recorded() -> None:
@@ -251,12 +251,12 @@ class SourceLogRecovery:
 
         self._reporter.record([found], recorded)
 
-    # --- what a comparison found
+    # --- after a comparison
 
     def on_compared(
         self, mine: CopyPartition, comparison: Comparison, then: Callable[[], None]
     ) -> None:
-        """Go on where a comparison ended, once the ledger names what it found; or wait."""
+        """Adopt a comparison once the ledger has what it found; under `stop`, compare again."""
         tp = mine.source.tp
         found: list[Incident] = []
         if comparison.only_on_target is not None:
@@ -282,7 +282,7 @@ class SourceLogRecovery:
                 self._refused.forget_from(tp, comparison.position)
             if comparison.outcome is ComparisonOutcome.MATCHED and comparison.gap is None:
                 then()
-            else:  # what was written before and what comes now must not follow one stored pair
+            else:  # records before and after must not follow the same stored position
                 self._delivery.store_position(mine, then)
 
         self._reporter.record(found, recorded)

@@ -94,10 +94,10 @@ class TakeOver:
         if not self._closing:
             self.resume([part])
 
-    # --- what the leaders remember
+    # --- the last sequences on the target
 
     def _begin(self, parts: Sequence[CopyPartition]) -> None:
-        """Find out where these partitions stand, and see to each of them."""
+        """Ask the leaders for the last sequences of these partitions, and handle each of them."""
         known: list[CopyPartition] = []
         unknown: list[CopyPartition] = []
         for part in parts:
@@ -109,7 +109,7 @@ class TakeOver:
             self._describe_producers(known)
 
     def _on_metadata(self) -> None:
-        """Metadata arrived: those that waited for it are asked about."""
+        """Continue with partitions that waited for metadata."""
         unknown, self._without_metadata = self._without_metadata, []
         if unknown and not self._closing:
             self._describe_producers(unknown)
@@ -171,7 +171,7 @@ class TakeOver:
         self._comparisons.start_queued()
 
     def _check_producer(self, part: CopyPartition, producers: Sequence[ActiveProducer]) -> bool:
-        """Whether nothing was written after the pair; else sees to the partition."""
+        """Whether nothing was written after the resume point; else handles the partition."""
         state = part.resume_point.producer
         mine = [one for one in producers if one.producer_id == state.producer_id]
         if not mine:
@@ -228,7 +228,7 @@ class TakeOver:
         )
 
     def continue_unread(self, parts: Sequence[CopyPartition]) -> None:
-        """The target may not be read: go on at the stored position, at least once."""
+        """Continue at the stored positions without reading the target: at least once."""
         if not self._has_reported_unreadable:
             self._has_reported_unreadable = True
             topic = parts[0].target.tp.topic
@@ -239,7 +239,7 @@ class TakeOver:
         self._use_new_producer(parts)
 
     def _use_new_producer(self, parts: Sequence[CopyPartition]) -> None:
-        """Go on at the stored position as a new producer."""
+        """Continue at the stored positions with a new producer id."""
 
         def got(producer_id: int, producer_epoch: int) -> None:
             for part in parts:
@@ -257,9 +257,9 @@ class TakeOver:
         request_producer_id(self._target, got, failed)
 
     def on_target_end(self, part: CopyPartition, latest: int) -> None:
-        """The target's log ends before the pair."""
+        """The target's log ends before the resume point."""
         missing = part.resume_point.downstream + 1 - latest
-        if missing <= 0:  # it was cut while it was being read
+        if missing <= 0:  # it was truncated while it was read
             self.compare(part, self._backoff.next_pause())
         elif part.resume_point.producer.next_sequence:
             self._truncation.on_truncated(part, missing)

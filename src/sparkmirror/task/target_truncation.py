@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target that lost records which it had acknowledged: found again on the source, copied again.
+"""A target that lost acknowledged records: estimates a resume point from which to copy them again.
 
-The broker says how many of our sequences are gone, not which source offsets they had. The pair is
-therefore moved back behind those and some more, and both sides are compared from there: the copy
-goes on after the last record that the target still has. Where the source's offsets have holes the
-first guess is too short; then it is moved back further. Owned by the task's thread.
+The broker says how many of our sequences are gone, not which source offsets they had. The resume
+point therefore moves back by that many records and some more, and both sides are compared from
+there: the copy continues after the last record that the target still has. Where the source's
+offsets have holes the first estimate is too short, and the resume point moves back further. Owned
+by the task's thread.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Rewind(NamedTuple):
 
 
 class TargetTruncation:
-    """What happens to the remote partitions of a task."""
+    """The truncated remote partitions of a task."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class TargetTruncation:
         self._retreats: dict[TopicPartition, _Rewind] = {}
 
     def on_truncated(self, part: CopyPartition, missing: int) -> None:
-        """So many records of ours are gone from the end of the target's log."""
+        """Handle the loss of our last `missing` records on the target, by policy."""
         pair = part.resume_point
         found = new_incident(
             IncidentKind.TARGET_TRUNCATED,
@@ -76,7 +77,7 @@ class TargetTruncation:
         self._reporter.record([found], lambda: self._estimate_point(part))
 
     def retry_earlier(self, part: CopyPartition) -> bool:
-        """Both sides did not agree: whether the pair was moved back, to compare once more."""
+        """After a mismatch, compare again from an earlier point; returns false if there is none."""
         retreat = self._retreats.get(part.source.tp)
         if retreat is None or retreat.reach >= _MAX_REWIND:
             return False
@@ -85,7 +86,7 @@ class TargetTruncation:
         return True
 
     def on_resumed(self, part: CopyPartition) -> None:
-        """The partition goes on."""
+        """Forget the loss: the partition copies again."""
         self._retreats.pop(part.source.tp, None)
 
     def _estimate_point(self, part: CopyPartition) -> None:
@@ -94,7 +95,7 @@ class TargetTruncation:
         def bounds(earliest: int, _latest: int) -> None:
             overlap = min(_OVERLAP, max(0, pair.downstream + 1 - missing))
             back = (missing + overlap) * reach
-            is_empty = pair.downstream < missing  # nothing to compare with: all that there is
+            is_empty = pair.downstream < missing  # nothing to compare with: copy all that there is
             earlier = ResumePoint(
                 earliest if is_empty else max(earliest, pair.position - back),
                 max(-1, pair.downstream - back),
