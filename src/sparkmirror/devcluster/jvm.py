@@ -19,7 +19,8 @@ from typing import Self
 from sparkmirror.devcluster.jars import JarSet, kafka_classpath, logs_with_log4j2
 from sparkmirror.system.java import java_binary, java_build
 
-# These JVMs live for seconds or minutes: start-up time matters more than peak speed.
+# These JVMs live for seconds or minutes: start-up time matters more than peak speed. Not for
+# benchmarks with TLS: without the second compiler AES is not hardware-accelerated (12 MB/s).
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 # Logging must outlive the other shutdown hooks: the console producer sends its last records, and
