@@ -39,11 +39,6 @@ class Flow:
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
 
-    @property
-    def reversed(self) -> Flow:
-        """The pair in the other direction."""
-        return Flow(self.target, self.source)
-
 
 class Secret:
     """A value that must never be printed; `reveal()` is the only way to its text."""

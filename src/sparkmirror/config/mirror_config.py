@@ -59,9 +59,9 @@ class MirrorConfig:
         return cls(read_properties(path))
 
     @classmethod
-    def parse(cls, text: str, name: str = "mm2.properties") -> MirrorConfig:
+    def parse(cls, text: str) -> MirrorConfig:
         """The same from a text."""
-        return cls(parse_properties(text, name))
+        return cls(parse_properties(text, "mm2.properties"))
 
     @property
     def name(self) -> str:

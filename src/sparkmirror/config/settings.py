@@ -203,7 +203,6 @@ class PipelineSettings:
     offset_flush_seconds: float  # B.offset.flush.interval.ms, ours by default
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
-    admin_timeout_seconds: float
     initial_offsets_group: str = ""  # whose positions new partitions begin at; empty: nobody's
 
 

@@ -93,9 +93,9 @@ class WorkerConfig:
         return cls(read_properties(path))
 
     @classmethod
-    def parse(cls, text: str, name: str = "connect-distributed.properties") -> WorkerConfig:
+    def parse(cls, text: str) -> WorkerConfig:
         """The same from a text."""
-        return cls(parse_properties(text, name))
+        return cls(parse_properties(text, "connect-distributed.properties"))
 
     def reload_credentials(self) -> CredentialsReload:
         """Read again what its lines lead to, and use the credentials that are there now.
@@ -151,7 +151,6 @@ def _read(
         signing=_signing(reader),
         rest=rest,
         internal_topics=read_internal_topics(reader),
-        offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
         exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
         overrides=_overrides(reader),
         allowed_classes=ClassAllowlist(reader.strings(ALLOWLIST_KEY)),

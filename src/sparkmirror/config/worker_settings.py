@@ -131,7 +131,6 @@ class WorkerSettings:
     signing: SigningSettings
     rest: RestSettings
     internal_topics: InternalTopics
-    offset_flush_seconds: float
     exactly_once: ExactlyOnce
     overrides: ClientOverrides
     allowed_classes: ClassAllowlist  # Python classes that connectors may name

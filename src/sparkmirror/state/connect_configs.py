@@ -117,10 +117,6 @@ class ClusterConfigState:
         known = self._tasks.get(connector, {})
         return [known[task] for task in range(self.task_counts.get(connector, 0))]
 
-    def waiting_tasks(self, connector: str) -> set[int]:
-        """Tasks with a new configuration that no commit has counted yet."""
-        return set(self._pending_tasks.get(connector, {}))
-
     def copy(self) -> ClusterConfigState:
         """The same for another thread; configurations themselves never change."""
         twin = ClusterConfigState()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.keys.config_def import ConfigKey
-from sparkmirror.config.keys.security_keys import CLIENT_NAMES, STRIMZI_OAUTH_KEYS
+from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS, STRIMZI_OAUTH_KEYS
 from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
@@ -111,10 +111,11 @@ def test_the_defaults_that_differ_are_these() -> None:
 
 def test_the_client_set_has_mm2s_68_names() -> None:
     """19 ssl keys, 47 sasl keys, the addresses and the protocol."""
-    assert len(CLIENT_NAMES) == 68
-    assert sum(name.startswith("ssl.") for name in CLIENT_NAMES) == 19
-    assert sum(name.startswith("sasl.") for name in CLIENT_NAMES) == 47
-    assert set(SECURITY) == CLIENT_NAMES | {key.name for key in STRIMZI_OAUTH_KEYS}
+    names = {key.name for key in KAFKA_SECURITY_KEYS}
+    assert len(names) == 68
+    assert sum(name.startswith("ssl.") for name in names) == 19
+    assert sum(name.startswith("sasl.") for name in names) == 47
+    assert set(SECURITY) == names | {key.name for key in STRIMZI_OAUTH_KEYS}
 
 
 def test_no_name_is_both_used_and_ignored() -> None:

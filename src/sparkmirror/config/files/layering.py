@@ -89,10 +89,10 @@ class LayeredConfig(dict[str, LayeredValue]):
                 value.overriding(present) if present.yields_to(value) else present.overriding(value)
             )
 
-    def put_all(self, layer: Mapping[str, LayeredValue], prefix: str = "") -> None:
-        """Put a whole layer, each key behind `prefix`."""
+    def put_all(self, layer: Mapping[str, LayeredValue]) -> None:
+        """Put a whole layer."""
         for key, value in layer.items():
-            self.put(prefix + key, value)
+            self.put(key, value)
 
 
 RawProperties = Mapping[str, Property]

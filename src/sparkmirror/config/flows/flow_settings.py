@@ -114,7 +114,6 @@ def read_flow_layers(
             offset_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
             epoch_seconds=float(connector.integer("epoch.seconds")),
             task_buffer_bytes=connector.integer("task.buffer.bytes"),
-            admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
             initial_offsets_group=connector.string("initial.offsets.group"),
         ),
         source_admin=clients.source_admin,
