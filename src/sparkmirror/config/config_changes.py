@@ -27,12 +27,12 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import (
     FlowSettings,
     MetricsSettings,
-    PolicySettings,
     ReplicationFactor,
 )
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, custom_class_keys
+from sparkmirror.policy.settings import PolicySettings
 
 _MANY_KEYS = 8
 _SIDES = ("source.", "target.")  # the clusters' own lines, known by their spelling there

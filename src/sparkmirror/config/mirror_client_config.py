@@ -28,10 +28,10 @@ from sparkmirror.config.keys.table import CLIENT_ROLES, CONNECTOR, SECURITY, nea
 from sparkmirror.config.settings import (
     ConnectionSettings,
     MirrorClientSettings,
-    ReplicationPolicySettings,
 )
 from sparkmirror.errors import ArgumentError, ConfigError
 from sparkmirror.model import Secret
+from sparkmirror.policy.settings import ReplicationPolicySettings
 
 log = logging.getLogger(__name__)
 

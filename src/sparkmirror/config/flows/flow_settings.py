@@ -28,13 +28,13 @@ from sparkmirror.config.settings import (
     IncidentPolicies,
     InternalTopics,
     PipelineSettings,
-    PolicySettings,
     ReplicationFactor,
     SourceSettings,
     TransactionSettings,
 )
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
+from sparkmirror.policy.settings import PolicySettings
 
 # Connect commits after each poll, which never waits; here a transaction gathers for a moment.
 _POLL_COMMIT_MS = 100
