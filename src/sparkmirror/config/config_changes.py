@@ -24,11 +24,7 @@ from sparkmirror.config.files.layering import Origin
 from sparkmirror.config.flows.flow_settings import ParsedFlow
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import (
-    FlowSettings,
-    MetricsSettings,
-    ReplicationFactor,
-)
+from sparkmirror.config.settings import FlowSettings, MetricsSettings, ReplicationFactor
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, custom_class_keys

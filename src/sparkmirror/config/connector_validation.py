@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sparkmirror.config.connector_config import ConnectorTexts, read_connector
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_value
+from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.connector_classes import (
     CONNECTOR_CLASS_KEYS,
     GROUPS,
@@ -24,6 +24,7 @@ from sparkmirror.config.keys.connector_classes import (
     definitions,
 )
 from sparkmirror.config.keys.table import HIDDEN, is_secret
+from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_value
 from sparkmirror.config.settings import ExactlyOnce
 from sparkmirror.config.worker_config import WorkerConfig
 

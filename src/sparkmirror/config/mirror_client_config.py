@@ -25,20 +25,19 @@ from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import read_connection_settings
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.table import CLIENT_ROLES, CONNECTOR, SECURITY, nearest_name
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    MirrorClientSettings,
-)
+from sparkmirror.config.settings import ConnectionSettings, MirrorClientSettings
 from sparkmirror.errors import ArgumentError, ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.policy.settings import ReplicationPolicySettings
 
 log = logging.getLogger(__name__)
 
-_CLASS = "replication.policy.class"
-_SEPARATOR = "replication.policy.separator"
-_INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
-_OWN = (_CLASS, _SEPARATOR, _INTERNAL_SEPARATOR, "forwarding.admin.class")
+_OWN = (
+    "replication.policy.class",
+    "replication.policy.separator",
+    "replication.policy.internal.topic.separator.enabled",
+    "forwarding.admin.class",
+)
 _KNOWN = (*_OWN, *SECURITY, "source.cluster.alias", "config.providers")
 # Connector keys of an MM2 file that only look as if they belonged to a client.
 _NOT_CLIENT = {"consumer": "poll.timeout.ms", "admin": "timeout.ms"}
@@ -94,11 +93,7 @@ def _read(
     reader = ConfigReader("client", values, resolver, report)
     reader.read_all(CONNECTOR[name] for name in _OWN)
     naming = ReplicationPolicySettings(
-        replication_policy_class=reader.string(_CLASS),
-        separator=reader.string(_SEPARATOR),
-        internal_topic_separator_enabled=reader.boolean(_INTERNAL_SEPARATOR),
-        separator_is_explicit=reader.is_in_file(_SEPARATOR),
-        options=reader.resolve_all(),
+        **reader.filled(ReplicationPolicySettings), options=reader.resolve_all()
     )
     name = alias or reader.resolved_text("bootstrap.servers") or ""
     admin, consumer = (

@@ -20,9 +20,9 @@ from sparkmirror.config.files.properties import (
 )
 from sparkmirror.config.files.spark_conf import displayed_spark_conf, read_spark_conf
 from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow
-from sparkmirror.config.keys.config_def import InvalidValueError
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
+from sparkmirror.config.keys.value_types import InvalidValueError
 from sparkmirror.config.keys.worker_keys import RUN_REST_KEYS
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest

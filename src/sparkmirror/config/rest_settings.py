@@ -76,12 +76,7 @@ def read_rest(
     return RestSettings(
         listeners=listeners,
         admin_listeners=admin_listeners,
-        advertised_host=strip_quotes(reader.string("rest.advertised.host.name")),
-        advertised_port=reader.optional_integer("rest.advertised.port"),
-        advertised_scheme=reader.string("rest.advertised.listener").lower(),
-        allow_origin=reader.string("access.control.allow.origin"),
-        allow_methods=reader.string("access.control.allow.methods"),
-        response_headers=reader.string("response.http.headers.config"),
+        **reader.filled(RestSettings),
         tls=tls,
         client_auth=client_auth,
         users=_read_users(reader, report, (*listeners, *(admin_listeners or ()))),
@@ -96,11 +91,6 @@ def read_listeners(reader: ConfigReader, name: str) -> tuple[RestListener, ...]:
         for one in found
         if one is not None
     )
-
-
-def strip_quotes(text: str) -> str:
-    """No host name has quotes; images that make files of environment variables leave them in."""
-    return text.strip("\"'")
 
 
 def https_tls_keys(values: LayeredConfig) -> LayeredConfig:

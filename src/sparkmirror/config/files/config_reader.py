@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, ResolvedText
 from sparkmirror.config.files.layering import LayeredConfig, LayeredValue, Origin
 from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import has_secret_suffix
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_list
+from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
 from sparkmirror.config.keys.table import is_secret
+from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
 from sparkmirror.model import Secret
 
 
@@ -80,6 +82,7 @@ class ConfigReader:
         self._values = values
         self._resolver = resolver
         self._report = report
+        self._keys: dict[str, ConfigKey] = {}
         self._parsed: dict[str, object] = {}
         self._hidden: set[str] = set()
         self._provided: set[str] = set()
@@ -88,7 +91,31 @@ class ConfigReader:
     def read_all(self, keys: Iterable[ConfigKey]) -> None:
         """Parse and check every key of the table, present or not."""
         for key in keys:
+            self._keys[key.name] = key
             self._parsed[key.name] = self._read(key)
+
+    def filled(self, settings: type) -> dict[str, Any]:
+        """The fields of `settings` that the keys of this reader fill."""
+        return {
+            field.name: self._field_value(key, field)
+            for key in self._keys.values()
+            for field in key.fills
+            if issubclass(settings, field.settings)
+        }
+
+    def _field_value(self, key: ConfigKey, field: SettingsField) -> Any:
+        if key.switch and not self.boolean(key.switch):
+            return None
+        value = self._parsed[key.name]
+        return field.convert(
+            ParsedValue(
+                _NO_VALUE.get(key.type) if value is None else value,
+                key,
+                self.origin(key.name).key or key.name,
+                self.is_in_file(key.name),
+                self.is_configured(key.name),
+            )
+        )
 
     def has_key(self, name: str) -> bool:
         """Whether the table has such a key."""
@@ -262,6 +289,7 @@ class ConfigReader:
 
 
 _SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
+_NO_VALUE = {ConfigType.STRING: "", ConfigType.CLASS: "", ConfigType.LIST: ()}
 _NOTHING = ResolvedText(
     "", provided_parts=("",)
 )  # a reference that leads nowhere; already reported

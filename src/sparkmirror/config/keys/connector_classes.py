@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sparkmirror.config.files.layering import java_name
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, Importance, parse_list
+from sparkmirror.config.keys.config_def import ConfigKey, Importance, string_list
 from sparkmirror.config.keys.connector_keys import (
     CONNECT_KEYS,
     FLOW_ONLY_KEYS,
@@ -31,6 +31,7 @@ from sparkmirror.config.keys.mirror_keys import CHECKPOINT_KEYS, HEARTBEAT_KEYS,
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS
 from sparkmirror.config.keys.service_profiles import SOURCE_KEY, TARGET_KEY
 from sparkmirror.config.keys.table import CLIENT, SECURITY
+from sparkmirror.config.keys.value_types import ConfigType, parse_list
 
 _SUFFIX = "Connector"
 
@@ -40,11 +41,10 @@ _NOT_DEFINED = ("use.defaults.from",)  # read by a filter; MM2's definitions do 
 _OWN_OF_ALL = (TARGET_KEY, SOURCE_KEY, "topic.creation.enabled")
 # Read through the topic filter of a checkpoint connector, and not defined there either.
 FILTER_KEYS = ("topics", "topics.exclude")
-_TOPIC_CREATION = ConfigKey(
-    name="topic.creation.groups",
-    type=ConfigType.LIST,
-    default="",
-    doc="Groups of topics that Connect creates with settings of their own.",
+_TOPIC_CREATION = string_list(
+    "topic.creation.groups",
+    "",
+    "Groups of topics that Connect creates with settings of their own.",
     importance=Importance.LOW,
     no_effect="remote topics are created as the source connector says",
 )

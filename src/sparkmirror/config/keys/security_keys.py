@@ -7,10 +7,9 @@ options of Strimzi's JAAS line; here they may also be keys.
 
 from __future__ import annotations
 
-from sparkmirror.config.keys.config_def import (
-    ConfigKey,
+from sparkmirror.config.keys.config_def import ConfigKey, Importance
+from sparkmirror.config.keys.value_types import (
     ConfigType,
-    Importance,
     Validator,
     at_least,
     between,

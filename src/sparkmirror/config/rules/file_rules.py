@@ -13,7 +13,6 @@ from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
 from sparkmirror.config.files.layering import Origin
 from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import PropertiesFile, Property
-from sparkmirror.config.keys.config_def import InvalidValueError, valid_topic_characters
 from sparkmirror.config.keys.rest_keys import HTTPS_PREFIX
 from sparkmirror.config.keys.table import (
     CLIENT,
@@ -23,6 +22,7 @@ from sparkmirror.config.keys.table import (
     TOP_LEVEL,
     nearest_name,
 )
+from sparkmirror.config.keys.value_types import InvalidValueError, valid_topic_characters
 from sparkmirror.config.keys.worker_keys import (
     BYTE_ARRAY_CONVERTER,
     GLOBAL_WORKER_PREFIXES,

@@ -29,8 +29,9 @@ from typing import Protocol
 
 from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.tracked_files import read_bounded
-from sparkmirror.config.keys.config_def import ConfigKey, InvalidValueError
+from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
+from sparkmirror.config.keys.value_types import InvalidValueError
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.security.jaas import JaasEntry, parse_jaas_file, token_files_in_opts
