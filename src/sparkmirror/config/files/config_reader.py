@@ -19,6 +19,7 @@ from sparkmirror.config.files.properties import has_secret_suffix
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
 from sparkmirror.config.keys.table import is_secret
 from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Secret
 
 
@@ -286,6 +287,15 @@ class ConfigReader:
             return _NOTHING
         self._report.redact(resolved)
         return resolved
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsAndReaders:
+    """Settings, and the readers that rules between keys ask."""
+
+    settings: FlowSettings
+    connector: ConfigReader
+    worker: ConfigReader
 
 
 _SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it

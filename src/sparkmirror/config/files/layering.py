@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.files.properties import Property
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.service_profiles import (
     FACTOR,
@@ -99,10 +100,6 @@ RawProperties = Mapping[str, Property]
 
 _CLIENT_LEVEL = re.compile(r"^(consumer|producer|admin)")
 _ROLES = ("producer", "consumer", "admin")
-java_name = {
-    name: f"org.apache.kafka.connect.mirror.{name}"
-    for name in ("MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
-}
 
 
 def default_value(text: str, key: str = "") -> LayeredValue:
@@ -173,7 +170,7 @@ def connector_config(
     # MM2 lets these lose against every line; only a global or per-flow one can exist.
     derived = {
         "name": connector,
-        "connector.class": java_name[connector],
+        "connector.class": ConnectorClass(connector).java_name,
         "source.cluster.alias": flow.source,
         "target.cluster.alias": flow.target,
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport, SettingsAndReaders
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     RawProperties,
@@ -60,15 +60,6 @@ class FlowLayers:
     checkpoint_name: str
     server_keys: BootstrapKeys
     keys: Mapping[str, ConfigKey] = field(default_factory=lambda: CONNECTOR)
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsAndReaders:
-    """Settings, and the readers that rules between keys ask."""
-
-    settings: FlowSettings
-    connector: ConfigReader
-    worker: ConfigReader
 
 
 def parse_flow(raw: RawProperties, flow: Flow, resolver: ReferenceResolver) -> ParsedFlow:

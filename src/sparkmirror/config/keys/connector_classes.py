@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from sparkmirror.config.files.layering import java_name
 from sparkmirror.config.keys.config_def import ConfigKey, Importance, string_list
 from sparkmirror.config.keys.connector_keys import (
     CONNECT_KEYS,
@@ -105,7 +104,7 @@ class ConnectorClass(Enum):
     @property
     def java_name(self) -> str:
         """The full name of the Java class."""
-        return java_name[self.value]
+        return f"org.apache.kafka.connect.mirror.{self.value}"
 
 
 _ALIASES = {
