@@ -216,6 +216,8 @@ def _reason(error: Exception) -> str:
 def import_botocore() -> Any:
     """The package; AuthenticationError says how to get it."""
     try:
+        import botocore.auth  # noqa: PLC0415 - an extra
+        import botocore.awsrequest  # noqa: PLC0415 - an extra
         import botocore.config  # noqa: PLC0415 - an extra
         import botocore.credentials  # noqa: PLC0415 - an extra
         import botocore.session  # noqa: PLC0415 - an extra
