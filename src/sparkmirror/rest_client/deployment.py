@@ -20,12 +20,13 @@ from enum import StrEnum
 
 from sparkmirror.config.keys.table import HIDDEN
 from sparkmirror.errors import ConfigError
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.rest_client.connector_files import ConnectorFile
-from sparkmirror.rest_client.responses import ConnectorStateInfo, State
+from sparkmirror.rest_client.responses import ConnectorStateInfo
 
 STALE_SECONDS = 3.0  # Java's worker needs about one
 NO_TASKS_SECONDS = 5.0
-_RESTING = frozenset({State.PAUSED, State.STOPPED})
+_RESTING = frozenset({RunState.PAUSED, RunState.STOPPED})
 
 
 class DeployChange(StrEnum):
@@ -79,10 +80,10 @@ class StateSettling:
     def __init__(self, *, is_update: bool) -> None:
         self._is_update = is_update
         self._changes = 0
-        self._last: State | None = None
+        self._last: RunState | None = None
         self._since = 0.0
 
-    def observe(self, now: float, status: ConnectorStateInfo | None) -> State | None:
+    def observe(self, now: float, status: ConnectorStateInfo | None) -> RunState | None:
         """The state in which it will stay, or None as long as that is not known."""
         verdict = _overall_state(status)
         if self._changes == 0 or verdict is not self._last:
@@ -92,22 +93,22 @@ class StateSettling:
             return None
         return verdict
 
-    def _required_seconds(self, verdict: State, status: ConnectorStateInfo | None) -> float:
-        is_news = verdict is State.FAILED and self._changes > 1
-        has_no_task = verdict is State.RUNNING and status is not None and not status.tasks
+    def _required_seconds(self, verdict: RunState, status: ConnectorStateInfo | None) -> float:
+        is_news = verdict is RunState.FAILED and self._changes > 1
+        has_no_task = verdict is RunState.RUNNING and status is not None and not status.tasks
         return max(
             STALE_SECONDS if self._is_update and not is_news else 0.0,
             NO_TASKS_SECONDS if has_no_task else 0.0,
         )
 
 
-def _overall_state(status: ConnectorStateInfo | None) -> State | None:
+def _overall_state(status: ConnectorStateInfo | None) -> RunState | None:
     if status is None:
         return None
-    if State.FAILED in status.states:
-        return State.FAILED
-    if status.states == {State.RUNNING}:
-        return State.RUNNING
+    if RunState.FAILED in status.states:
+        return RunState.FAILED
+    if status.states == {RunState.RUNNING}:
+        return RunState.RUNNING
     if len(status.states) == 1 and status.connector.state in _RESTING:
-        return State(status.connector.state)
+        return RunState(status.connector.state)
     return None
