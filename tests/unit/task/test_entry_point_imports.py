@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-_DRIVER_ONLY = ("pydantic", "fastapi", "botocore", "httpx", "typer", "rich", "pyspark")
+_DRIVER_ONLY = ("pydantic", "fastapi", "botocore", "httpx", "httpcore", "typer", "rich", "pyspark")
 
 
 def test_a_task_imports_no_library_of_the_driver() -> None:
