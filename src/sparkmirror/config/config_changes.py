@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import EffectiveValue
 from sparkmirror.config.files.layering import Origin
+from sparkmirror.config.files.notices import EffectiveValue
 from sparkmirror.config.flows.flow_settings import ParsedFlow
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig

@@ -14,14 +14,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReport, SettingsAndReaders
+from sparkmirror.config.files.config_reader import SettingsAndReaders
 from sparkmirror.config.files.layering import (
     connect_worker_config,
     default_value,
     profile_names,
     rest_connector_config,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    notice_at_line,
+    raise_errors,
+)
 from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import BootstrapKeys
 from sparkmirror.config.flows.flow_settings import FlowLayers, read_flow_layers

@@ -13,14 +13,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     RawProperties,
     cluster_properties,
     with_prefix,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    error_notices,
+    raise_errors,
+)
 from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import read_connection_settings
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
@@ -48,10 +54,7 @@ def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSett
     """The settings in a program's own properties; ConfigError with every wrong value."""
     raw = _entries(properties)
     resolver, provider_errors = create_resolver(raw)
-    notices = [
-        Notice(NoticeLevel.ERROR, e.key or "", "", str(e).partition(": ")[2])
-        for e in provider_errors
-    ]
+    notices = [replace(one, where="") for one in error_notices(provider_errors)]
     values = with_prefix(raw, "")
     servers = values.get("bootstrap.servers")
     if servers is None or not servers.text.strip():

@@ -8,9 +8,17 @@ from functools import cached_property
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import all_flows, connector_config, with_prefix
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    error_notices,
+    notice_at_line,
+    raise_errors,
+    sorted_notices,
+)
 from sparkmirror.config.files.properties import (
     PropertiesFile,
     Property,
@@ -46,10 +54,7 @@ class MirrorConfig:
         reject_swallowed_secrets(file)
         self._raw = file.entries
         self.resolver, provider_errors = create_resolver(self._raw)
-        self._provider_notices = [
-            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
-            for e in provider_errors
-        ]
+        self._provider_notices = error_notices(provider_errors)
         self._readings: dict[Flow, ParsedFlow] = {}
         self.clusters, self._cluster_notices = self._read_clusters()
 
@@ -102,9 +107,7 @@ class MirrorConfig:
                 f"{flows[0]}.enabled=true."
             )
             found.append(notice_at_line(NoticeLevel.WARNING, f"{flows[0]}.enabled", 0, message))
-        order = list(NoticeLevel)
-        unique = dict.fromkeys(found)
-        return sorted(unique, key=lambda n: (order.index(n.level), _line(n)))
+        return sorted_notices(found)
 
     def validate(self, targets: Collection[str] = ()) -> None:
         """Raise one ConfigError with every error sentence, if there is any."""
@@ -255,10 +258,6 @@ def _rejection_text(error: InvalidValueError | LookupError, entry: Property) -> 
     if isinstance(error, InvalidValueError) and "${" in entry.text:
         return error.rule
     return str(error.args[0])
-
-
-def _line(found: Notice) -> int:
-    return int(found.where.removeprefix("line ") or 0)
 
 
 def _example(clusters: Collection[str]) -> str:

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import LayeredConfig
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.files.properties import read_properties
 from sparkmirror.config.keys.rest_keys import (
     CLIENT_AUTH_KEY,

@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     connect_worker_config,
     record_producer_config,
     with_prefix,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    NoticeLevel,
+    error_notices,
+    notice_at_line,
+    raise_errors,
+    sorted_notices,
+)
 from sparkmirror.config.files.properties import (
     PropertiesFile,
     parse_properties,
@@ -73,17 +80,11 @@ class WorkerConfig:
         self.resolver: ReferenceResolver = declared if resolver is None else resolver
         self.values: LayeredConfig = with_prefix(file.entries, "")
         report = ConfigReport()
-        report.notices += [
-            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
-            for e in provider_errors
-        ]
+        report.notices += error_notices(provider_errors)
         report.notices += worker_file_notices(file)
         self._settings = _read(self.values, self.resolver, report)
         self.effective = tuple(report.effective)
-        order = list(NoticeLevel)
-        self.notices = sorted(
-            dict.fromkeys(report.notices), key=lambda n: (order.index(n.level), _line(n))
-        )
+        self.notices = sorted_notices(report.notices)
 
     @classmethod
     def load(cls, path: Path) -> WorkerConfig:
@@ -216,7 +217,3 @@ def _rest(
 def _metrics(reader: ConfigReader) -> MetricsSettings | None:
     found = reader.filled(MetricsSettings)
     return None if found["port"] is None else MetricsSettings(**found)
-
-
-def _line(found: Notice) -> int:
-    return int(found.where.removeprefix("line ") or 0)

@@ -7,70 +7,19 @@ pass over a file finds everything that is wrong with it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, ResolvedText
 from sparkmirror.config.files.layering import LayeredConfig, LayeredValue, Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.notices import ConfigReport, EffectiveValue, NoticeLevel
 from sparkmirror.config.files.properties import has_secret_suffix
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
 from sparkmirror.config.keys.table import is_secret
 from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Secret
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveValue:
-    """One value that a flow runs with, as `check` shows it."""
-
-    section: str
-    key: str
-    text: str | Secret
-    origin: Origin
-    overrode: tuple[Origin, ...] = ()
-    no_effect_reason: str = ""  # why it has no effect
-
-
-@dataclass(slots=True)
-class ConfigReport:
-    """What one pass over a flow's configuration gathered.
-
-    No sentence shows what came through a config provider, whoever wrote the sentence.
-    """
-
-    effective: list[EffectiveValue] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-    _provided: set[str] = field(default_factory=set, repr=False)
-
-    def redact(self, resolved: ResolvedText) -> None:
-        """From here on sentences have `[hidden]` in the place of this value and its items."""
-        if resolved.from_provider:
-            for text in (resolved.text, *resolved.provided_parts):
-                texts = {text.strip(), *(item.strip() for item in text.split(","))}
-                self._provided |= {one for one in texts if len(one) >= _SHORTEST_SECRET}
-
-    def error(self, value: LayeredValue, key: str, sentence: str) -> None:
-        """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
-        written = value.origin.key or key
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, said))
-
-    def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
-        """Remark on a line that may stay as it is."""
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(level, origin.key, origin.line, said))
-
-    def _concealing(self, sentence: str) -> str:
-        lowered = sentence.lower()
-        held = [text for text in self._provided if text.lower() in lowered]
-        for text in sorted(held, key=len, reverse=True):
-            whole = rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)"
-            sentence = re.sub(whole, "[hidden]", sentence, flags=re.IGNORECASE)
-        return sentence
 
 
 class ConfigReader:
@@ -298,7 +247,6 @@ class SettingsAndReaders:
     worker: ConfigReader
 
 
-_SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
 _NO_VALUE = {ConfigType.STRING: "", ConfigType.CLASS: "", ConfigType.LIST: ()}
 _NOTHING = ResolvedText(
     "", provided_parts=("",)

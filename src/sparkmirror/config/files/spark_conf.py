@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReport
 from sparkmirror.config.files.layering import LayeredConfig
+from sparkmirror.config.files.notices import ConfigReport
 
 _PREFIX = "spark."
 # Spark's keys are not in our table. This is what Spark itself redacts, and keys to Azure's storage.

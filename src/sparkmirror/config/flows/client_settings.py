@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     LayeredValue,
@@ -17,6 +17,7 @@ from sparkmirror.config.files.layering import (
     client_config,
     record_producer_config,
 )
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.keys.client_keys import MAX_IN_FLIGHT
 from sparkmirror.config.keys.table import CLIENT, SECURITY
 from sparkmirror.config.keys.value_types import bootstrap_address

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport, SettingsAndReaders
+from sparkmirror.config.files.config_reader import ConfigReader, SettingsAndReaders
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     RawProperties,
@@ -15,6 +15,7 @@ from sparkmirror.config.files.layering import (
     profile_names,
     worker_config,
 )
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.flows.client_settings import BootstrapKeys, read_clients
 from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.table import CONNECTOR, WORKER

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sparkmirror.config.keys.config_def import (
+    NO_JAVA_PLUGIN,
     ConfigKey,
     Importance,
     ParsedValue,
@@ -248,7 +249,6 @@ _RAW = "record batches are copied as they are, not built from records"
 _LEVEL = "each codec has its default level, where anything is compressed at all"
 _OWN_RETRIES = "retries go on until the target answers, with a pause of their own"
 _OWN_METADATA = "metadata is refreshed when a leader changes and with the topics"
-_NO_JAVA = "there is no Java plugin here"
 _NO_METRICS = "Java client metrics do not exist here"
 
 _IGNORED_EVERYWHERE = {
@@ -263,7 +263,7 @@ _IGNORED_EVERYWHERE = {
     "metadata.max.age.ms": _OWN_METADATA,
     "metadata.recovery.strategy": _OWN_METADATA,
     "metadata.recovery.rebootstrap.trigger.ms": _OWN_METADATA,
-    "security.providers": _NO_JAVA,
+    "security.providers": NO_JAVA_PLUGIN,
     "metric.reporters": _NO_METRICS,
     "metrics.num.samples": _NO_METRICS,
     "metrics.recording.level": _NO_METRICS,
@@ -291,7 +291,7 @@ _IGNORED_CONSUMER = {
     "exclude.internal.topics": "the topic filter decides",
     "key.deserializer": _RAW,
     "value.deserializer": _RAW,
-    "interceptor.classes": _NO_JAVA,
+    "interceptor.classes": NO_JAVA_PLUGIN,
 }
 _IGNORED_PRODUCER = {
     "batch.size": _RAW,
@@ -312,7 +312,7 @@ _IGNORED_PRODUCER = {
     "partitioner.availability.timeout.ms": "records keep their partition",
     "key.serializer": _RAW,
     "value.serializer": _RAW,
-    "interceptor.classes": _NO_JAVA,
+    "interceptor.classes": NO_JAVA_PLUGIN,
 }
 
 # Role -> keys of Kafka's client that are accepted without effect -> why.

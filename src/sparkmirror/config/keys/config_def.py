@@ -15,6 +15,13 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from sparkmirror.config.keys.value_types import ConfigType, Validator, one_of, parse_value
 from sparkmirror.config.settings import ReplicationFactor
 
+# Reasons that several tables give.
+NO_JAVA_PLUGIN = "there is no Java plugin here"
+COPIED_RAW = "record batches are copied byte for byte, nothing converts them"
+FACTOR_REASON = (
+    "a small cluster should work without a line about it; set factors are kept to the letter"
+)
+
 
 class Importance(Enum):
     """How soon a reader of the reference page should meet the key."""

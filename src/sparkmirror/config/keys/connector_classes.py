@@ -29,7 +29,7 @@ from sparkmirror.config.keys.connector_keys import (
 from sparkmirror.config.keys.mirror_keys import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS
 from sparkmirror.config.keys.service_profiles import SOURCE_KEY, TARGET_KEY
-from sparkmirror.config.keys.table import CLIENT, SECURITY
+from sparkmirror.config.keys.table import CLIENT, SECURITY, by_name
 from sparkmirror.config.keys.value_types import ConfigType, parse_list
 
 _SUFFIX = "Connector"
@@ -286,23 +286,23 @@ _OWN_OF_SOURCES = (
 SPARKMIRROR_KEY_NAMES = frozenset(key.name for key in (*SPARKMIRROR_KEYS, *INCIDENT_POLICY_KEYS))
 
 
-def _by_name(*keys: ConfigKey) -> dict[str, ConfigKey]:
-    return {key.name: key for key in keys}
-
-
 CONNECTOR_CLASS_KEYS: dict[ConnectorClass, dict[str, ConfigKey]] = {
-    ConnectorClass.SOURCE: _by_name(*COMMON_KEYS, *_SHARED, *SOURCE_KEYS, *_OWN, *_OWN_OF_SOURCES),
-    ConnectorClass.CHECKPOINT: _by_name(
-        *COMMON_KEYS,
-        *_SHARED,
-        *(key for key in SOURCE_KEYS if key.name in _OF_BOTH),
-        *CHECKPOINT_KEYS,
-        *_OWN,
+    ConnectorClass.SOURCE: by_name((*COMMON_KEYS, *_SHARED, *SOURCE_KEYS, *_OWN, *_OWN_OF_SOURCES)),
+    ConnectorClass.CHECKPOINT: by_name(
+        (
+            *COMMON_KEYS,
+            *_SHARED,
+            *(key for key in SOURCE_KEYS if key.name in _OF_BOTH),
+            *CHECKPOINT_KEYS,
+            *_OWN,
+        )
     ),
-    ConnectorClass.HEARTBEAT: _by_name(
-        *COMMON_KEYS,
-        *(key for key in _SHARED if key.name not in _NOT_OF_HEARTBEATS),
-        *HEARTBEAT_KEYS,
-        *_OWN,
+    ConnectorClass.HEARTBEAT: by_name(
+        (
+            *COMMON_KEYS,
+            *(key for key in _SHARED if key.name not in _NOT_OF_HEARTBEATS),
+            *HEARTBEAT_KEYS,
+            *_OWN,
+        )
     ),
 }

@@ -14,6 +14,8 @@ source and target are not the same afterwards.
 from __future__ import annotations
 
 from sparkmirror.config.keys.config_def import (
+    COPIED_RAW,
+    NO_JAVA_PLUGIN,
     ConfigKey,
     Importance,
     ParsedValue,
@@ -126,8 +128,6 @@ INCIDENT_POLICY_KEYS = (
 
 _MIRROR = "org.apache.kafka.connect.mirror."
 _NOT_YET = "not in this version yet"
-_NO_JVM = "there is no Java plugin here"
-_BYTES = "record batches are copied byte for byte, nothing converts them"
 
 CONNECT_KEYS = (
     string(
@@ -151,7 +151,7 @@ CONNECT_KEYS = (
         None,
         "Version of the Java plugin.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
     integer(
         "tasks.max",
@@ -175,7 +175,7 @@ CONNECT_KEYS = (
             default=None,
             doc=f"Converter of record {part}s{' (its version)' if suffix else ''}.",
             importance=Importance.LOW,
-            no_effect=_BYTES,
+            no_effect=COPIED_RAW,
         )
         for part in ("key", "value", "header")
         for suffix in ("", ".plugin.version")
@@ -207,14 +207,14 @@ CONNECT_KEYS = (
         0,
         "How long Connect retries a failed conversion.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
     long(
         "errors.retry.delay.max.ms",
         60_000,
         "The longest pause between such retries.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
     choice(
         "errors.tolerance",
@@ -224,21 +224,21 @@ CONNECT_KEYS = (
         ),
         "Whether Connect skips records that cannot be converted.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
     boolean(
         "errors.log.enable",
         False,
         "Whether Connect logs records that cannot be converted.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
     boolean(
         "errors.log.include.messages",
         False,
         "Whether such log lines show the record.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
 )
 
@@ -302,14 +302,14 @@ SHARED_KEYS = (
         "org.apache.kafka.clients.admin.ForwardingAdmin",
         "Java class through which MM2 sends its administrative requests.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
     string_list(
         "metric.reporters",
         "org.apache.kafka.common.metrics.JmxReporter",
         "Java classes that report metrics.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
     string_list(
         "metric.names.formats",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sparkmirror.config.keys.config_def import (
+    FACTOR_REASON,
     Importance,
     boolean,
     choice,
@@ -22,7 +23,6 @@ from sparkmirror.policy.settings import PolicySettings
 
 _MIRROR = "org.apache.kafka.connect.mirror."
 _SOONER = "changes should be noticed within seconds, and looking costs one request"
-_HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 
 SOURCE_KEYS = (
     string_list(
@@ -124,7 +124,7 @@ SOURCE_KEYS = (
         fills=field_of(SourceSettings, "replication_factor", factor),
         importance=Importance.HIGH,
         mm2_default="2",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
     short(
         "offset-syncs.topic.replication.factor",
@@ -133,7 +133,7 @@ SOURCE_KEYS = (
         replication_factor,
         fills=field_of(SourceSettings, "offset_syncs_factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
     choice(
         "offset-syncs.topic.location",
@@ -237,7 +237,7 @@ CHECKPOINT_KEYS = (
         replication_factor,
         fills=field_of(CheckpointSettings, "factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
 )
 
@@ -262,6 +262,6 @@ HEARTBEAT_KEYS = (
         replication_factor,
         fills=field_of(HeartbeatSettings, "factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
 )

@@ -15,10 +15,9 @@ from sparkmirror.config.keys.config_def import (
     string_list,
 )
 from sparkmirror.config.keys.security_keys import SSL_KEYS
-from sparkmirror.config.keys.value_types import InvalidValueError, between, one_of
+from sparkmirror.config.keys.value_types import MAX_PORT, InvalidValueError, between, one_of
 from sparkmirror.config.worker_settings import RestSettings
 
-_LAST_PORT = 65_535
 HTTPS_PREFIX = "listeners.https."
 LISTENER_PATTERN = re.compile(
     r"(?P<scheme>[a-zA-Z]+)://(?P<host>\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]*):(?P<port>[0-9]+)/?"
@@ -29,7 +28,7 @@ def listener_addresses(value: object) -> None:
     """Each item is `http://host:port`; the host may be left out."""
     for item in value if isinstance(value, tuple) else ():
         found = LISTENER_PATTERN.fullmatch(item)
-        if found is None or int(found["port"]) > _LAST_PORT:
+        if found is None or int(found["port"]) > MAX_PORT:
             raise InvalidValueError("must list addresses such as http://:8083", item)
 
 
@@ -99,7 +98,7 @@ REST_KEYS = (
         "rest.advertised.port",
         None,
         "Port given to other workers.",
-        between(1, _LAST_PORT),
+        between(1, MAX_PORT),
         fills=field_of(RestSettings, "advertised_port"),
         importance=Importance.LOW,
     ),
@@ -160,7 +159,7 @@ WORKER_REST_KEYS = (
         "rest.port",
         None,
         "Port of the REST server in files older than listeners, which wins.",
-        between(0, _LAST_PORT),
+        between(0, MAX_PORT),
         importance=Importance.LOW,
     ),
     string(

@@ -56,18 +56,19 @@ HIDDEN = "[hidden]"
 _REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
 
-def _by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    """A table to look keys up in."""
     return {key.name: key for key in keys}
 
 
-TOP_LEVEL = _by_name(TOP_LEVEL_KEYS)
-CONNECTOR = _by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
-WORKER = _by_name(WORKER_KEYS)
-SECURITY = _by_name(ALL_SECURITY_KEYS)
+TOP_LEVEL = by_name(TOP_LEVEL_KEYS)
+CONNECTOR = by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
+WORKER = by_name(WORKER_KEYS)
+SECURITY = by_name(ALL_SECURITY_KEYS)
 CLIENT = {
-    "consumer": _by_name((*ALL_SECURITY_KEYS, *CONSUMER_KEYS)),
-    "producer": _by_name((*ALL_SECURITY_KEYS, *PRODUCER_KEYS)),
-    "admin": _by_name((*ALL_SECURITY_KEYS, *ADMIN_KEYS)),
+    "consumer": by_name((*ALL_SECURITY_KEYS, *CONSUMER_KEYS)),
+    "producer": by_name((*ALL_SECURITY_KEYS, *PRODUCER_KEYS)),
+    "admin": by_name((*ALL_SECURITY_KEYS, *ADMIN_KEYS)),
 }
 CLIENT_ROLES = tuple(CLIENT)
 
@@ -208,6 +209,7 @@ __all__ = [
     "WORKER_SECTIONS",
     "Section",
     "all_keys",
+    "by_name",
     "differing_defaults",
     "is_secret",
     "nearest_name",

@@ -207,13 +207,13 @@ def valid_topic_characters(value: object) -> None:
 
 
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z\-%._]+):([0-9]+)")
-_MAX_PORT = 65535
+MAX_PORT = 65535
 
 
 def bootstrap_address(text: str) -> str:
     """`host:port` of one bootstrap server, without a leading `PROTOCOL://`."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or not 0 < int(match[2]) <= _MAX_PORT:
+    if match is None or not 0 < int(match[2]) <= MAX_PORT:
         raise InvalidValueError("must list host:port pairs", text)
     return f"{match[1]}:{match[2]}"
 

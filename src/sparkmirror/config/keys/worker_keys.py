@@ -14,6 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.keys.config_def import (
+    COPIED_RAW,
+    FACTOR_REASON,
+    NO_JAVA_PLUGIN,
     ConfigKey,
     Importance,
     ParsedValue,
@@ -32,6 +35,7 @@ from sparkmirror.config.keys.config_def import (
 )
 from sparkmirror.config.keys.rest_keys import REST_KEYS, WORKER_REST_KEYS, listeners
 from sparkmirror.config.keys.value_types import (
+    MAX_PORT,
     InvalidValueError,
     at_least,
     between,
@@ -57,12 +61,10 @@ from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist, is_d
 
 _MOST = 2**31 - 1
 
-_NO_JVM = "there is no Java plugin here"
 _OWN_PROTOCOL = (
     "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
     "Java's into the same group"
 )
-_RAW = "record batches are copied byte for byte, nothing converts them"
 _POLICIES = ("All", "None", "Principal", "Allowlist")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
 _POLICY_CLASS = "ConnectorClientConfigOverridePolicy"
@@ -123,10 +125,8 @@ MEMBERSHIP_KEYS = (
 )
 
 
-_HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 _NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
 _NO_REQUESTS = "processes send each other no requests"
-_LAST_PORT = 65_535
 
 # Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
 GLOBAL_WORKER_PREFIXES = (
@@ -169,7 +169,7 @@ def _storage(storage: str, field: str, what: str, partitions: int | None) -> lis
             replication_factor,
             fills=field_of(InternalTopics, f"{field}_factor", factor),
             mm2_default="3",
-            mm2_difference_reason=_HELD,
+            mm2_difference_reason=FACTOR_REASON,
         ),
     ]
     if partitions is not None:
@@ -244,12 +244,12 @@ IGNORED_WORKER_KEYS = {
     "topic.tracking.allow.reset": "topics are those that a flow copies now",
     "internal.topics.automatic.creation.enable": "internal topics are created when missing",
     "connector.client.config.override.policy": "client overrides are always allowed",
-    "key.converter": "record batches are copied byte for byte, nothing converts them",
-    "value.converter": "record batches are copied byte for byte, nothing converts them",
-    "header.converter": "record batches are copied byte for byte, nothing converts them",
-    "plugin.path": "there is no Java plugin here",
-    "plugin.discovery": "there is no Java plugin here",
-    "rest.extension.classes": "there is no Java plugin here",
+    "key.converter": COPIED_RAW,
+    "value.converter": COPIED_RAW,
+    "header.converter": COPIED_RAW,
+    "plugin.path": NO_JAVA_PLUGIN,
+    "plugin.discovery": NO_JAVA_PLUGIN,
+    "rest.extension.classes": NO_JAVA_PLUGIN,
 }
 
 METRICS_KEYS = (
@@ -257,7 +257,7 @@ METRICS_KEYS = (
         "metrics.port",
         None,
         "Port on which the figures of all flows are served for Prometheus; not set: nowhere.",
-        between(1, _LAST_PORT),
+        between(1, MAX_PORT),
         fills=field_of(MetricsSettings, "port"),
     ),
     string(
@@ -308,7 +308,7 @@ TOP_LEVEL_KEYS = (
         None,
         "Where Connect looks for Java plugins.",
         importance=Importance.LOW,
-        no_effect="there is no Java plugin here",
+        no_effect=NO_JAVA_PLUGIN,
     ),
 )
 
@@ -488,23 +488,23 @@ IGNORED_WORKER_CONFIG_KEYS = {
     "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
     "topic.creation.enable": "remote topics are created as the source connector says",
     "internal.topics.automatic.creation.enable": "internal topics are created when missing",
-    "plugin.path": _NO_JVM,
-    "plugin.discovery": _NO_JVM,
+    "plugin.path": NO_JAVA_PLUGIN,
+    "plugin.discovery": NO_JAVA_PLUGIN,
     "internal.key.converter": "Kafka has removed it: internal records are JSON without a schema",
     "internal.value.converter": "Kafka has removed it: internal records are JSON without a schema",
     "offset.storage.file.filename": "positions are kept in Kafka; this is a standalone worker's",
-    "key.converter.plugin.version": _NO_JVM,
-    "value.converter.plugin.version": _NO_JVM,
-    "header.converter.plugin.version": _NO_JVM,
+    "key.converter.plugin.version": NO_JAVA_PLUGIN,
+    "value.converter.plugin.version": NO_JAVA_PLUGIN,
+    "header.converter.plugin.version": NO_JAVA_PLUGIN,
 }
 
 # Below these nothing is read either -> why.
 IGNORED_PREFIXES = {
     "internal.key.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.key.converter"],
     "internal.value.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.value.converter"],
-    "key.converter.": _RAW,
-    "value.converter.": _RAW,
-    "header.converter.": _RAW,
+    "key.converter.": COPIED_RAW,
+    "value.converter.": COPIED_RAW,
+    "header.converter.": COPIED_RAW,
     "consumer.": "in Connect it reaches sink connectors only; for reading a source write "
     "source.consumer. in the connector's configuration",
     "admin.": "in Connect it reaches the worker's creation of topics only; write source.admin. or "

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sparkmirror.config.files.config_reader import ConfigReport, SettingsAndReaders
+from sparkmirror.config.files.config_reader import SettingsAndReaders
 from sparkmirror.config.files.layering import LayeredValue, Origin
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.rules.file_rules import check_converters
 from sparkmirror.config.rules.flow_rules import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sparkmirror.config.files.config_providers import undeclared_provider_warning
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.notices import ConfigReport, Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import PropertiesFile, Property
 from sparkmirror.config.keys.rest_keys import HTTPS_PREFIX
 from sparkmirror.config.keys.table import (

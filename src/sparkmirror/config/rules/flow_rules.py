@@ -6,9 +6,9 @@ Where a file's lines contradict what the services of its profiles are known to r
 
 from __future__ import annotations
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import LayeredValue
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.keys.service_profiles import (
     NO_PROFILE,
     SOURCE_KEY,

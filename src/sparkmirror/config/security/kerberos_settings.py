@@ -13,7 +13,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.config.security.security_options import (
     JAAS,

@@ -12,9 +12,9 @@ import os
 from functools import lru_cache
 from importlib.util import find_spec
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import default_value
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
 from sparkmirror.config.security.kerberos_settings import read_kerberos_settings

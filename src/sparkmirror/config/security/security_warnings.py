@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.security.oauth_settings import ENDPOINT, ENDPOINT_KEYS
 from sparkmirror.config.security.security_options import PROTOCOL
 from sparkmirror.config.worker_settings import is_loopback
