@@ -40,6 +40,9 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
+HIDDEN = "[hidden]"  # what is shown in the place of a secret
+
+
 class Secret:
     """A value that must never be printed; `reveal()` is the only way to its text."""
 

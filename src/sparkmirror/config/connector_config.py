@@ -38,14 +38,15 @@ from sparkmirror.config.keys.connector_classes import (
     resolve_class_name,
     unknown_class_message,
 )
-from sparkmirror.config.keys.table import CONNECTOR, HIDDEN, is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.table import CONNECTOR
 from sparkmirror.config.rules.connector_rules import check_connector
 from sparkmirror.config.rules.flow_rules import check_profiles
 from sparkmirror.config.rules.key_placement import check_connector_key
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Flow
+from sparkmirror.model import HIDDEN, Flow
 
 PLUGIN_VERSION = "4.3.1"  # whose definitions, formats and behaviour ours are
 

@@ -23,10 +23,11 @@ from sparkmirror.config.keys.connector_classes import (
     connect_default,
     definitions,
 )
-from sparkmirror.config.keys.table import HIDDEN, is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_value
 from sparkmirror.config.settings import ExactlyOnce
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.model import HIDDEN
 
 _NULL = "Null value can not be supplied as the configuration value."
 _PLUGIN_VERSION = ".plugin.version"

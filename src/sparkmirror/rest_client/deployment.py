@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkmirror.config.keys.table import HIDDEN
 from sparkmirror.errors import ConfigError
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import HIDDEN
 from sparkmirror.rest_client.connector_files import ConnectorFile
 from sparkmirror.rest_client.responses import ConnectorStateInfo
 

@@ -21,7 +21,7 @@ from pydantic import (
     ValidationError,
 )
 
-from sparkmirror.config.keys.table import redact_config
+from sparkmirror.config.keys.secret_keys import redact_config
 
 _Text = Annotated[StrictStr, BeforeValidator(lambda found: "" if found is None else found)]
 _Configs = dict[StrictStr, StrictStr | None]

@@ -18,6 +18,7 @@ from dataclasses import replace
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import HIDDEN
 from sparkmirror.security import tls
 from sparkmirror.security.http_request import (
     HttpFailure,
@@ -114,7 +115,7 @@ class RefreshingTokenSource:
         """What somebody else said, without the token that we have; asks nobody."""
         with self._lock:
             token = self._token
-        return words if token is None else words.replace(token.text.reveal(), "[hidden]")
+        return words if token is None else words.replace(token.text.reveal(), HIDDEN)
 
     def _is_valid(self) -> bool:
         return self._token is not None and time.time() < self._token.expires_at

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import logging
 
+from sparkmirror.model import HIDDEN
 from sparkmirror.security.settings import SecuritySettings
 from sparkmirror.security.token_sources import token_source
 
@@ -25,7 +26,7 @@ def redact_broker_message(words: str, security: SecuritySettings) -> str:
     """One line, not long, without our password or token."""
     sasl = security.sasl
     if sasl is not None and sasl.password is not None and sasl.password.reveal():
-        words = words.replace(sasl.password.reveal(), "[hidden]")
+        words = words.replace(sasl.password.reveal(), HIDDEN)
     if sasl is not None and sasl.oauth is not None:
         words = token_source(sasl.oauth).redact(words)
     words = "".join(char if char.isprintable() else " " for char in words)

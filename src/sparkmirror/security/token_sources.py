@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import HIDDEN
 from sparkmirror.security.oauth import RefreshingTokenSource
 from sparkmirror.security.settings import OAuthSettings
 from sparkmirror.security.source_cache import SourceCache
@@ -79,4 +80,4 @@ class StaticTokenSource:
 
     def redact(self, words: str) -> str:
         """What somebody else said, without the token."""
-        return words.replace(self._token.text.reveal(), "[hidden]")
+        return words.replace(self._token.text.reveal(), HIDDEN)

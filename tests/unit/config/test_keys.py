@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, field_of
+from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS, STRIMZI_OAUTH_KEYS
 from sparkmirror.config.keys.table import (
     CLIENT,
@@ -22,7 +23,6 @@ from sparkmirror.config.keys.table import (
     WORKER,
     all_keys,
     differing_defaults,
-    is_secret,
     nearest_name,
 )
 from sparkmirror.config.keys.value_types import ConfigType

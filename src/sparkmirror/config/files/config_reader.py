@@ -16,7 +16,7 @@ from sparkmirror.config.files.layering import LayeredConfig, LayeredValue, Origi
 from sparkmirror.config.files.notices import ConfigReport, EffectiveValue, NoticeLevel
 from sparkmirror.config.files.properties import has_secret_suffix
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
-from sparkmirror.config.keys.table import is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Secret

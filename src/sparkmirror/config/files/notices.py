@@ -11,7 +11,7 @@ from enum import Enum
 from sparkmirror.config.files.config_providers import ResolvedText
 from sparkmirror.config.files.layering import LayeredValue, Origin
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 
 _SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
 
@@ -116,5 +116,5 @@ class ConfigReport:
         held = [text for text in self._provided if text.lower() in lowered]
         for text in sorted(held, key=len, reverse=True):
             whole = rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)"
-            sentence = re.sub(whole, "[hidden]", sentence, flags=re.IGNORECASE)
+            sentence = re.sub(whole, HIDDEN, sentence, flags=re.IGNORECASE)
         return sentence

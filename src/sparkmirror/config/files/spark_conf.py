@@ -8,6 +8,7 @@ import re
 from sparkmirror.config.files.config_providers import ReferenceResolver
 from sparkmirror.config.files.layering import LayeredConfig
 from sparkmirror.config.files.notices import ConfigReport
+from sparkmirror.model import HIDDEN
 
 _PREFIX = "spark."
 # Spark's keys are not in our table. This is what Spark itself redacts, and keys to Azure's storage.
@@ -23,7 +24,7 @@ def is_sensitive(text: str) -> bool:
 def displayed_spark_conf(values: LayeredConfig) -> dict[str, str]:
     """The lines as they were written, references not resolved; secrets are hidden."""
     return {
-        key: "[hidden]" if is_sensitive(key) or is_sensitive(value.text) else value.text
+        key: HIDDEN if is_sensitive(key) or is_sensitive(value.text) else value.text
         for key, value in values.items()
         if key.startswith(_PREFIX)
     }

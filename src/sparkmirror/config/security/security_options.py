@@ -33,7 +33,7 @@ from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
 from sparkmirror.config.keys.value_types import InvalidValueError
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.jaas import JaasEntry, parse_jaas_file, token_files_in_opts
 from sparkmirror.security.keystores import MAX_BYTES, KeyPair, read_keystore, read_truststore
 
@@ -111,7 +111,7 @@ class ClientKeyOptions:
 
     def display_value(self, name: str) -> str:
         """Not what came from elsewhere."""
-        return "[hidden]" if self.is_hidden(name) else self._reader.string(name)
+        return HIDDEN if self.is_hidden(name) else self._reader.string(name)
 
     def is_hidden(self, name: str) -> bool:
         """Whether a sentence may not say its value, nor a part of it."""
@@ -154,7 +154,7 @@ class JaasOptions:
     def unused(self, known: frozenset[str]) -> str:
         """The options that are none of these, as a sentence may name them; empty: there is none."""
         others = sorted(self._options.keys() - known)
-        return "[hidden]" if others and self._is_hidden else ", ".join(others)
+        return HIDDEN if others and self._is_hidden else ", ".join(others)
 
     def with_prefixes(self, prefixes: tuple[str, ...]) -> dict[str, str]:
         """The options behind any of the prefixes, without it."""
@@ -175,7 +175,7 @@ class JaasOptions:
 
     def display_value(self, name: str) -> str:
         """Paths and names of a line that stands in the file may be said."""
-        return "[hidden]" if self._is_hidden else self._options[name]
+        return HIDDEN if self._is_hidden else self._options[name]
 
     def error(self, name: str, rest: str) -> SecurityOptionError:
         """The whole line is to blame."""

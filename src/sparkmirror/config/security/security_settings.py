@@ -40,7 +40,7 @@ from sparkmirror.config.security.security_warnings import (
     warn_weak_certificates,
 )
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.jaas import (
     IAM_BEARER_HANDLER,
     SUPPORTED_JAVA_CLASSES,
@@ -376,7 +376,7 @@ def _remark_options(
         idle = []
     if idle:
         origin = reader.origin(JAAS)
-        names = "[hidden]" if reader.came_from_provider(JAAS) else ", ".join(idle)
+        names = HIDDEN if reader.came_from_provider(JAAS) else ", ".join(idle)
         report.warn(origin, f"{origin.key}: its option {names} has no effect.", NoticeLevel.INFO)
 
 
