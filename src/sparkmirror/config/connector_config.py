@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flat configuration of a connector on a Connect worker becomes the settings of a flow.
+"""Reads a connector's flat configuration, as Connect stores it, into the settings of a flow.
 
-References are resolved with the config providers that the worker's file declares. Records go where
-Connect's producer would send them: `producer.override.bootstrap.servers`, else the worker's
-`bootstrap.servers`.
-Positions and statuses stay in the worker's topics; but with exactly-once they commit together
-with the records and are kept in a topic of the same name on the target, as Connect does.
+References are resolved with the config providers of the worker's file. Records go to
+`producer.override.bootstrap.servers`, else to the worker's `bootstrap.servers`. Positions and
+statuses stay in the worker's topics. With exactly-once, positions commit together with the records
+and are kept in a topic of the same name on the target, as in Connect.
 """
 
 from __future__ import annotations

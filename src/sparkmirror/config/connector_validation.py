@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of a connector's configuration, as Connect answers `PUT .../config/validate`.
+"""Validates a connector's configuration, as Connect answers `PUT .../config/validate`.
 
-Each key is parsed by itself, with Kafka's own words for what is wrong. What the reading of the
-whole configuration finds beyond that (`config/connector_config.py`) is added to the keys it is
-about, so that nothing is accepted here which could not be run.
+Each key is parsed alone, and errors have Kafka's own wording. Errors that only the whole
+configuration shows (`config/connector_config.py`) are added to the keys that they name, so that
+every accepted configuration can run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of a MirrorClient: a program's own, or those of one cluster of an MM2 file.
+"""The configuration of a MirrorClient: a program's own properties, or one cluster of an MM2 file.
 
-They are the keys that Java's MirrorClientConfig takes. Of those behind `admin.` and `consumer.`
-Java uses only what is about reaching the cluster; here whatever our connections know counts as
-well, such as `admin.request.timeout.ms`.
+The keys are those of Java's MirrorClientConfig. Behind `admin.` and `consumer.` Java reads only the
+keys that reach the cluster; here all keys of our connections count, such as
+`admin.request.timeout.ms`.
 """
 
 from __future__ import annotations

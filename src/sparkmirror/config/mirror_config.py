@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MM2 properties file as the rest of the program sees it: clusters, pairs, settings, remarks."""
+"""An MM2 properties file: its clusters, flows, settings and notices."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the REST API is served, of a worker's file as of a mirror's: addresses, TLS, who may use it.
+"""The settings of the REST server of a worker or a mirror: listeners, TLS, basic authentication.
 
-TLS is Connect's: `listeners.https.ssl.*`, and if there is no such key at all, the `ssl.*` keys that
-the file has for Kafka. It serves https listeners, and says whom to trust among other workers.
+TLS is configured by `listeners.https.ssl.*`, or by the file's `ssl.*` keys if there is none of
+these, as in Connect. It applies to https listeners and to requests to other workers.
 
-Who may use the REST API, from the files that Connect's BasicAuthSecurityRestExtension reads.
-
-A JAAS login file has a section KafkaConnect, whose PropertyFileLoginModule names a properties file
-with a line `user=password` for each user. Java people name the login file in KAFKA_OPTS; a key of
-our own may name it instead. Java lets everybody in if the properties file is empty; here it is
-wrong.
+Basic authentication reads the files of Connect's BasicAuthSecurityRestExtension. A JAAS login file
+has a section KafkaConnect, whose PropertyFileLoginModule names a properties file with a line
+`user=password` for each user. KAFKA_OPTS or a key of our own names the login file. An empty
+properties file is an error; Java lets everybody in.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker's file (`connect-distributed.properties`) as the rest of the program sees it."""
+"""A Connect worker's file (`connect-distributed.properties`): its settings and notices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the connectors of files onto a worker, takes them away, and waits until they have arrived.
+"""Creates, changes and deletes the connectors of files on a worker, and waits for their states.
 
-A connector that was deleted keeps its last status for a moment: taking away therefore ends only
-when the worker knows no status any more, so that whoever creates it anew never reads the old one.
+A deleted connector keeps its last status for a moment. Deleting ends when the worker has no status
+any more, so that a new connector of that name does not show the old one.
 """
 
 from __future__ import annotations

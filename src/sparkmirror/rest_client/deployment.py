@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be done so that a worker has a connector as its file says.
+"""Decides what changes a connector on a worker needs, and when its state is settled.
 
-A worker that hides passwords cannot be asked whether they are still the same: then the
-configuration is sent, and the report says so.
+A worker that hides passwords does not tell whether they are the same: then the configuration is
+sent, and the report says so.
 
-When a connector has arrived in a state, judged from what its status says over time.
-
-A status is written after the fact. Right after a change of its configuration a connector still
-shows the state of before; soon its own state follows, and only then those of its tasks. A new one
-is RUNNING for a moment without any task. What may be too early therefore counts only once it has
-lasted. FAILED after anything else is news, and counts at once.
+A status is written after the fact. After a change of its configuration a connector shows its old
+state for a moment; its own state follows first, then those of its tasks. A new connector is RUNNING
+for a moment without a task. A state that may be old therefore counts only after some time. FAILED
+after another state counts at once.
 """
 
 from __future__ import annotations

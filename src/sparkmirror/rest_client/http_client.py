@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP request and its whole answer: bounded in time and size, never sent to another host.
+"""Requests to one Connect worker: bounded in time and size, never sent to another host.
 
-A redirect is followed for reading only, and only within the same scheme, host and port, since the
-name and password go with it. A worker on this machine is asked directly; one elsewhere through the
-proxy of the environment, as curl does it.
+A redirect is followed for GET only, and only within the same scheme, host and port, because the
+name and password go with it. A worker on this machine is asked directly, others through the proxy
+of the environment, as curl does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of an OAuth 2 endpoint, whatever they are asked for with, refreshed in time.
+"""Tokens of an OAuth 2 endpoint, refreshed in time. Thread-safe.
 
-Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
-long for its successor: the request goes on in a thread of its own, and if it fails, the old token
-is used as long as it lasts and the endpoint is asked again a bit later. Without a valid token
-everybody hears of the failure until then: an endpoint that refuses us is not asked by each
-connection anew.
+There is at most one request at a time, in a thread of its own. While a token is valid, callers wait
+for its successor only for a moment; if the request fails, the old token is used until it expires,
+and the endpoint is asked again later. Without a valid token all callers get the error until the
+next attempt, so that a refusing endpoint is not asked for every connection.
 """
 
 from __future__ import annotations

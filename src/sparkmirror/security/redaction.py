@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker said to our login, fit to be shown: it may repeat what we sent.
+"""Removes secrets from broker messages, and limits what libraries log.
 
-Logs of libraries, of which only that is let through which shows no secrets.
+A broker's answer to a login may repeat what was sent.
 
 At DEBUG kafka-python writes whole records, and those of Connect's config topic hold passwords and
 the group's key. py4j writes each command, and that of a job holds the token of its epoch. botocore,
 urllib3, httpx and httpcore write requests and answers. Levels can be set over REST, so a level is
-no protection: what a library logs ends at its topmost logger, whichever logger below wrote it. What
-is serious enough goes on from there, without its cause, which may quote anything.
+no protection: what a library logs ends at its topmost logger. Records of a sufficient level go on
+from there, without their cause, which may quote anything.
 """
 
 from __future__ import annotations

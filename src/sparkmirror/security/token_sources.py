@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One source of tokens for all connections of a process that ask in the same name.
+"""One token source for all connections of a process with the same settings.
 
-A token that somebody else renews: it stands in the configuration, or in a file that it names.
-
-Like other files, that one is read with the configuration, and a newer token comes with newer
-settings. So there is nothing to wait for here, and nobody to ask.
+A static token stands in the configuration or in a file. The file is read with the configuration, so
+a newer token comes with newer settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token endpoint answers, and when a token is to be replaced: pure, no request is made here.
+"""Parses the answers of token endpoints and decides when to replace a token. Pure.
 
-No sentence repeats a token; what an endpoint says about an error is shown without our secret.
+No sentence repeats a token. An endpoint's error message is shown without the client's secret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed reading of layered texts against the key table, remembering all that was read.
+"""Reads layered texts into typed values by the key table, and into fields of settings classes.
 
-A wrong value does not stop the reading: it becomes a notice and its default is used, so that one
-pass over a file finds everything that is wrong with it.
+A wrong value becomes a notice and its default is used, so that one pass over a file finds all
+errors.
 """
 
 from __future__ import annotations

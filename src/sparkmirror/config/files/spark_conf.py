@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a file that are Spark's own (`spark.*`), and which of them nobody may see."""
+"""The `spark.*` lines of a file, and which of them are hidden."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka client keys become the settings of our own connections, fetches and produce requests.
+"""Reads the keys of Kafka clients into settings of connections, fetches and produce requests.
 
-Keys of Java's clients without a meaning here are named in the report with the reason.
+Keys of Java's clients that have no effect here are reported with the reason.
 """
 
 from __future__ import annotations

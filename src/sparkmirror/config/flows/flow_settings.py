@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The typed settings of one pair, made from the layered texts of the file."""
+"""Reads the settings of one flow from the layers of its file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of Kafka client keys: those with a meaning here, and why the others have none."""
+"""The tables of Kafka client keys, and the reasons why some have no effect here."""
 
 from __future__ import annotations
 

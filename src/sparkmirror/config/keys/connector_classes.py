@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three connector classes that a worker runs, and the names that they answer to.
+"""The three mirror connector classes: their names, and their keys as Connect's plugins list them.
 
-Definitions of a connector class's keys, as `GET /connector-plugins/<class>/config` has them.
-
-They are made from the key table; only where a form shows Connect's own keys is written here. The
-fields are called as in Connect's answers.
-
-Which keys belong to which connector class, as MM2 divides them; our own keys with them.
-
-A dedicated mirror reads all of them for every flow; a connector on a Connect worker has the keys of
-its class only, and these are what its plugin's definitions list.
+A dedicated mirror reads the keys of all three for every flow. A connector on a Connect worker has
+only the keys of its class, as MM2 divides them; `GET /connector-plugins/<class>/config` lists
+these. The fields of `KeyDefinition` have the names of Connect's answers.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of connector keys: set globally or per flow (`A->B.<key>`).
 
-The names are the union of MM2's three connector definitions and our own keys; exactly these
-names pass from the global level of a file into a flow.
+The names are those of MM2's three connector definitions and our own. Only these names pass from the
+global level of a file into a flow.
 
-The table of policies: what a flow does when something goes wrong that it cannot mend.
-
-Each default loses nothing that can still be had, and goes on where waiting would gain nothing.
-Whatever is chosen, the incident is logged, counted and shown, and recorded in the ledger if
-source and target are not the same afterwards.
+The incident policies say what a flow does about an incident that it cannot repair. Each default
+loses no record that can still be copied, and goes on where waiting would gain nothing. Every
+incident is logged, counted and shown. It is recorded in the ledger if source and target differ
+afterwards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table: every key that sparkmirror knows, by the place where it is written.
+"""All keys, by the place where they are written.
 
-The rows stand in the `keys_...` modules beside it; this module joins them and
-answers the questions that parsing, `check` and the reference page ask.
+The rows are in the `*_keys` modules. This module joins them for parsing, `check` and the reference
+page.
 """
 
 from __future__ import annotations

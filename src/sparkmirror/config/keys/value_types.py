@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the text of a property becomes a value: Kafka's config types and the checks on them.
+"""Kafka's config types and validators: how the text of a property becomes a value.
 
 Every function raises InvalidValueError with the end of a sentence that begins with the key's name.
 The value is kept apart, because the reader of the sentence may not be allowed to see it.

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of worker keys (`B.<key>`, B being the target) and of the file's top level.
+"""The tables of worker keys: of a dedicated mirror and of a Connect worker.
 
-The keys of a place in a group, the same for a worker's file and for the pairs of a mirror's.
-
-The table of keys of a Connect worker's own file (`connect-distributed.properties`).
-
-What it shares with the worker of a dedicated mirror stands above; here the
-keys are written without a cluster before them, and a worker is a member of a group.
+Those of a mirror are written as `B.<key>`, B being the target; its top level is here, too.
+A Connect worker has a file of its own (`connect-distributed.properties`).
 """
 
 from __future__ import annotations

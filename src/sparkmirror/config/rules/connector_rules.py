@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules between the keys of one connector on a Connect worker.
 
-Where Connect or MM2 refuses a combination, the sentence is theirs, so that tools and people that
-know it recognise it. What only we refuse is said in our own words.
+Where Connect or MM2 refuses a combination, the sentence is theirs, so that people and tools
+recognise it.
 """
 
 from __future__ import annotations

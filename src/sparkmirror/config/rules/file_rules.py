@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks about the lines of a file: repeated keys, unknown clusters, keys that do nothing.
+"""Notices about the lines of a mirror's or a worker's file.
 
-Remarks about a worker's file: lines that do nothing, lines that contradict each other.
+They tell of repeated keys, unknown clusters, keys without effect, and contradictions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules between keys of one flow: what each value allows by itself, but not together.
-
-Where a file's lines contradict what the services of its profiles are known to refuse.
-"""
+"""Rules between the keys of one flow, and against the limits of its service profiles."""
 
 from __future__ import annotations
 

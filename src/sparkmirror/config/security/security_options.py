@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a setting of TLS or of a login is looked up: among a client's keys, or on its JAAS line.
+"""Where TLS and login options are read from: client keys, the JAAS line, login files, stores.
 
-Kafka's login for tokens, and Strimzi's, read the same things from options of the JAAS line that
-stand as keys elsewhere, so whoever reads them asks a `Texts`.
-
-The sections of the JAAS login file that Java people name in KAFKA_OPTS.
-
-KafkaClient says who clients are that have no `sasl.jaas.config`; KafkaConnect, who may use the
+Kafka's login for tokens, and Strimzi's, read options of the JAAS line that are keys elsewhere, so
+readers go through one interface for both. KAFKA_OPTS names a JAAS login file: its section
+KafkaClient is for clients without `sasl.jaas.config`, its section KafkaConnect for users of the
 REST API.
 
-Trust stores and key stores, read when settings are made: files of three kinds, or PEM inline.
-
-What may stand together is what Java's clients accept.
-
-Files for logins with tokens: what is in them goes to an endpoint, or to a broker, as it is.
-
-A connector that came over REST may therefore name only those that Java's workers would read: the
-ones that KAFKA_OPTS lists.
+Truststores and keystores are files of three types, or PEM inline; the combinations are those that
+Java's clients accept. The content of token files goes to an endpoint or a broker unchanged, so a
+connector that came over REST may name only the files that KAFKA_OPTS lists.
 """
 
 from __future__ import annotations

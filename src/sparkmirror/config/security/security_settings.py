@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security of one client: `security.protocol`, `ssl.*`, `sasl.*` and what they lead to.
+"""The security of one client: `security.protocol`, `ssl.*`, `sasl.*`, and the AWS login options.
 
-Files are read here, on the driver, and nowhere else: what comes out needs no file any more.
-
-Where AWS's keys come from: the options of Amazon's own login module.
+Files are read here, on the driver. The result needs no file any more.
 """
 
 from __future__ import annotations
