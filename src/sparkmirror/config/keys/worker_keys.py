@@ -221,8 +221,17 @@ WORKER_KEYS = (
     *MEMBERSHIP_KEYS,
 )
 
+_IGNORED_IN_BOTH = {
+    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
+    "offset.flush.timeout.ms": "a flush that fails is tried again",
+    "plugin.discovery": NO_JAVA_PLUGIN,
+    "plugin.path": NO_JAVA_PLUGIN,
+    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
+    "topic.creation.enable": "remote topics are created as the source connector says",
+}
+
 # Keys of Connect's worker that change nothing here -> why.
-IGNORED_WORKER_KEYS = {
+IGNORED_WORKER_KEYS = _IGNORED_IN_BOTH | {
     "client.id": "client ids are named after the flow",
     "worker.sync.timeout.ms": _NO_CONFIGS,
     "worker.unsync.backoff.ms": _NO_CONFIGS,
@@ -233,18 +242,12 @@ IGNORED_WORKER_KEYS = {
     "inter.worker.key.generation.algorithm": _NO_REQUESTS,
     "inter.worker.signature.algorithm": _NO_REQUESTS,
     "inter.worker.verification.algorithms": _NO_REQUESTS,
-    "offset.flush.timeout.ms": "a flush that fails is tried again",
-    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
-    "topic.creation.enable": "remote topics are created as the source connector says",
     "topic.tracking.enable": "topics are those that a flow copies now, nothing is remembered",
     "topic.tracking.allow.reset": "topics are those that a flow copies now",
-    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
     "connector.client.config.override.policy": "client overrides are always allowed",
     "key.converter": COPIED_RAW,
     "value.converter": COPIED_RAW,
     "header.converter": COPIED_RAW,
-    "plugin.path": NO_JAVA_PLUGIN,
-    "plugin.discovery": NO_JAVA_PLUGIN,
     "rest.extension.classes": NO_JAVA_PLUGIN,
 }
 
@@ -479,13 +482,7 @@ SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS)
 WORKER_CONFIG_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECTOR_PERMISSION_KEYS, *SERVER_KEYS)
 
 # Keys of Connect's worker that change nothing here -> why.
-IGNORED_WORKER_CONFIG_KEYS = {
-    "offset.flush.timeout.ms": "a flush that fails is tried again",
-    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
-    "topic.creation.enable": "remote topics are created as the source connector says",
-    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
-    "plugin.path": NO_JAVA_PLUGIN,
-    "plugin.discovery": NO_JAVA_PLUGIN,
+IGNORED_WORKER_CONFIG_KEYS = _IGNORED_IN_BOTH | {
     "internal.key.converter": "Kafka has removed it: internal records are JSON without a schema",
     "internal.value.converter": "Kafka has removed it: internal records are JSON without a schema",
     "offset.storage.file.filename": "positions are kept in Kafka; this is a standalone worker's",

@@ -50,13 +50,7 @@ def _exactly_once(
                 origin.key,
                 f"{origin.key}=required needs {' and '.join(missing)}.",
             )
-    if transactions.support is ExactlyOnce.PREPARING:
-        report.warn(
-            support,
-            f"{support.key}=preparing changes nothing by itself: records are written without "
-            "transactions until it is enabled.",
-            NoticeLevel.INFO,
-        )
+    note_preparing(transactions.support, worker, report)
     if not is_enabled or not settings.enabled:
         return
     if not reads_committed:
@@ -81,6 +75,18 @@ def _exactly_once(
             f"{support.key}=enabled needs {flow.target}.producer.acks=all.",
         )
     check_commit_interval(settings, connector, report)
+
+
+def note_preparing(support: ExactlyOnce, worker: ConfigReader, report: ConfigReport) -> None:
+    """Say that exactly.once.source.support=preparing has no effect yet."""
+    if support is ExactlyOnce.PREPARING:
+        origin = worker.origin("exactly.once.source.support")
+        report.warn(
+            origin,
+            f"{origin.key}=preparing changes nothing by itself: records are written without "
+            "transactions until it is enabled.",
+            NoticeLevel.INFO,
+        )
 
 
 def check_group_timeouts(group: GroupSettings, worker: ConfigReader, report: ConfigReport) -> None:

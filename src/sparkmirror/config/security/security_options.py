@@ -294,8 +294,7 @@ def read_named_file(texts: OptionSource, location: str, path: str, most: int = M
         raise texts.error(
             location,
             f"names {texts.display_value(location)}, which cannot be read ({reason}): it must be "
-            f"on the "
-            "machine where the program runs, and readable for it",
+            "on the machine where the program runs, and readable for it",
         ) from error
     if data is None:
         raise texts.error(
