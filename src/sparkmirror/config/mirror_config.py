@@ -27,11 +27,11 @@ from sparkmirror.config.files.properties import (
     reject_swallowed_secrets,
 )
 from sparkmirror.config.files.spark_conf import displayed_spark_conf, read_spark_conf
-from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow
+from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow, read_metrics
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
 from sparkmirror.config.keys.value_types import InvalidValueError
-from sparkmirror.config.keys.worker_keys import RUN_REST_KEYS
+from sparkmirror.config.keys.worker_keys import METRICS_KEYS, RUN_REST_KEYS
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import (
@@ -157,10 +157,11 @@ class MirrorConfig:
     @property
     def metrics(self) -> MetricsSettings | None:
         """Where figures are served; None: nowhere. ConfigError if a value is wrong."""
-        port = self._driver_value("metrics.port")
-        if not isinstance(port, int):
-            return None
-        return MetricsSettings(str(self._driver_value("metrics.host")), port)
+        report = ConfigReport()
+        reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all(METRICS_KEYS)
+        raise_errors(report.notices, self.name)
+        return read_metrics(reader)
 
     @property
     def rest(self) -> RunRestSettings | None:
@@ -233,14 +234,6 @@ class MirrorConfig:
             return self.resolver.resolve(entry.text).text
         except LookupError:
             return entry.text  # the flow's own reading reports it
-
-    def _driver_value(self, key: str) -> object:
-        text = self._text(key)
-        try:
-            return TOP_LEVEL[key].default_value() if text is None else TOP_LEVEL[key].parse(text)
-        except InvalidValueError as error:
-            said = _rejection_text(error, self._raw[key])
-            raise ConfigError(f"{self.name}: {key} {said}.", key=key) from error
 
     def _is_enabled(self, flow: Flow) -> bool:
         return (self._text(f"{flow}.enabled") or "").lower() == "true"

@@ -30,7 +30,7 @@ from sparkmirror.config.files.properties import (
 )
 from sparkmirror.config.files.spark_conf import read_spark_conf
 from sparkmirror.config.flows.client_settings import check_producer, read_connection_settings
-from sparkmirror.config.flows.flow_settings import read_internal_topics
+from sparkmirror.config.flows.flow_settings import read_internal_topics, read_metrics
 from sparkmirror.config.keys.rest_keys import strip_quotes
 from sparkmirror.config.keys.table import CLIENT, IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.worker_keys import (
@@ -39,7 +39,6 @@ from sparkmirror.config.keys.worker_keys import (
 )
 from sparkmirror.config.rest_settings import https_tls_keys, read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import check_worker, worker_file_notices
-from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.config.worker_settings import (
     ClientOverrides,
     GroupSettings,
@@ -151,7 +150,7 @@ def _read(
         rest=rest,
         internal_topics=read_internal_topics(reader),
         overrides=ClientOverrides(**reader.filled(ClientOverrides)),
-        metrics=_metrics(reader),
+        metrics=read_metrics(reader),
         spark=read_spark_conf(values, resolver, report),
         **reader.filled(WorkerSettings),
     )
@@ -212,8 +211,3 @@ def _rest(
         listeners,
         read_listeners(reader, "admin.listeners") if admin else None,
     )
-
-
-def _metrics(reader: ConfigReader) -> MetricsSettings | None:
-    found = reader.filled(MetricsSettings)
-    return None if found["port"] is None else MetricsSettings(**found)

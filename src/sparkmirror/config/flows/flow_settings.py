@@ -28,6 +28,7 @@ from sparkmirror.config.settings import (
     HeartbeatSettings,
     IncidentPolicies,
     InternalTopics,
+    MetricsSettings,
     PipelineSettings,
     SourceSettings,
     TransactionSettings,
@@ -149,3 +150,9 @@ def read_internal_topics(worker: ConfigReader) -> InternalTopics:
     return InternalTopics(
         **worker.filled(InternalTopics), extra_configs=extra, wished_configs=wished
     )
+
+
+def read_metrics(reader: ConfigReader) -> MetricsSettings | None:
+    """Where metrics are served; None: nowhere."""
+    found = reader.filled(MetricsSettings)
+    return None if found["port"] is None else MetricsSettings(**found)
