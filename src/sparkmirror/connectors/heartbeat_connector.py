@@ -55,7 +55,6 @@ class HeartbeatStatus:
 
     state: HeartbeatState
     count: int = 0
-    last_timestamp_ms: int | None = None
     error: str | None = None
     is_refused: bool = False  # it will not go away by itself
 
@@ -149,7 +148,7 @@ class MirrorHeartbeatConnector:
         heartbeat = Heartbeat(self._flow, self._clock_ms())
         try:
             if self._send(heartbeat):
-                self._succeeded(heartbeat)
+                self._succeeded()
         except KafkaError as error:
             raise cluster_error(self._target, "emitting a heartbeat", error) from error
 
@@ -201,13 +200,11 @@ class MirrorHeartbeatConnector:
         if producer is not None:
             producer.abandon()
 
-    def _succeeded(self, heartbeat: Heartbeat) -> None:
+    def _succeeded(self) -> None:
         before = self._status
         if before.state is HeartbeatState.RETRYING:
             log.info(f"{self._flow}/heartbeat: heartbeats arrive on '{self._target.alias}' again.")
-        self._status = HeartbeatStatus(
-            HeartbeatState.RUNNING, before.count + 1, heartbeat.timestamp_ms
-        )
+        self._status = HeartbeatStatus(HeartbeatState.RUNNING, before.count + 1)
 
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:

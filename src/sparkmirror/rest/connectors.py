@@ -12,8 +12,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from sparkmirror.config.keys.table import HIDDEN, restore_secrets
+from sparkmirror.config.keys.secret_keys import restore_secrets
 from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
+from sparkmirror.model import HIDDEN
 from sparkmirror.rest import entities
 from sparkmirror.rest.dispatch import absolute_url, empty_response
 from sparkmirror.rest.openapi import body_schema, config_schema, error_responses

@@ -16,7 +16,7 @@ from pydantic.config import JsonDict
 
 from sparkmirror.config.connector_validation import ConfigValidation
 from sparkmirror.config.keys.connector_classes import KeyDefinition
-from sparkmirror.config.keys.table import redact_config
+from sparkmirror.config.keys.secret_keys import redact_config
 from sparkmirror.connect import api
 from sparkmirror.connect.api import RunState
 

@@ -24,16 +24,15 @@ _AT_A_TIME = 8
 class SignedBodyReader:
     """Of one application; its event loop's."""
 
-    def __init__(self, seconds: float, most_bytes: int, at_a_time: int = _AT_A_TIME) -> None:
+    def __init__(self, seconds: float, most_bytes: int) -> None:
         self._seconds = seconds
         self._most_bytes = most_bytes
-        self._at_a_time = at_a_time
         self._reading: dict[anyio.CancelScope, None] = {}  # in the order in which they came
         self._given_up = ThrottledLog(log)
 
     async def read(self, receive: Receive, client: str) -> Receive | None:
         """What gives the body, read already; None if it took too long or had to make room."""
-        while len(self._reading) >= self._at_a_time:
+        while len(self._reading) >= _AT_A_TIME:
             oldest = next(iter(self._reading))
             del self._reading[oldest]
             oldest.cancel()
