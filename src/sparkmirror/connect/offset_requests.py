@@ -19,8 +19,8 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError, ConnectorInfo
-from sparkmirror.connect.config_writer import ConfigWriter, topic_error
 from sparkmirror.connect.group_state import GroupState
+from sparkmirror.connect.leader import GroupLeader, topic_error
 from sparkmirror.connect.offset_alterations import OffsetEntry, OffsetRecord, offset_records
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
 from sparkmirror.formats.connect_config_records import TargetState
@@ -28,6 +28,7 @@ from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.kafka.topic_log import KeyValue, TopicLog
+from sparkmirror.state.connect_configs import ClusterConfigState
 
 _STOPPED_SECONDS = 15.0
 
@@ -38,10 +39,10 @@ JsonObject = Mapping[str, Json]
 class OffsetRequests:
     """The requests of ConnectApi that are about offsets."""
 
-    def __init__(self, file: WorkerConfig, group_state: GroupState, writes: ConfigWriter) -> None:
+    def __init__(self, file: WorkerConfig, group_state: GroupState, leader: GroupLeader) -> None:
         self._file = file
         self._group_state = group_state
-        self._writes = writes
+        self._leader = leader
 
     def read(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
         """Where it stands."""
@@ -73,17 +74,18 @@ class OffsetRequests:
 
         Its target state is written once more, which only the leader can do.
         """
-        self._writes.require_leadership()
-        with self._writes.lock:
+        self._leader.require()
+        with self._leader.exclusive():
             info = self._await_stopped(name)
-            self._writes.write(lambda log: log.put_target_state(name, TargetState.STOPPED))
+            with self._leader.writing() as log:
+                log.put_target_state(name, TargetState.STOPPED)
             try:
                 yield info
             except ClusterError as error:
                 raise topic_error("Error writing to the offsets topic", error) from error
 
     def _offset_store(self, name: str) -> ConnectorOffsetStore:
-        config = self._writes.connector_info(name).config
+        config = connector_info(self._group_state.configs, name).config
         try:
             return ConnectorOffsetStore(name, read_connector(config, self._file).settings)
         except ConfigError as error:
@@ -91,8 +93,8 @@ class OffsetRequests:
 
     def _await_stopped(self, name: str) -> ConnectorInfo:
         """Nothing of it may write its offsets any more: whoever ran it has said that it ended."""
-        self._writes.refresh()
-        info = self._writes.connector_info(name)
+        self._leader.refresh()
+        info = connector_info(self._group_state.configs, name)
         is_meant = self._group_state.configs.target_state(name) is TargetState.STOPPED
         if not is_meant or info.tasks:
             raise api_errors.not_stopped(name)
@@ -104,13 +106,21 @@ class OffsetRequests:
                     f"Connector {name} is to stop and has not ended yet; its offsets can be "
                     "modified when its status says STOPPED.",
                 )
-            self._writes.wait_briefly()
-            self._writes.refresh()
+            self._leader.pause()
+            self._leader.refresh()
         return info
 
     def _has_stopped(self, name: str) -> bool:
         known = self._group_state.statuses.connectors.get(name)
         return known is not None and known.state is RunState.STOPPED
+
+
+def connector_info(configs: ClusterConfigState, name: str) -> ConnectorInfo:
+    """A connector as the config topic has it; ApiError 404 if there is none."""
+    config = configs.configs.get(name)
+    if config is None:
+        raise api_errors.connector_not_found(name)
+    return ConnectorInfo(name, dict(config), tuple(range(len(configs.tasks(name)))))
 
 
 class ConnectorOffsetStore:

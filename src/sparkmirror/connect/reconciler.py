@@ -33,12 +33,12 @@ from sparkmirror.connect.status_updates import (
 )
 from sparkmirror.connect.task_configs import put_tasks_if_started, task_configs
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
-from sparkmirror.errors import ArgumentError, ClusterError, LeadershipLostError, join_sentences
+from sparkmirror.errors import ArgumentError, ClusterError, join_sentences
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import ConnectorStatus, RunState, StatusRecord
 from sparkmirror.group.membership import Membership
-from sparkmirror.state.connect_configs import ClusterConfigState, ConfigLog
+from sparkmirror.state.connect_configs import ClusterConfigState
 from sparkmirror.wire.backoff import Backoff
 
 _LOOK_SECONDS = 0.5
@@ -196,11 +196,7 @@ class Reconciler:
         if membership.is_member:
             self._update_statuses()
             self._remove_deleted_statuses()
-        try:
-            leading.update()
-        except LeadershipLostError:
-            leading.on_fenced()
-            raise
+        leading.maintain()
         if membership.is_member:
             self._publish_task_configs(membership, leading)
 
@@ -399,7 +395,7 @@ class Reconciler:
                 if is_exact:
                     self._send_to_leader("PUT", url, f"{path}/fence", b"")
         except (ApiError, ClusterError) as error:
-            sentence = f"its tasks could not be published: {error}"
+            sentence = f"its tasks could not be published: {error.__cause__ or error}"
             if attempt.failed(sentence):
                 _log.warning(f"Connector {name}: {sentence}")
             return False
@@ -409,18 +405,13 @@ class Reconciler:
     def _write_as_leader(
         self, name: str, wanted: list[Config], *, is_stale: bool, is_exact: bool
     ) -> None:
-        leading = self._leader
-
-        def write(log: ConfigLog) -> None:
-            if leading is None or not leading.is_ready:
-                raise ApiError(409, "this worker does not lead any more")
-            log.read_new()
+        if self._leader is None:
+            return
+        with self._leader.writing() as log:
             if is_stale:
                 put_tasks_if_started(log, name, wanted)
             if is_exact:
                 log.put_task_count(name, len(wanted))
-
-        self._group_state.write_configs(write)
 
     def _send_to_leader(self, method: str, url: str, path: str, body: bytes) -> None:
         signed = self._sign(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparkmirror import __version__
@@ -28,14 +28,14 @@ from sparkmirror.connect.api import (
     SignedBody,
     StateInfo,
 )
-from sparkmirror.connect.config_writer import ConfigWriter, WorkerLifecycle, topic_error
 from sparkmirror.connect.group_state import GroupState
-from sparkmirror.connect.leader import GroupLeader
+from sparkmirror.connect.leader import GroupLeader, topic_error
 from sparkmirror.connect.log_levels import check_level
 from sparkmirror.connect.offset_alterations import OffsetEntry
-from sparkmirror.connect.offset_requests import OffsetRequests
+from sparkmirror.connect.offset_requests import OffsetRequests, connector_info
 from sparkmirror.connect.reconciler import Reconciler
 from sparkmirror.connect.signatures import verify_signature
+from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.task_configs import put_tasks_if_started
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
@@ -58,25 +58,25 @@ class WorkerApi:
     def __init__(
         self,
         file: WorkerConfig,
-        life: WorkerLifecycle,
+        startup: Startup,
         group_state: GroupState,
         membership: Membership,
-        leading: GroupLeader,
+        leader: GroupLeader,
         reconciler: Reconciler,
     ) -> None:
         self._file = file
-        self._life = life
+        self._startup = startup
         self._group_state = group_state
         self._membership = membership
         self._reconciler = reconciler
-        self._writes = ConfigWriter(life, group_state, membership, leading)
-        self._offsets = OffsetRequests(file, group_state, self._writes)
+        self._leader = leader
+        self._offsets = OffsetRequests(file, group_state, leader)
 
     # --- about the worker
 
     def refresh(self) -> None:
         """Learn what others have written."""
-        if self._life.is_started:
+        if self._startup.is_started:
             self._group_state.try_refresh()
 
     def server_info(self) -> Mapping[str, str]:
@@ -84,15 +84,15 @@ class WorkerApi:
         return {
             "version": PLUGIN_VERSION,
             "commit": _COMMIT,
-            "kafka_cluster_id": self._life.cluster_id,
+            "kafka_cluster_id": self._startup.cluster_id,
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
         """Ready once the group has taken this worker in."""
-        failure = self._life.failure
+        failure = self._startup.failure
         if failure is not None:
             return 500, {"status": "unhealthy", "message": str(failure)}
-        if not self._life.is_started or self._membership.generation < 0:
+        if not self._startup.is_started or self._membership.generation < 0:
             stage = self.stage()
             message = "Worker is still starting up."
             return 503, {
@@ -104,24 +104,25 @@ class WorkerApi:
 
     def stage(self) -> str:
         """What the worker is about."""
-        if not self._life.is_started or self._life.stopping.is_set():
-            return self._life.stage
+        if not self._startup.is_started or self._startup.stopping.is_set():
+            return self._startup.stage
         return self._membership.problem or self._reconciler.problem
 
     # --- questions
 
     def connectors(self) -> list[str]:
         """Their names."""
-        self._writes.require_started()
+        self._startup.require()
         return self._group_state.configs.connectors
 
     def info(self, name: str) -> ConnectorInfo:
         """A connector as it is meant to be."""
-        return self._writes.connector_info(name)
+        self._startup.require()
+        return connector_info(self._group_state.configs, name)
 
     def status(self, name: str) -> ConnectorStateInfo:
         """What it does."""
-        self._writes.require_started()
+        self._startup.require()
         statuses = self._group_state.statuses
         known = statuses.connectors.get(name)
         if known is None or name not in self._group_state.configs.configs:
@@ -136,7 +137,7 @@ class WorkerApi:
 
     def task_status(self, name: str, task: int) -> StateInfo:
         """What one task does."""
-        self._writes.require_started()
+        self._startup.require()
         known = self._group_state.statuses.tasks(name).get(task)
         if known is None or name not in self._group_state.configs.configs:
             raise api_errors.task_status_not_found(name, task)
@@ -144,13 +145,13 @@ class WorkerApi:
 
     def topics(self, name: str) -> list[str]:
         """The topics that it has written to."""
-        self._writes.require_started()
+        self._startup.require()
         return list(self._group_state.statuses.topics(name))
 
     def reset_topics(self, name: str) -> None:
         """Forget them."""
-        self._writes.require_started()
-        self._writes.refresh()
+        self._startup.require()
+        self._leader.refresh()
         known = self._group_state.statuses.topics(name)
         try:
             self._group_state.write_statuses([TopicStatus(name, topic, None) for topic in known])
@@ -161,37 +162,33 @@ class WorkerApi:
 
     def create(self, name: str, config: Config, initial_state: str | None) -> ConnectorInfo:
         """A new connector."""
-        self._writes.require_leadership()
+        self._leader.require()
         self._require_valid(config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
-
-        def write(log: ConfigLog) -> None:
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name in log.state.configs:
                 raise api_errors.connector_exists(name)
             log.put_connector(name, config, None if initial_state is None else target)
-
-        with self._writes.lock:
-            self._writes.write(write)
         return ConnectorInfo(name, dict(config))
 
     def put_config(self, name: str, config: Config) -> tuple[ConnectorInfo, bool]:
         """A new connector, or a new configuration."""
-        self._writes.require_leadership()
+        self._leader.require()
         self._require_valid(config)
-        return self._put(name, lambda _old: config)
+        with self._leader.exclusive(), self._leader.writing() as log:
+            is_new = name not in log.state.configs
+            return _put_connector(log, name, config), is_new
 
     def patch_config(self, name: str, changes: Config) -> ConnectorInfo:
         """Some keys anew."""
-        self._writes.require_leadership()
-
-        def merged(old: Config | None) -> Config:
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
+            old = log.state.configs.get(name)
             if old is None:
                 raise api_errors.connector_not_found(name)
             config = {k: text for k, text in {**old, **changes}.items() if text is not None}
             self._require_valid(config)
-            return config
-
-        return self._put(name, merged)[0]
+            return _put_connector(log, name, config)
 
     def _require_valid(self, config: Config) -> None:
         """What no topic would take is not even read: patterns of that size cost seconds."""
@@ -199,40 +196,18 @@ class WorkerApi:
             raise api_errors.config_write_failed()
         plugins.require_valid_config(config, self._file)
 
-    def _put(
-        self, name: str, make: Callable[[Config | None], Config]
-    ) -> tuple[ConnectorInfo, bool]:
-        before: list[ConnectorInfo] = []
-
-        def write(log: ConfigLog) -> None:
-            old = log.state.configs.get(name)
-            config = make(old)
-            tasks = tuple(range(len(log.state.tasks(name))))
-            before.append(ConnectorInfo(name, dict(config), tasks))
-            is_new.append(old is None)
-            log.put_connector(name, config)
-
-        is_new: list[bool] = []
-        with self._writes.lock:
-            self._writes.write(write)
-        return before[0], is_new[0]
-
     def delete(self, name: str) -> None:
         """Forget a connector; returns when it has ended and nobody shows it any more."""
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.connector_not_found(name)
             log.remove_connector(name)
-
-        with self._writes.lock:
-            self._writes.write(write)
         self._await_deletion(name)
 
     def _await_deletion(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
-        self._writes.refresh()
+        self._leader.refresh()
         while name in self._group_state.statuses.connectors:
             if name in self._group_state.configs.configs:
                 return  # created anew meanwhile: its statuses are those of the new one
@@ -243,8 +218,8 @@ class WorkerApi:
                 )
                 self._remove_status(name)
                 return
-            self._writes.wait_briefly()
-            self._writes.refresh()
+            self._leader.pause()
+            self._leader.refresh()
 
     def _remove_status(self, name: str) -> None:
         try:
@@ -262,60 +237,56 @@ class WorkerApi:
 
     def stop(self, name: str) -> None:
         """Have no tasks."""
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.unknown_connector(name)
             log.put_tasks(name, [])
             log.put_target_state(name, TargetState.STOPPED)
 
-        self._writes.write(write)
-
     def _set_target(self, name: str, target: TargetState) -> None:
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.unknown_connector(name)
             log.put_target_state(name, target)
-
-        with self._writes.lock:
-            self._writes.write(write)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
         """Begin anew: a plain restart where the connector runs, any other by way of the topic."""
-        self._writes.require_started()
+        self._startup.require()
         if not include_tasks and not only_failed:
-            self._run_at_owner(name, lambda: self._reconciler.restart(name))
+            self._require_owner(name)
+            self._reconciler.restart(name)
             return None
-        self._writes.require_leadership()
+        self._leader.require()
         self._require_known(name)
         request = RestartRequest(name, include_tasks, only_failed)
-        self._writes.write(lambda log: log.put_restart_request(request))
+        with self._leader.writing() as log:
+            log.put_restart_request(request)
         self._group_state.try_refresh()
         return _as_restarting(self.status(name), request)
 
     def restart_task(self, name: str, task: int) -> None:
         """Begin a task anew, and with it all others: they are planned together."""
-        self._writes.require_started()
+        self._startup.require()
         self._require_known(name)
         if task not in range(len(self._group_state.configs.tasks(name))):
             raise api_errors.unknown_task(name, task)
-        self._run_at_owner(name, lambda: self._reconciler.restart_tasks(name))
+        self._require_owner(name)
+        self._reconciler.restart_tasks(name)
 
     def _require_known(self, name: str) -> None:
         if name not in self._group_state.configs.configs:
             raise api_errors.restart_target_not_found(name)
 
-    def _run_at_owner(self, name: str, act: Callable[[], None]) -> None:
+    def _require_owner(self, name: str) -> None:
+        """Return if the connector runs here; otherwise ForwardTo its owner or the leader."""
         self._require_known(name)
         if self._reconciler.is_assigned(name) and self._membership.is_member:
-            act()
             return
-        self._writes.require_leadership()
+        self._leader.require()
         url = self._membership.owner_url(name)
         if url is None:
             raise api_errors.stale_configuration()
@@ -362,8 +333,9 @@ class WorkerApi:
         if not cluster:
             return self._reconciler.log_levels.set(name, level)
         check_level(level)
-        self._writes.require_leadership()
-        self._writes.write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
+        self._leader.require()
+        with self._leader.writing() as log:
+            log.put_logger_level(LoggerLevel(name, level.upper()))
         return []
 
     # --- other workers
@@ -372,20 +344,18 @@ class WorkerApi:
         """The tasks of a connector that another worker runs; a stranger's are not even read."""
         self._verify_signature(signed)
         configs = read(signed.body)
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.connector_not_found(name)
             put_tasks_if_started(log, name, configs)
 
-        self._writes.write(write)
-
     def fence(self, name: str, signed: SignedBody) -> None:
         """Another worker has fenced the earlier writers of a connector: write down how many."""
         self._verify_signature(signed)
-        self._writes.require_leadership()
-        self._writes.write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
+        self._leader.require()
+        with self._leader.writing() as log:
+            log.put_task_count(name, len(log.state.tasks(name)))
 
     def _verify_signature(self, signed: SignedBody) -> None:
         key = self._group_state.configs.session_key
@@ -394,6 +364,13 @@ class WorkerApi:
 
 
 _COMMIT = f"sparkmirror-{__version__}"
+
+
+def _put_connector(log: ConfigLog, name: str, config: Config) -> ConnectorInfo:
+    """The connector with the tasks that it has before they are planned again."""
+    tasks = tuple(range(len(log.state.tasks(name))))
+    log.put_connector(name, config)
+    return ConnectorInfo(name, dict(config), tasks)
 
 
 def _state_info(status: Status) -> StateInfo:

@@ -16,11 +16,11 @@ import logging
 import threading
 
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect.config_writer import WorkerLifecycle
 from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader
 from sparkmirror.connect.reconciler import Reconciler
+from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.internal_topic_setup import ensure_storage_topics
 from sparkmirror.errors import ClusterError, ConfigError, SparkmirrorError
@@ -41,7 +41,7 @@ class ConnectWorker:
         """`url` is where other workers reach this one."""
         settings = file.settings
         self._file = file
-        self._lifecycle = WorkerLifecycle()
+        self._lifecycle = Startup()
         worker_id = url.partition("://")[2].rstrip("/")
         self._group_state = GroupState(
             settings.connection, settings.internal_topics, self._on_config_change
@@ -57,7 +57,7 @@ class ConnectWorker:
             on_revoked=self._reconciler.on_revoked,
         )
         self._leading = GroupLeader(
-            settings.group, settings.signing, self._group_state, self._membership
+            settings.group, settings.signing, self._group_state, self._membership, self._lifecycle
         )
         self._config_watcher = TopicWatcher(
             settings.connection, settings.internal_topics.configs, self._on_config_records
