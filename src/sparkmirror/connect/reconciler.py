@@ -57,6 +57,7 @@ class Reconciler:
         file: WorkerConfig,
         group_state: GroupState,
         runner: ConnectorSupervisor,
+        config_cache: ConnectorConfigCache,
         worker_id: str,
     ) -> None:
         self._file = file
@@ -66,7 +67,7 @@ class Reconciler:
         self._runner = runner
         self._worker_id = worker_id
         self._revoke_timeout_seconds = 0.7 * file.settings.group.rebalance_timeout_ms / 1000
-        self._config_cache = ConnectorConfigCache(file)
+        self._config_cache = config_cache
         self._levels = LogLevels()
         self._leader: GroupLeader | None = None
         self._membership: Membership | None = None

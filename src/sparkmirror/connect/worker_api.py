@@ -28,6 +28,7 @@ from sparkmirror.connect.api import (
     SignedBody,
     StateInfo,
 )
+from sparkmirror.connect.config_cache import CheckedConfig, ConnectorConfigCache
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader, topic_error
 from sparkmirror.connect.log_levels import check_level
@@ -47,7 +48,6 @@ from sparkmirror.state.connect_configs import ConfigLog
 Config = Mapping[str, str | None]
 
 _GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
-_MOST_CHARACTERS = 1 << 20  # of a configuration
 _BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _log = logging.getLogger(__name__)
 
@@ -63,12 +63,14 @@ class WorkerApi:
         membership: Membership,
         leader: GroupLeader,
         reconciler: Reconciler,
+        config_cache: ConnectorConfigCache,
     ) -> None:
         self._file = file
         self._startup = startup
         self._group_state = group_state
         self._membership = membership
         self._reconciler = reconciler
+        self._config_cache = config_cache
         self._leader = leader
         self._offsets = OffsetRequests(file, group_state, leader)
 
@@ -163,21 +165,22 @@ class WorkerApi:
     def create(self, name: str, config: Config, initial_state: str | None) -> ConnectorInfo:
         """A new connector."""
         self._leader.require()
-        self._require_valid(config)
+        checked = self._config_cache.check(config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
         with self._leader.exclusive(), self._leader.writing() as log:
             if name in log.state.configs:
                 raise api_errors.connector_exists(name)
-            log.put_connector(name, config, None if initial_state is None else target)
+            with self._config_cache.offered(name, checked):
+                log.put_connector(name, config, None if initial_state is None else target)
         return ConnectorInfo(name, dict(config))
 
     def put_config(self, name: str, config: Config) -> tuple[ConnectorInfo, bool]:
         """A new connector, or a new configuration."""
         self._leader.require()
-        self._require_valid(config)
+        checked = self._config_cache.check(config)
         with self._leader.exclusive(), self._leader.writing() as log:
             is_new = name not in log.state.configs
-            return _put_connector(log, name, config), is_new
+            return self._put_connector(log, name, config, checked), is_new
 
     def patch_config(self, name: str, changes: Config) -> ConnectorInfo:
         """Some keys anew."""
@@ -187,14 +190,16 @@ class WorkerApi:
             if old is None:
                 raise api_errors.connector_not_found(name)
             config = {k: text for k, text in {**old, **changes}.items() if text is not None}
-            self._require_valid(config)
-            return _put_connector(log, name, config)
+            return self._put_connector(log, name, config, self._config_cache.check(config))
 
-    def _require_valid(self, config: Config) -> None:
-        """What no topic would take is not even read: patterns of that size cost seconds."""
-        if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
-            raise api_errors.config_write_failed()
-        plugins.require_valid_config(config, self._file)
+    def _put_connector(
+        self, log: ConfigLog, name: str, config: Config, checked: CheckedConfig
+    ) -> ConnectorInfo:
+        """The connector with the tasks that it has before they are planned again."""
+        tasks = tuple(range(len(log.state.tasks(name))))
+        with self._config_cache.offered(name, checked):
+            log.put_connector(name, config)
+        return ConnectorInfo(name, dict(config), tasks)
 
     def delete(self, name: str) -> None:
         """Forget a connector; returns when it has ended and nobody shows it any more."""
@@ -364,13 +369,6 @@ class WorkerApi:
 
 
 _COMMIT = f"sparkmirror-{__version__}"
-
-
-def _put_connector(log: ConfigLog, name: str, config: Config) -> ConnectorInfo:
-    """The connector with the tasks that it has before they are planned again."""
-    tasks = tuple(range(len(log.state.tasks(name))))
-    log.put_connector(name, config)
-    return ConnectorInfo(name, dict(config), tasks)
 
 
 def _state_info(status: Status) -> StateInfo:

@@ -16,6 +16,7 @@ import logging
 import threading
 
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connect.config_cache import ConnectorConfigCache
 from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader
@@ -47,7 +48,10 @@ class ConnectWorker:
             settings.connection, settings.internal_topics, self._on_config_change
         )
         self._runner = ConnectorSupervisor(settings.spark, master)
-        self._reconciler = Reconciler(file, self._group_state, self._runner, worker_id)
+        config_cache = ConnectorConfigCache(file)
+        self._reconciler = Reconciler(
+            file, self._group_state, self._runner, config_cache, worker_id
+        )
         self._membership = Membership(
             settings.connection,
             settings.group,
@@ -69,6 +73,7 @@ class ConnectWorker:
             self._membership,
             self._leading,
             self._reconciler,
+            config_cache,
         )
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
 
