@@ -89,6 +89,9 @@ class FakeHerder:
     heartbeat: None = None
     has_started: bool = True
 
+    def is_alive(self, source: Source) -> bool:
+        return source.is_copying
+
     def snapshot(self) -> FlowSnapshot:
         """Of its status."""
         return self.status.snapshot()

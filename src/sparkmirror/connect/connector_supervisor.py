@@ -19,10 +19,11 @@ from enum import Enum
 
 from sparkmirror.config.connector_config import ParsedConnector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
+from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ArgumentError, SparkmirrorError
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.runtime.connector_instance import ConnectorInstance
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -167,10 +168,8 @@ class ConnectorSupervisor:
         """Begin the tasks of a connector anew, all of them: they are planned together."""
         with self._changed:
             slot = self._slot(name)
-            source = slot.instance.source if slot.instance is not None else None
-            is_alive = source is not None and source.is_copying and slot.stopping_since is None
-            if source is not None and is_alive and slot.state().tasks:
-                source.replan()
+            is_active = slot.instance is not None and slot.stopping_since is None
+            if slot.instance is not None and is_active and slot.instance.replan():
                 return
         self.restart(name)
 
@@ -202,11 +201,7 @@ class ConnectorSupervisor:
         """The consumer groups that a checkpoint connector looks after."""
         with self._changed:
             slot = self._slots.get(name)
-            return (
-                slot.instance.consumer_groups
-                if slot is not None and slot.instance is not None
-                else ()
-            )
+            return slot.instance.groups if slot is not None and slot.instance is not None else ()
 
     def wait_until_not_writing(self, names: Collection[str], seconds: float) -> bool:
         """Wait until none of these writes anything any more; whether that came in time.
@@ -305,14 +300,8 @@ class ConnectorSupervisor:
             status = slot.status.restarted()
         try:
             self._reallocate_slots()
-            life = ConnectorInstance(
-                reading.kind,
-                reading.settings,
-                self._factors,
-                status,
-                lambda: self._spark,
-                lambda: self._spark.slots_for(slot.name),
-            )
+            spec = ConnectorSpec(reading.kind, slot.status.name, reading, reading.settings)
+            life = ConnectorInstance(spec, status, self._factors, self._spark)
             with self._changed:
                 if slot.reading is not reading or slot.desired is not _DesiredState.RUNNING:
                     return  # another one is wanted by now
@@ -336,17 +325,16 @@ class ConnectorSupervisor:
         """Divide the slots among those that copy; the first of them has Spark started."""
         with self._changed:
             copying = [slot for slot in self._slots.values() if slot.needs_spark]
-            wanted = {slot.name: slot.reading.tasks_max for slot in copying}
+            wanted = {slot.status.name: slot.reading.tasks_max for slot in copying}
         if not wanted:
             return
         self._start_spark(wanted)
         shrunk = self._spark.reallocate_slots(wanted)
         with self._changed:
             for slot in copying:
-                source = slot.instance.source if slot.instance is not None else None
-                if slot.name in shrunk and source is not None:
+                if slot.status.name in shrunk and slot.instance is not None:
                     _log.info(f"{slot.status.name}: planned anew with fewer splits")
-                    source.replan()
+                    slot.instance.replan()
 
     def _start_spark(self, wanted: Mapping[str, int]) -> None:
         """Unless it runs already, with room for these and for others that will come."""

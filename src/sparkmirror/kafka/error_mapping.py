@@ -33,27 +33,27 @@ class ConnectionParameters(Protocol):
     """How to reach a cluster; `config.settings.ConnectionSettings` is one."""
 
     @property
-    def alias(self) -> str: ...  # noqa: D102 - the names say it
+    def alias(self) -> str: ...
     @property
-    def bootstrap_servers(self) -> tuple[str, ...]: ...  # noqa: D102
+    def bootstrap_servers(self) -> tuple[str, ...]: ...
     @property
-    def client_id(self) -> str: ...  # noqa: D102
+    def client_id(self) -> str: ...
     @property
-    def request_timeout_seconds(self) -> float: ...  # noqa: D102
+    def request_timeout_seconds(self) -> float: ...
     @property
-    def connect_timeout_seconds(self) -> float: ...  # noqa: D102
+    def connect_timeout_seconds(self) -> float: ...
     @property
-    def send_buffer_bytes(self) -> int: ...  # noqa: D102
+    def send_buffer_bytes(self) -> int: ...
     @property
-    def receive_buffer_bytes(self) -> int: ...  # noqa: D102
+    def receive_buffer_bytes(self) -> int: ...
     @property
-    def max_idle_seconds(self) -> float | None: ...  # noqa: D102
+    def max_idle_seconds(self) -> float | None: ...
     @property
-    def max_request_bytes(self) -> int | None: ...  # noqa: D102
+    def max_request_bytes(self) -> int | None: ...
     @property
-    def servers_key(self) -> str: ...  # noqa: D102
+    def servers_key(self) -> str: ...
     @property
-    def security(self) -> SecuritySettings: ...  # noqa: D102
+    def security(self) -> SecuritySettings: ...
 
 
 _NO_ANSWER = (

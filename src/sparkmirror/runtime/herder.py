@@ -10,18 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.builders import build_heartbeat
 from sparkmirror.connectors.checkpoint_connector import MirrorCheckpointConnector
+from sparkmirror.connectors.connector_instance import Connector, build_heartbeat
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
 from sparkmirror.connectors.source_connector import MirrorSourceConnector
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.runtime.commands import TargetStates
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
@@ -64,6 +65,7 @@ class Herder:
         if settings.enabled and ConnectorClass.CHECKPOINT not in target_states:
             self.checkpoint = MirrorCheckpointConnector(settings, policy, status)
         self._target_states = target_states
+        self._threads: dict[Connector, threading.Thread] = {}
         self.has_started = False
 
     def start(self) -> None:
@@ -85,10 +87,46 @@ class Herder:
         deadline = time.monotonic() + seconds
         self._thread.join(seconds)
         if self.heartbeat is not None and self.has_started:
-            self.heartbeat.join(min(_left(deadline), _HEARTBEAT_SECONDS))
+            self._join(self.heartbeat, min(_left(deadline), _HEARTBEAT_SECONDS))
         if self.source is None or not self.has_started:
             return True
-        return self.source.join(_left(deadline))
+        return self._join(self.source, _left(deadline))
+
+    def is_alive(self, connector: Connector) -> bool:
+        """Whether a connector may write records, checkpoints or heartbeats."""
+        thread = self._threads.get(connector)
+        return thread is not None and thread.is_alive()
+
+    def _join(self, connector: Connector, seconds: float) -> bool:
+        thread = self._threads.get(connector)
+        if thread is not None:
+            thread.join(seconds)
+        return not self.is_alive(connector)
+
+    def _is_running(self, connector: Connector | None) -> bool:
+        if connector is None:
+            return False
+        return self.is_alive(connector) or connector.is_running
+
+    def _start_connector(self, connector: Connector, role: str) -> None:
+        thread = threading.Thread(
+            target=self._run_connector,
+            args=(connector,),
+            name=f"{self._flow}/{role}",
+            daemon=True,
+        )
+        self._threads[connector] = thread
+        thread.start()
+
+    def _run_connector(self, connector: Connector) -> None:
+        try:
+            connector.run(self._topic_setup.usable_topics)
+        except SparkmirrorError as error:
+            self.status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: a connector failed", self._flow)
+            reason = f"{type(error).__name__}: {error}"
+            self.status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 
     @property
     def is_finished(self) -> bool:
@@ -97,14 +135,13 @@ class Herder:
         What is left of it may still wait for an answer; it writes no record, position or right.
         """
         parts = (self.source, self.checkpoint)
-        return self._stop.is_set() and not any(one and one.is_running for one in parts)
+        return self._stop.is_set() and not any(map(self._is_running, parts))
 
     @property
     def is_idle(self) -> bool:
         """Whether it is over and no heartbeat or internal topic is on its way either."""
         is_starting = self._thread.is_alive()
-        is_beating = self.heartbeat is not None and self.heartbeat.is_running
-        return self.is_finished and not is_starting and not is_beating
+        return self.is_finished and not is_starting and not self._is_running(self.heartbeat)
 
     @property
     def is_settled(self) -> bool:
@@ -165,7 +202,7 @@ class Herder:
         new: Sequence[MirrorHeartbeatConnector | MirrorCheckpointConnector],
     ) -> None:
         for one in old:
-            while not one.join(_LOOK_SECONDS):
+            while not self._join(one, _LOOK_SECONDS):
                 if self._stop.is_set():
                     return
             if isinstance(one, MirrorCheckpointConnector):
@@ -182,7 +219,8 @@ class Herder:
             return
         self.status.set_problem(_CHANGE, "")
         for fresh in new if ready else ():
-            fresh.start()
+            is_checkpoint = isinstance(fresh, MirrorCheckpointConnector)
+            self._start_connector(fresh, "checkpoint" if is_checkpoint else "heartbeat")
         if ready and self.source is None:
             self._report_state()
 
@@ -195,11 +233,11 @@ class Herder:
             return
         self.has_started = True
         if self.heartbeat is not None:
-            self.heartbeat.start()
+            self._start_connector(self.heartbeat, "heartbeat")
         if self.checkpoint is not None:
-            self.checkpoint.start()
+            self._start_connector(self.checkpoint, "checkpoint")
         if self.source is not None:
-            self.source.start(self._topic_setup.usable_topics)
+            self._start_connector(self.source, "source/copy")
         else:
             self._report_state()
 

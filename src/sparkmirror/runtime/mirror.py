@@ -19,7 +19,8 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.config.worker_settings import RunRestSettings
-from sparkmirror.connectors.builders import build_source
+from sparkmirror.connectors.connector_instance import build_source
+from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
@@ -59,8 +60,8 @@ class Mirror:
         self._targets = targets
         self._once = once
         self._reading = parse_run(config, targets)
-        self._spark: SharedSparkContext[Flow] = SharedSparkContext(master)
-        self._spark.configure(self._reading.spark, self._reading.wanted_splits)
+        self._spark: SharedSparkContext[str] = SharedSparkContext(master)
+        self._spark.configure(self._reading.spark, _wanted_splits(self._reading))
         self._factors = ReplicationFactorChooser()
         self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
@@ -84,15 +85,10 @@ class Mirror:
         self._statuses[flow] = status
         source = None
         if settings.enabled and ConnectorClass.SOURCE not in target_states:
-            source = build_source(
-                settings,
-                policy,
-                self._factors,
-                status,
-                self._spark,
-                splits=lambda: self._spark.slots_for(flow),
-                once=self._once,
+            spec = ConnectorSpec(
+                ConnectorClass.SOURCE, str(flow), None, settings, is_bounded=self._once
             )
+            source = build_source(spec, policy, self._factors, status, self._spark)
         return Herder(settings, policy, self._factors, status, source, target_states)
 
     def start(self) -> None:
@@ -126,7 +122,7 @@ class Mirror:
         control_port(reading.spark)
         changes, plans = compare_runs(self._reading, reading), _flow_specs(reading)
         if not self._spark.is_configured:
-            self._spark.configure(reading.spark, reading.wanted_splits)
+            self._spark.configure(reading.spark, _wanted_splits(reading))
             self._spark.start()
         renew_rest = None if self._rest is None else self._rest.prepare_credentials(reading.rest)
         self._restart_metrics(reading.metrics)
@@ -135,9 +131,9 @@ class Mirror:
         is_served = reading.rest is None if self._rest is None else renew_rest is not None
         if changes.rest_credentials_changed and not is_served:
             changes = replace(changes, rest_credentials_changed=False, rest_changed=True)
-        shrunk = self._spark.reallocate_slots(reading.wanted_splits)
+        shrunk = self._spark.reallocate_slots(_wanted_splits(reading))
         self._pairs.apply(changes, plans)
-        self._pairs.replan(shrunk)
+        self._pairs.replan([flow for flow in plans if str(flow) in shrunk])
         self._reading = reading
         is_waiting = changes.rest_changed and self._serves and not is_served
         later = ["listeners"] if is_waiting else []
@@ -192,6 +188,10 @@ class Mirror:
             self._metrics.stop()
         self._spark.stop(keep_log=not is_clean)
         return is_clean
+
+
+def _wanted_splits(reading: ParsedRun) -> dict[str, int]:
+    return {str(flow): splits for flow, splits in reading.wanted_splits.items()}
 
 
 def _flow_specs(reading: ParsedRun) -> Mapping[Flow, FlowSpec]:

@@ -403,9 +403,9 @@ def _is_running(kind: ConnectorClass, herder: Herder | None) -> bool:
     if herder is None:
         return False
     if kind is ConnectorClass.SOURCE:
-        return herder.source is not None and herder.source.is_copying
+        return herder.source is not None and herder.is_alive(herder.source)
     part = herder.checkpoint if kind is ConnectorClass.CHECKPOINT else herder.heartbeat
-    return part is not None and part.is_running
+    return part is not None and herder.is_alive(part)
 
 
 def _running_state(

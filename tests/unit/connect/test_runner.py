@@ -52,7 +52,6 @@ class Life:
     is_finished: bool = False
     may_write: bool = True
     shown: RunState = RunState.RUNNING
-    source: None = None
 
     def start(self) -> None:
         """Note it."""
@@ -61,6 +60,10 @@ class Life:
     def stop(self) -> None:
         """Note it."""
         self.heard.append("stop")
+
+    def replan(self) -> bool:
+        """It has no tasks of its own."""
+        return False
 
     def end(self) -> None:
         """Nothing of it is at work any more."""
