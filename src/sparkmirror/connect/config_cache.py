@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -28,6 +28,7 @@ from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError
+from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 
@@ -39,16 +40,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfig:
-    """A configuration and what it means, or why it means nothing."""
+    """A configuration and what it says. Without a spec it cannot be run, `failure` says why."""
 
     config: Config
     parsed: ParsedConnector | None
-    failure: str = ""  # a trace
+    spec: ConnectorSpec | None
+    failure: str = ""  # a sentence and a trace
 
     @property
     def is_valid(self) -> bool:
         """Whether it can be run."""
-        return self.parsed is not None and not self.parsed.errors
+        return self.spec is not None
 
     @property
     def errors(self) -> list[str]:
@@ -93,7 +95,7 @@ class ConnectorConfigCache:
 
     # --- for requests
 
-    def check(self, config: Config) -> CheckedConfig:
+    def check(self, name: str, config: Config) -> CheckedConfig:
         """Parse and validate a configuration; ApiError 400 with every sentence if it is wrong.
 
         ApiError 500 for one that no topic takes: patterns of that size cost seconds.
@@ -109,7 +111,8 @@ class ConnectorConfigCache:
             raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
         if found.error_count:
             raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
-        return CheckedConfig(ParsedConfig(own, connector), FileWatcher(files), epoch)
+        parsed = ParsedConfig(own, connector, _spec(name, connector))
+        return CheckedConfig(parsed, FileWatcher(files), epoch)
 
     @contextmanager
     def offered(self, name: str, checked: CheckedConfig) -> Iterator[None]:
@@ -139,13 +142,13 @@ class ConnectorConfigCache:
             self._compare_connectors()
 
     def get(self, name: str) -> ParsedConfig:
-        """A connector among `names`."""
+        """A connector of the last `update`."""
         return self._known[name].readable
 
-    @property
-    def names(self) -> KeysView[str]:
-        """The connectors that `update` was told of."""
-        return self._known.keys()
+    def find(self, name: str) -> ParsedConfig | None:
+        """A connector that `update` has seen, if it still exists. Any thread."""
+        known = self._known.get(name)
+        return known.readable if known is not None else None
 
     @property
     def has_source(self) -> bool:
@@ -175,7 +178,7 @@ class ConnectorConfigCache:
             self._log_result(name, offer.parsed)
             return _CacheEntry(offer.parsed, offer.watch)
         with record_file_reads() as files:
-            parsed = self._parse(config)
+            parsed = self._parse(name, config)
         self._log_result(name, parsed)
         return _CacheEntry(parsed, FileWatcher(files))
 
@@ -198,7 +201,7 @@ class ConnectorConfigCache:
         """Read a connector again; whether there is something else in use now."""
         old = known.readable
         with record_file_reads() as read:
-            newer = self._parse(old.config)
+            newer = self._parse(name, old.config)
         self._log_result(name, newer, old)
         known.watch.watch(read, is_complete=newer.is_valid)
         if old.is_valid and not newer.is_valid:
@@ -214,17 +217,19 @@ class ConnectorConfigCache:
         _log.info(f"Connector {name} begins anew: {because}")
         return True
 
-    def _parse(self, config: Config) -> ParsedConfig:
+    def _parse(self, name: str, config: Config) -> ParsedConfig:
+        connector: ParsedConnector | None = None
         try:
-            return ParsedConfig(config, read_connector(config, self._file))
+            connector = read_connector(config, self._file)
+            return ParsedConfig(config, connector, _spec(name, connector))
         except ConfigError as error:
-            return ParsedConfig(config, None, f"{error}\n{traceback.format_exc()}")
+            return ParsedConfig(config, connector, None, f"{error}\n{traceback.format_exc()}")
 
     def _log_result(self, name: str, now: ParsedConfig, before: ParsedConfig | None = None) -> None:
         """Log what is wrong with a configuration and was not with the one before."""
+        if not now.is_valid and (before is None or not before.is_valid):
+            _log.error(f"Connector {name} cannot be run: {' '.join(now.errors)}")
         if now.parsed is None:
-            if before is None or not before.is_valid:
-                _log.error(f"Connector {name} cannot be run: {now.errors[0]}")
             return
         said = before.parsed.notices if before is not None and before.parsed is not None else ()
         for notice in now.parsed.notices:
@@ -233,22 +238,16 @@ class ConnectorConfigCache:
 
     def _compare_connectors(self) -> None:
         usable = {
-            name: one.readable.parsed
+            name: one.readable.spec
             for name, one in self._known.items()
-            if one.readable.parsed is not None and one.readable.is_valid
+            if one.readable.spec is not None
         }
-        self._has_source = any(
-            one.kind is ConnectorClass.SOURCE and one.unchecked_settings.enabled
-            for one in usable.values()
-        )
+        self._has_source = any(one.wanted_splits for one in usable.values())
         sources = [one for one in usable.values() if one.kind is ConnectorClass.SOURCE]
         found: dict[str, str] = {}
         for name, one in usable.items():
             if one.kind is ConnectorClass.CHECKPOINT:
-                sentences = (
-                    naming_mismatch(one.unchecked_settings, other.unchecked_settings)
-                    for other in sources
-                )
+                sentences = (naming_mismatch(one.settings, other.settings) for other in sources)
                 found[name] = join_sentences(dict.fromkeys(sentences))
         for name, sentence in found.items():
             if sentence and self._warnings.get(name) != sentence:
@@ -259,6 +258,12 @@ class ConnectorConfigCache:
 def without_providers(config: Config) -> Config:
     """A configuration without config providers, which only the worker has."""
     return {key: text for key, text in config.items() if not key.startswith(_WORKER_KEYS)}
+
+
+def _spec(name: str, connector: ParsedConnector) -> ConnectorSpec:
+    """ConfigError with every sentence if the connector cannot be run."""
+    settings = connector.settings
+    return ConnectorSpec(connector.kind, f"{settings.flow}|{name}", connector, settings)
 
 
 def _is_equivalent(one: ParsedConfig, other: ParsedConfig) -> bool:

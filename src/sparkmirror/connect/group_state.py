@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ class ConfigTopic:
         self._config_log = ConfigLog(self._client, topic)
         self._flight = _SingleFlight()
         self._on_change = on_change
-        self._events: list[ConfigEvent] = []
+        self._events: deque[ConfigEvent] = deque()
         self.state = ClusterConfigState()
 
     def update_connection(self, connection: ConnectionSettings) -> None:
@@ -74,10 +75,8 @@ class ConfigTopic:
             self._flight.lock.release()
 
     def drain_events(self) -> list[ConfigEvent]:
-        """The events since the last call, in order."""
-        with self._flight.lock:
-            events, self._events = self._events, []
-            return events
+        """The events since the last call, in order. One thread; does not block."""
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def close(self) -> None:
         """Close the connection."""
@@ -85,9 +84,10 @@ class ConfigTopic:
             self._client.close()
 
     def _publish(self) -> None:
-        self._events += self._config_log.drain_events()
-        if self._events or self._config_log.state.offset != self.state.offset:
+        events = self._config_log.drain_events()
+        if events or self._config_log.state.offset != self.state.offset:
             self.state = self._config_log.state.copy()
+            self._events += events
             self._on_change()
 
 
@@ -104,6 +104,7 @@ class GroupState:
         self._status_log = StatusLog(self._status_client, topics.status)
         self._status_flight, self._refresh_flight = _SingleFlight(), _SingleFlight()
         self._retry_at = 0.0
+        self.cluster = connection.alias
         self.statuses = ClusterStatusState()
 
     @property

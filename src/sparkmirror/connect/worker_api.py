@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sparkmirror import __version__
@@ -31,13 +31,14 @@ from sparkmirror.connect.api import (
 from sparkmirror.connect.config_cache import CheckedConfig, ConnectorConfigCache
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader, topic_error
-from sparkmirror.connect.log_levels import check_level
+from sparkmirror.connect.log_levels import LogLevels, check_level
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connect.offset_requests import OffsetRequests, connector_info
 from sparkmirror.connect.reconciler import Reconciler
 from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.connect.startup import Startup
-from sparkmirror.connect.task_configs import put_tasks_if_started
+from sparkmirror.connect.task_publisher import put_tasks_if_started
+from sparkmirror.connectors.targets import Restart
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_json import Json
@@ -64,13 +65,19 @@ class WorkerApi:
         leader: GroupLeader,
         reconciler: Reconciler,
         config_cache: ConnectorConfigCache,
+        levels: LogLevels,
+        *,
+        problem: Callable[[], str],
     ) -> None:
+        """`problem` says why the worker cannot do what it should; empty if it can."""
         self._file = file
         self._startup = startup
         self._group_state = group_state
         self._membership = membership
         self._reconciler = reconciler
         self._config_cache = config_cache
+        self._levels = levels
+        self._problem = problem
         self._leader = leader
         self._offsets = OffsetRequests(file, group_state, leader)
 
@@ -108,7 +115,7 @@ class WorkerApi:
         """What the worker is about."""
         if not self._startup.is_started or self._startup.stopping.is_set():
             return self._startup.stage
-        return self._membership.problem or self._reconciler.problem
+        return self._membership.problem or self._problem()
 
     # --- questions
 
@@ -165,7 +172,7 @@ class WorkerApi:
     def create(self, name: str, config: Config, initial_state: str | None) -> ConnectorInfo:
         """A new connector."""
         self._leader.require()
-        checked = self._config_cache.check(config)
+        checked = self._config_cache.check(name, config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
         with self._leader.exclusive(), self._leader.writing() as log:
             if name in log.state.configs:
@@ -177,7 +184,7 @@ class WorkerApi:
     def put_config(self, name: str, config: Config) -> tuple[ConnectorInfo, bool]:
         """A new connector, or a new configuration."""
         self._leader.require()
-        checked = self._config_cache.check(config)
+        checked = self._config_cache.check(name, config)
         with self._leader.exclusive(), self._leader.writing() as log:
             is_new = name not in log.state.configs
             return self._put_connector(log, name, config, checked), is_new
@@ -190,7 +197,8 @@ class WorkerApi:
             if old is None:
                 raise api_errors.connector_not_found(name)
             config = {k: text for k, text in {**old, **changes}.items() if text is not None}
-            return self._put_connector(log, name, config, self._config_cache.check(config))
+            checked = self._config_cache.check(name, config)
+            return self._put_connector(log, name, config, checked)
 
     def _put_connector(
         self, log: ConfigLog, name: str, config: Config, checked: CheckedConfig
@@ -263,7 +271,7 @@ class WorkerApi:
         self._startup.require()
         if not include_tasks and not only_failed:
             self._require_owner(name)
-            self._reconciler.restart(name)
+            self._reconciler.request_restart(Restart(name))
             return None
         self._leader.require()
         self._require_known(name)
@@ -280,7 +288,7 @@ class WorkerApi:
         if task not in range(len(self._group_state.configs.tasks(name))):
             raise api_errors.unknown_task(name, task)
         self._require_owner(name)
-        self._reconciler.restart_tasks(name)
+        self._reconciler.request_restart(Restart(name, tasks_only=True))
 
     def _require_known(self, name: str) -> None:
         if name not in self._group_state.configs.configs:
@@ -289,7 +297,7 @@ class WorkerApi:
     def _require_owner(self, name: str) -> None:
         """Return if the connector runs here; otherwise ForwardTo its owner or the leader."""
         self._require_known(name)
-        if self._reconciler.is_assigned(name) and self._membership.is_member:
+        if self._reconciler.owns(name) and self._membership.is_member:
             return
         self._leader.require()
         url = self._membership.owner_url(name)
@@ -327,16 +335,16 @@ class WorkerApi:
 
     def loggers(self) -> Mapping[str, LogLevel]:
         """The loggers of this process."""
-        return self._reconciler.log_levels.all()
+        return self._levels.all()
 
     def logger(self, name: str) -> LogLevel:
         """One of them."""
-        return self._reconciler.log_levels.get(name)
+        return self._levels.get(name)
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
         """Here at once; elsewhere when the others have read it."""
         if not cluster:
-            return self._reconciler.log_levels.set(name, level)
+            return self._levels.set(name, level)
         check_level(level)
         self._leader.require()
         with self._leader.writing() as log:

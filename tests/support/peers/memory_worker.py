@@ -133,7 +133,7 @@ class MemoryWorker:
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         """A new one."""
         with self._lock:
-            self._config_cache.check(config)
+            self._config_cache.check(name, config)
             if name in self._kept:
                 raise api_errors.connector_exists(name)
             self._keep(name, config, _BEGINNINGS.get(initial_state or "", RunState.RUNNING))
@@ -142,7 +142,7 @@ class MemoryWorker:
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
         """A new one or a new configuration."""
         with self._lock:
-            self._config_cache.check(config)
+            self._config_cache.check(name, config)
             old = self._kept.get(name)
             before = () if old is None else self.info(name).tasks
             self._keep(name, config, RunState.RUNNING if old is None else old.state)

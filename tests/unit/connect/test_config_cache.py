@@ -202,7 +202,7 @@ def test_a_config_that_a_request_brings_is_parsed_once(
     """By the request; the record that it writes is not parsed again."""
     counted = Counted(monkeypatch)
     config = {**bench.configs["stored"], "tasks.max": "7"}
-    checked = bench.readings.check(config)
+    checked = bench.readings.check("stored", config)
     with bench.readings.offered("stored", checked):
         bench.configs["stored"] = dict(config)
         bench.look(1)
@@ -218,7 +218,7 @@ def test_an_offer_counts_only_for_the_config_that_was_written(
 ) -> None:
     """Neither after a failed write, nor for another config, nor after other credentials."""
     config = {**bench.configs["plain"], "tasks.max": "7"}
-    checked = bench.readings.check(config)
+    checked = bench.readings.check("plain", config)
     counted = Counted(monkeypatch)
     with pytest.raises(ValueError, match="not written"), bench.readings.offered("plain", checked):
         raise ValueError("not written")
@@ -248,5 +248,25 @@ def test_an_offer_counts_only_for_the_config_that_was_written(
 def test_a_wrong_config_is_refused(bench: Bench, changes: dict[str, str], status: int) -> None:
     """With Connect's status."""
     with pytest.raises(ApiError) as refused:
-        bench.readings.check({**bench.configs["plain"], **changes})
+        bench.readings.check("plain", {**bench.configs["plain"], **changes})
     assert refused.value.status == status
+
+
+def test_a_config_that_cannot_be_run_has_no_spec_and_says_why(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connector of an older version, or one that a Java worker has let in."""
+    plain = bench.configs["plain"]
+    bench.configs |= {"wrong": {**plain, "tasks.max": "none"}, "unknown": {**plain}}
+    bench.configs["unknown"]["connector.class"] = "Nothing"
+    bench.look()
+    for name, word in (("wrong", "tasks.max"), ("unknown", "Nothing")):
+        found = bench.readings.get(name)
+        assert found.spec is None
+        assert word in found.failure.partition("\n")[0]
+        assert "Traceback" in found.failure
+        assert caplog.text.count(f"Connector {name} cannot be run: ") == 1
+    assert bench.readings.has_source
+    spec = bench.readings.get("plain").spec
+    assert spec is not None
+    assert (spec.label, spec.wanted_splits) == ("a->b|plain", 1)
