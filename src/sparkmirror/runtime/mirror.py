@@ -8,13 +8,21 @@ nothing else (`reload`, then `proceed` until it answers False).
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkmirror.config.config_changes import ConfigChanges, ParsedRun, compare_runs, parse_run
+from sparkmirror.config.config_changes import (
+    ParsedRun,
+    compare_runs,
+    describe_changes,
+    parse_run,
+)
+from sparkmirror.config.files.notices import Notice, NoticeLevel
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import MetricsSettings
@@ -34,6 +42,7 @@ from sparkmirror.runtime.flow_supervisor import (
 )
 from sparkmirror.runtime.herder import Herder
 from sparkmirror.runtime.ownership import FlowOwnership
+from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -42,6 +51,30 @@ if TYPE_CHECKING:
     from sparkmirror.runtime.mirror_rest import MirrorRestServer
 
 STOP_SECONDS = 8.0
+_log = logging.getLogger(__name__)
+
+
+class MirrorFile:
+    """The file of a run; every reading logs the warnings that the reading before did not have."""
+
+    def __init__(self, path: Path, targets: Collection[str] = ()) -> None:
+        self._path = path
+        self._targets = targets
+        self._warned: set[tuple[str, str]] = set()
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def read(self) -> ParsedRun:
+        """ConfigError with every sentence if anything is wrong."""
+        config = MirrorConfig.load(self._path)
+        warnings = [n for n in config.all_notices(self._targets) if n.level is NoticeLevel.WARNING]
+        for one in warnings:
+            if _notice_key(one) not in self._warned:
+                _log.warning(str(one))
+        self._warned = {_notice_key(one) for one in warnings}
+        return parse_run(config, self._targets)
 
 
 class Mirror:
@@ -49,24 +82,23 @@ class Mirror:
 
     def __init__(
         self,
-        config: MirrorConfig,
+        file: Path,
         *,
         targets: Collection[str] = (),
         once: bool = False,
         master: str | None = None,
         serves: bool = False,
     ) -> None:
-        """`serves`: the REST API, if the file does not forbid it."""
-        self._targets = targets
+        """`serves`: the REST API, if the file does not forbid it. ConfigError: it is wrong."""
+        self._file = MirrorFile(file, targets)
         self._once = once
-        self._reading = parse_run(config, targets)
+        self._reading = self._file.read()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
         self._spark.configure(self._reading.spark, _wanted_splits(self._reading))
         self._factors = ReplicationFactorChooser()
         self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadMetrics()
-        self._file = config.name
         self._serves = serves
         self._rest: MirrorRestServer | None = None
         self._process_id = f"{socket.gethostname()}/{os.getpid()}"
@@ -108,17 +140,17 @@ class Mirror:
         # After all else was started: what serves it takes long to load.
         from sparkmirror.runtime.mirror_rest import MirrorRestServer  # noqa: PLC0415
 
-        return MirrorRestServer(rest, self._file, self._pairs.pairs, lambda: self._reading)
+        return MirrorRestServer(rest, self._file.name, self._pairs.pairs, lambda: self._reading)
 
     def _serve(self, settings: MetricsSettings) -> MetricsServer:
         return MetricsServer(settings, self.snapshots, self.reloads)
 
-    def reload(self, config: MirrorConfig) -> tuple[ConfigChanges, tuple[str, ...]]:
-        """Take a newer configuration up: what changes, and which of Spark's keys have to wait.
+    def reload(self) -> Reloaded:
+        """Read the file again and apply it: only what differs restarts.
 
         ConfigError or SetupError: it is refused, and nothing has changed.
         """
-        reading = parse_run(config, self._targets)
+        reading = self._file.read()
         control_port(reading.spark)
         changes, plans = compare_runs(self._reading, reading), _flow_specs(reading)
         if not self._spark.is_configured:
@@ -140,7 +172,8 @@ class Mirror:
         if self._spark.is_configured:
             runs_with = self._spark.options
             later += [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]
-        return changes, tuple(later)
+        sentence = describe_changes(self._file.name, changes, tuple(later))
+        return Reloaded(sentence, not changes.is_empty, bool(later))
 
     def _restart_metrics(self, wanted: MetricsSettings | None) -> None:
         """Serve them where they are wanted; SetupError if that cannot be, and all is as before."""
@@ -188,6 +221,11 @@ class Mirror:
             self._metrics.stop()
         self._spark.stop(keep_log=not is_clean)
         return is_clean
+
+
+def _notice_key(one: Notice) -> tuple[str, str]:
+    """Without its line, which moves when others are added."""
+    return one.key, one.message
 
 
 def _wanted_splits(reading: ParsedRun) -> dict[str, int]:

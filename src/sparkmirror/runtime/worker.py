@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
@@ -29,7 +29,10 @@ from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
-from sparkmirror.metrics.worker_metrics import WorkerMetrics
+from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
+from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
+from sparkmirror.rest.server import RestServer
+from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext
@@ -230,3 +233,71 @@ class ConnectWorker:
             # The reporter reads the topic every few seconds in any case, and says what is wrong.
             _log.debug(f"The config topic could not be read: {error}")
             self._reporter.wake(read=True)
+
+
+class Worker:
+    """Composition root of `worker`: the REST server, the metrics and the Connect worker.
+
+    The constructor binds the REST port; SetupError if that cannot be.
+    """
+
+    def __init__(self, file: WorkerConfig, *, master: str | None = None) -> None:
+        self._file = file
+        self._server = RestServer.for_worker(file.settings)
+        self._connect = ConnectWorker(file, self._server.advertised_url, master=master)
+        self._metrics: MetricsServer | None = None
+        self.reloads = ReloadMetrics()
+
+    def start(self) -> None:
+        """Start everything; returns at once."""
+        settings = self._file.settings
+        if settings.metrics is not None:
+            self._metrics = MetricsServer(
+                settings.metrics,
+                self.snapshots,
+                self.reloads,
+                WorkerCollector(self._connect.metrics),
+            )
+        self._server.start(self._connect.api)
+        self._connect.start()
+
+    def reload(self) -> Reloaded:
+        """Use what the file refers to now: certificates, passwords, users of the REST API."""
+        return reload_credentials(self._file, self._server, self._connect.update_credentials)
+
+    def failure(self) -> BaseException | None:
+        """Why this worker cannot go on, if only a person or a new process helps."""
+        return self._connect.failure()
+
+    def snapshots(self) -> list[FlowSnapshot]:
+        """The figures of the connectors that copy here."""
+        return self._connect.snapshots()
+
+    def stop(self) -> bool:
+        """Leave the group and end everything; whether all of it ended in order."""
+        # The REST server ends last: whoever asks meanwhile hears that this worker stops.
+        is_clean = self._connect.stop()
+        self._server.stop()
+        if self._metrics is not None:
+            self._metrics.stop()
+        return is_clean
+
+
+def reload_credentials(
+    file: WorkerConfig, server: RestServer, update_credentials: Callable[[], None]
+) -> Reloaded:
+    """Apply changed credentials of a worker's file; ConfigError: refused."""
+    changes = file.reload_credentials()
+    if changes.rest:
+        server.prepare_credentials_update(file.settings.rest)()
+    if changes.connection or changes.rest:
+        update_credentials()
+    parts = []
+    if changes.connection:
+        parts.append("new connections to the worker's cluster use it")
+    if changes.rest:
+        parts.append("the REST API uses it")
+    if changes.needs_restart:
+        parts.append("values that a worker reads once take effect at the next start")
+    sentence = "; ".join(parts) or "nothing to do for the worker itself"
+    return Reloaded(sentence, changes.connection or changes.rest, changes.needs_restart)
