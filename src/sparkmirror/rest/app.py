@@ -16,11 +16,10 @@ from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CorsPolicy
 from sparkmirror.rest.csrf import AllowedHosts
-from sparkmirror.rest.dispatch import Dispatcher, RequestLimits
+from sparkmirror.rest.dispatch import Dispatcher, RequestLimits, require_json
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.middleware import RequestMiddleware
 from sparkmirror.rest.offsets import TopicTrackingPolicy
-from sparkmirror.rest.parameters import require_json
 from sparkmirror.rest.response_headers import HeaderRule, parse_header_rules
 from sparkmirror.rest.signed_body_limits import SignedBodyReader
 from sparkmirror.security.settings import TlsSettings

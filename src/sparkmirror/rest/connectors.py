@@ -15,17 +15,18 @@ from fastapi.responses import JSONResponse, Response
 from sparkmirror.config.keys.table import HIDDEN, restore_secrets
 from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
 from sparkmirror.rest import entities
-from sparkmirror.rest.dispatch import absolute_url, empty_response
-from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
-from sparkmirror.rest.parameters import (
+from sparkmirror.rest.dispatch import (
     BooleanParam,
     ConnectorParam,
     DispatcherParam,
     ForwardParam,
     TaskIdParam,
+    base_url,
+    empty_response,
     parse_task_id,
     query_flag,
 )
+from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
 from sparkmirror.rest.request_bodies import parse_create_request, parse_string_map
 
 log = logging.getLogger(__name__)
@@ -41,13 +42,11 @@ async def list_connectors(
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
     """Names of all connectors; with `expand` what they do and what they are."""
+    return await dispatcher.run(request, _list_connectors, expand)
 
-    def call(api: ConnectApi) -> Response:
-        if expand is None:
-            return JSONResponse(api.connectors())
-        return JSONResponse(_expanded(api, expand))
 
-    return await dispatcher.dispatch(request, call)
+def _list_connectors(api: ConnectApi, expand: list[str] | None) -> Response:
+    return JSONResponse(api.connectors() if expand is None else _expanded(api, expand))
 
 
 def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
@@ -83,14 +82,13 @@ async def create_connector(
 ) -> Response:
     """Create a connector."""
     del forward  # the dispatcher reads it where it is needed
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _create_connector, base_url(request))
 
-    def call(api: ConnectApi) -> Response:
-        asked = parse_create_request(body)
-        config = _named(asked.name, asked.config)
-        return _created(request, api.create(asked.name, config, asked.initial_state))
 
-    return await dispatcher.dispatch(request, call, body)
+def _create_connector(api: ConnectApi, body: bytes, base: str) -> Response:
+    asked = parse_create_request(body)
+    config = _named(asked.name, asked.config)
+    return _created(base, api.create(asked.name, config, asked.initial_state))
 
 
 @router.get(
@@ -100,9 +98,11 @@ async def get_connector(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """A connector's configuration and tasks."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.info_json(api.info(connector)))
-    )
+    return await dispatcher.run(request, _get_connector, connector)
+
+
+def _get_connector(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.info_json(api.info(connector)))
 
 
 @router.get(
@@ -112,9 +112,11 @@ async def get_config(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """A connector's configuration."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.info_json(api.info(connector))["config"])
-    )
+    return await dispatcher.run(request, _get_config, connector)
+
+
+def _get_config(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.info_json(api.info(connector))["config"])
 
 
 @router.put(
@@ -131,14 +133,13 @@ async def put_config(
 ) -> Response:
     """Create a connector, or give it another configuration."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _put_config, connector, base_url(request))
 
-    def call(api: ConnectApi) -> Response:
-        config = _named(connector, parse_string_map(body))
-        info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
-        return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
 
-    return await dispatcher.dispatch(request, call, body)
+def _put_config(api: ConnectApi, body: bytes, connector: str, base: str) -> Response:
+    config = _named(connector, parse_string_map(body))
+    info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
+    return _created(base, info) if is_new else JSONResponse(entities.info_json(info))
 
 
 @router.patch(
@@ -155,16 +156,15 @@ async def patch_config(
 ) -> Response:
     """Change some keys of a configuration; null removes one."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _patch_config, connector)
 
-    def call(api: ConnectApi) -> Response:
-        changes = parse_string_map(body)
-        if "name" in changes:
-            _named(connector, changes)
-        info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
-        return JSONResponse(entities.info_json(info))
 
-    return await dispatcher.dispatch(request, call, body)
+def _patch_config(api: ConnectApi, body: bytes, connector: str) -> Response:
+    changes = parse_string_map(body)
+    if "name" in changes:
+        _named(connector, changes)
+    info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
+    return JSONResponse(entities.info_json(info))
 
 
 @router.delete(
@@ -181,12 +181,12 @@ async def delete_connector(
 ) -> Response:
     """Delete a connector; its offsets stay."""
     del forward
+    return await dispatcher.run(request, _delete_connector, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.delete(connector)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _delete_connector(api: ConnectApi, connector: str) -> Response:
+    api.delete(connector)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 @router.get(
@@ -198,9 +198,11 @@ async def get_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """What a connector and its tasks do."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.status_json(api.status(connector)))
-    )
+    return await dispatcher.run(request, _get_status, connector)
+
+
+def _get_status(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.status_json(api.status(connector)))
 
 
 @router.get(
@@ -212,12 +214,11 @@ async def get_tasks(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """The configurations of a connector's tasks."""
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(
-            entities.task_configs_json(connector, api.task_configs(connector))
-        ),
-    )
+    return await dispatcher.run(request, _get_tasks, connector)
+
+
+def _get_tasks(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.task_configs_json(connector, api.task_configs(connector)))
 
 
 @router.get(
@@ -229,11 +230,11 @@ async def get_task_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
     """What one task does."""
-    number = parse_task_id(task)
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(entities.task_json(number, api.task_status(connector, number))),
-    )
+    return await dispatcher.run(request, _get_task_status, connector, parse_task_id(task))
+
+
+def _get_task_status(api: ConnectApi, connector: str, task: int) -> Response:
+    return JSONResponse(entities.task_json(task, api.task_status(connector, task)))
 
 
 @router.post(
@@ -251,13 +252,12 @@ async def restart_task(
 ) -> Response:
     """Begin one task anew."""
     del forward
-    number = parse_task_id(task)
+    return await dispatcher.run(request, _restart_task, connector, parse_task_id(task))
 
-    def call(api: ConnectApi) -> Response:
-        api.restart_task(connector, number)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _restart_task(api: ConnectApi, connector: str, task: int) -> Response:
+    api.restart_task(connector, task)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 @router.post(
@@ -276,17 +276,22 @@ async def restart(
 ) -> Response:
     """Begin a connector anew, with its tasks or only what has failed if that is asked for."""
     del includeTasks, onlyFailed, forward
-    include_tasks, only_failed = (
-        query_flag(request, one) for one in ("includeTasks", "onlyFailed")
+    return await dispatcher.run(
+        request,
+        _restart,
+        connector,
+        include_tasks=query_flag(request, "includeTasks"),
+        only_failed=query_flag(request, "onlyFailed"),
     )
 
-    def call(api: ConnectApi) -> Response:
-        found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
-        if found is None:
-            return empty_response(HTTPStatus.NO_CONTENT)
-        return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _restart(
+    api: ConnectApi, connector: str, *, include_tasks: bool, only_failed: bool
+) -> Response:
+    found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+    if found is None:
+        return empty_response(HTTPStatus.NO_CONTENT)
+    return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -299,12 +304,12 @@ async def pause(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Copy nothing until it is resumed."""
+    return await dispatcher.run(request, _pause, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.pause(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _pause(api: ConnectApi, connector: str) -> Response:
+    api.pause(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -317,12 +322,12 @@ async def resume(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Go on, after a pause or a stop."""
+    return await dispatcher.run(request, _resume, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.resume(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _resume(api: ConnectApi, connector: str) -> Response:
+    api.resume(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -339,12 +344,12 @@ async def stop(
 ) -> Response:
     """Copy nothing and have no tasks, so that offsets can be altered."""
     del forward
+    return await dispatcher.run(request, _stop, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.stop(connector)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _stop(api: ConnectApi, connector: str) -> Response:
+    api.stop(connector)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:
@@ -372,6 +377,6 @@ def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
     return restore_secrets(config, stored)
 
 
-def _created(request: Request, info: ConnectorInfo) -> Response:
-    where = absolute_url(request, f"/connectors/{quote(info.name, safe='')}")
+def _created(base: str, info: ConnectorInfo) -> Response:
+    where = f"{base}/connectors/{quote(info.name, safe='')}"
     return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})

@@ -16,9 +16,8 @@ from fastapi.responses import JSONResponse, Response
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.connect.offset_alterations import NOTHING_TO_ALTER
 from sparkmirror.rest import entities
-from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.dispatch import ConnectorParam, DispatcherParam, ForwardParam, empty_response
 from sparkmirror.rest.openapi import body_schema, error_responses
-from sparkmirror.rest.parameters import ConnectorParam, DispatcherParam, ForwardParam
 from sparkmirror.rest.request_bodies import parse_offset_entries
 
 router = APIRouter(tags=["offsets and topics"])
@@ -33,9 +32,11 @@ async def get_offsets(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Where a connector stands."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({"offsets": api.offsets(connector)})
-    )
+    return await dispatcher.run(request, _get_offsets, connector)
+
+
+def _get_offsets(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({"offsets": api.offsets(connector)})
 
 
 @router.patch(
@@ -52,15 +53,14 @@ async def alter_offsets(
 ) -> Response:
     """Set offsets of a connector that is stopped."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _alter_offsets, connector)
 
-    def call(api: ConnectApi) -> Response:
-        entries = parse_offset_entries(body)
-        if not entries:
-            raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
-        return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
-    return await dispatcher.dispatch(request, call, body)
+def _alter_offsets(api: ConnectApi, body: bytes, connector: str) -> Response:
+    entries = parse_offset_entries(body)
+    if not entries:
+        raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
+    return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
 
 @router.delete(
@@ -76,9 +76,11 @@ async def reset_offsets(
 ) -> Response:
     """Forget all offsets of a connector that is stopped."""
     del forward
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({"message": api.reset_offsets(connector)})
-    )
+    return await dispatcher.run(request, _reset_offsets, connector)
+
+
+def _reset_offsets(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({"message": api.reset_offsets(connector)})
 
 
 @router.get(
@@ -94,9 +96,11 @@ async def get_topics(
 ) -> Response:
     """Topics that a connector has written to; none for one that nobody knows."""
     tracking.check()
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({connector: {"topics": api.topics(connector)}})
-    )
+    return await dispatcher.run(request, _get_topics, connector)
+
+
+def _get_topics(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({connector: {"topics": api.topics(connector)}})
 
 
 @router.put(
@@ -113,12 +117,12 @@ async def reset_topics(
 ) -> Response:
     """Forget them."""
     tracking.check_reset()
+    return await dispatcher.run(request, _reset_topics, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.reset_topics(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _reset_topics(api: ConnectApi, connector: str) -> Response:
+    api.reset_topics(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import entities
+from sparkmirror.rest.dispatch import DispatcherParam
 from sparkmirror.rest.openapi import error_responses
-from sparkmirror.rest.parameters import DispatcherParam
 
 router = APIRouter(tags=["worker"])
 
@@ -16,7 +17,11 @@ router = APIRouter(tags=["worker"])
 @router.get("/", response_model=entities.ServerInfo, responses=error_responses())
 async def get_root(request: Request, dispatcher: DispatcherParam) -> Response:
     """Version and cluster of this worker."""
-    return await dispatcher.dispatch(request, lambda api: JSONResponse(dict(api.server_info())))
+    return await dispatcher.run(request, _get_root)
+
+
+def _get_root(api: ConnectApi) -> Response:
+    return JSONResponse(dict(api.server_info()))
 
 
 @router.get(

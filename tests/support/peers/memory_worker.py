@@ -29,6 +29,7 @@ from sparkmirror.connect.api import (
     SignedBody,
     StateInfo,
 )
+from sparkmirror.connect.config_cache import ConnectorConfigCache
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
 from sparkmirror.connect.signatures import verify_signature
@@ -67,6 +68,7 @@ class MemoryWorker:
     def __init__(self, *more: str, worker_id: str = "127.0.0.1:8083") -> None:
         self.file = WorkerConfig.parse(_FILE + "\n".join(more))
         self.worker_id = worker_id
+        self._config_cache = ConnectorConfigCache(self.file)
         self.calls: list[str] = []  # names of the calls that changed something
         self._kept: dict[str, _StoredConnector] = {}
         self._offsets: dict[str, dict[bytes, bytes]] = {}
@@ -131,7 +133,7 @@ class MemoryWorker:
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         """A new one."""
         with self._lock:
-            plugins.require_valid_config(config, self.file)
+            self._config_cache.check(name, config)
             if name in self._kept:
                 raise api_errors.connector_exists(name)
             self._keep(name, config, _BEGINNINGS.get(initial_state or "", RunState.RUNNING))
@@ -140,7 +142,7 @@ class MemoryWorker:
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
         """A new one or a new configuration."""
         with self._lock:
-            plugins.require_valid_config(config, self.file)
+            self._config_cache.check(name, config)
             old = self._kept.get(name)
             before = () if old is None else self.info(name).tasks
             self._keep(name, config, RunState.RUNNING if old is None else old.state)

@@ -10,7 +10,7 @@ from sparkmirror.connect.status_updates import (
     topic_updates,
     unassigned_updates,
 )
-from sparkmirror.connect.task_configs import task_configs
+from sparkmirror.connect.task_publisher import task_configs
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
