@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -55,17 +54,17 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
     peer: SecureBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice a second would lock accounts and fill the brokers' logs."""
-    monkeypatch.setattr(commands, "_LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr(commands, "_POLL_SECONDS", LOOK_SECONDS)
     monkeypatch.setattr(backoff, "_FIRST_SLOW", LONG_SECONDS)
     monkeypatch.setattr(backoff, "_LONGEST_SLOW", LONG_SECONDS)
     reads: list[ConfigLog] = []
-    refresh = ConfigLog.refresh
+    read_new = ConfigLog.read_new
 
-    def counted(log: ConfigLog, seconds: float) -> Any:
+    def counted(log: ConfigLog, seconds: float) -> None:
         reads.append(log)
-        return refresh(log, seconds)
+        read_new(log, seconds)
 
-    monkeypatch.setattr(ConfigLog, "refresh", counted)
+    monkeypatch.setattr(ConfigLog, "read_new", counted)
     orders = FlowCommands(settings(peer, "wrong"), lambda: None)
     orders.start()
     try:
