@@ -166,6 +166,8 @@ class MirrorFlow:
         is_idle = first is not None and not first.is_active and first.desired in _RESTING
         if is_idle or kind not in self.specs:
             now = replace(now, state=FlowState.PAUSED, reason=self._resting())
+        elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
+            now = replace(now, state=FlowState.STARTING)
         elif not self.settings.enabled and now.state is FlowState.RUNNING:
             now = replace(now, reason="heartbeats only")
         return _merged(now, first, views)
