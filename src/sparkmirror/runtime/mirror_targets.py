@@ -285,8 +285,8 @@ class MirrorTargets:
         with self._lock:
             self._replace_left()
             flows = self.flows()
-        targets = {name: target for one in flows for name, target in one.targets().items()}
-        restarts = [restart for one in flows for restart in one.restarts()]
+            targets = {name: target for one in flows for name, target in one.targets().items()}
+            restarts = [restart for one in flows for restart in one.restarts()]
         return Wanted(targets, tuple(restarts))
 
     def announce(self, names: Collection[str]) -> None:
