@@ -57,7 +57,6 @@ class _EndOfRun:
         self._stuck_since: float | None = None
 
     def check(self) -> Ending | None:
-        self._mirror.advance()
         failure = self._mirror.failure()
         if failure is not None:
             return Ending(FATAL if self._has_copied else START_FAILED, str(failure))

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The internal topics that connectors stand on: made sure of before any of them starts.
+"""Ensures the internal topics of connectors before they start, and those of a Connect worker.
 
-A cluster out of reach is asked again until it answers. Without the topics for positions nothing
-can start; any other one that is missing shows in the status, and its connector does without.
+An unreachable cluster is retried until it answers. Without the topics for positions nothing starts;
+any other missing topic shows in the status, and its connector does without it.
 
-The three topics of a Connect worker: made before it does anything else.
-
-Connect creates those that are missing and refuses one that is not compacted, for it would lose
-what it holds.
+The connectors of a pair ensure the same topics at the same time: they share one attempt, and a
+missing topic is logged once per process.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
 
-from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.settings import ConnectionSettings, FlowSettings
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.internal_topics import (
+    EnsuredTopic,
     EnsureOutcome,
     InternalTopic,
     Side,
@@ -35,6 +35,50 @@ from sparkmirror.wire.backoff import Backoff
 _log = logging.getLogger(__name__)
 
 
+class _SharedAttempts:
+    """Lets threads that ensure the same topics at the same time share one attempt."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[Hashable, Future[list[EnsuredTopic]]] = {}
+
+    def run(self, key: Hashable, attempt: Callable[[], list[EnsuredTopic]]) -> list[EnsuredTopic]:
+        """The result or the error of this attempt, or of the one that runs already."""
+        with self._lock:
+            running = self._running.get(key)
+            if running is None:
+                own = self._running[key] = Future()
+        if running is not None:
+            return running.result()
+        try:
+            own.set_result(attempt())
+        except Exception as error:  # noqa: BLE001 - every caller gets it
+            own.set_exception(error)
+        finally:
+            with self._lock:
+                del self._running[key]
+        return own.result()
+
+
+class _Warnings:
+    """Logs every sentence once per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logged: set[str] = set()
+
+    def log_once(self, sentence: str) -> None:
+        with self._lock:
+            if sentence in self._logged:
+                return
+            self._logged.add(sentence)
+        _log.warning(sentence)
+
+
+_attempts = _SharedAttempts()
+_warnings = _Warnings()
+
+
 class InternalTopicSetup:
     """Belongs to one thread at a time; `stop` may be set by any."""
 
@@ -44,7 +88,6 @@ class InternalTopicSetup:
         self._factors = factors
         self._status = status
         self._stop = stop
-        self._said: set[str] = set()
         self.usable_topics: set[str] = set()  # internal topics that can be used
 
     def ensure(
@@ -70,10 +113,8 @@ class InternalTopicSetup:
         if not wanted:
             return
         connection = settings.target_admin if side is Side.TARGET else settings.source_admin
-        with ClusterAdmin(connection, ClusterClient(connection, self._stop)) as admin:
-            ensured = ensure_internal_topics(
-                wanted, admin, self._factors, creates=settings.source.topic_creation_enabled
-            )
+        key = (settings.flow, connection.bootstrap_servers, *(topic.name for topic in wanted))
+        ensured = _attempts.run(key, lambda: self._attempt(settings, connection, wanted))
         fatal: list[ClusterError] = []
         for one in ensured:
             name = one.topic.name
@@ -83,16 +124,18 @@ class InternalTopicSetup:
                 fatal.append(one.error)
             else:
                 self._status.set_problem(f"topic {name}", str(one.error))
-                self._warn_once(f"{settings.flow}: {one.error}")
+                _warnings.log_once(f"{settings.flow}: {one.error}")
         if fatal:  # positions have nowhere to go
             error = ClusterError(" ".join(map(str, fatal)), cluster=connection.alias)
             error.retriable = any(one.retriable for one in fatal)
             raise fatal[0] if len(fatal) == 1 else error
 
-    def _warn_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            _log.warning(sentence)
+    def _attempt(
+        self, settings: FlowSettings, connection: ConnectionSettings, wanted: list[InternalTopic]
+    ) -> list[EnsuredTopic]:
+        creates = settings.source.topic_creation_enabled
+        with ClusterAdmin(connection, ClusterClient(connection, self._stop)) as admin:
+            return ensure_internal_topics(wanted, admin, self._factors, creates=creates)
 
 
 def ensure_storage_topics(settings: WorkerSettings) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of a pair's connectors: to pause, to stop, to go on, to begin anew.
+"""Target states and restarts of a pair's connectors, in MM2's own config topic on the target.
 
-Kept where Connect's workers keep it, in MM2's own config topic on the target (`target-state-` and
-`restart-connector-` records), so that it outlives the process, reaches whichever process runs the
-pair, and is understood by a Java MM2. Every process reads it; nobody but this thread writes.
+`target-state-` and `restart-connector-` records, as Connect's workers write them: they outlive the
+process, reach the process that runs the pair, and a Java MM2 reads them. Every process with the
+file reads them about twice a second. The thread `<flow>/commands` reads and writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_config_records import RestartRequest, TargetState
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION, ClusterClient
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RestartCommand:
-    """Somebody wants a connector begun anew."""
+    """A request to restart a connector with its tasks."""
 
     kind: ConnectorClass
     only_failed: bool
@@ -47,24 +47,17 @@ class _Command:
 
 
 class FlowCommands:
-    """The commands for one pair, read about twice a second.
+    """The commands for one pair. Thread-safe."""
 
-    `set_target_state` and `request_restart` may be called by any thread.
-    """
-
-    def __init__(
-        self,
-        settings: FlowSettings,
-        on_target_states: Callable[[TargetStates], None],
-        restart: Callable[[RestartCommand], None],
-    ) -> None:
-        """The thread of this calls both functions; `on_target_states` first, once all is read."""
+    def __init__(self, settings: FlowSettings, on_change: Callable[[], None]) -> None:
+        """`on_change` runs after every change, on the thread that has read it."""
         self._flow = settings.flow
+        self._connection = settings.target_admin
         self._client = ClusterClient(settings.target_admin)
         self._topic = settings.internal_topics.configs
         self._names = connector_names(settings)
-        self._on_target_states = on_target_states
-        self._restart = restart
+        self._on_change = on_change
+        self._restarts: queue.SimpleQueue[RestartCommand] = queue.SimpleQueue()
         self._commands: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while it cannot be read
@@ -78,10 +71,20 @@ class FlowCommands:
         """Begin to read."""
         self._thread.start()
 
-    def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect anew, in another way, and look at once."""
-        self._client.update_connection(connection)
+    def update_settings(self, settings: FlowSettings) -> None:
+        """Use the connectors and the connection of a newer file."""
+        self._names = connector_names(settings)
+        if settings.target_admin != self._connection:
+            self._connection = settings.target_admin
+            self._client.update_connection(settings.target_admin)
         self._commands.put(None)
+
+    def take_restarts(self) -> list[RestartCommand]:
+        """The restarts that were requested since the last call."""
+        found = []
+        while not self._restarts.empty():
+            found.append(self._restarts.get())
+        return found
 
     def stop(self) -> None:
         """End; a request on its way does not keep anybody for long."""
@@ -164,12 +167,13 @@ class FlowCommands:
         }
         if found != self.target_states:
             self.target_states = found
-            self._on_target_states(found)
+            self._on_change()
 
     def _on_restart_request(self, request: RestartRequest) -> None:
         for kind, name in self._names.items():
             if name == request.connector:
-                self._restart(RestartCommand(kind, request.only_failed))
+                self._restarts.put(RestartCommand(kind, request.only_failed))
+                self._on_change()
 
 
 def connector_names(settings: FlowSettings) -> dict[ConnectorClass, str]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The composition root: builds every object from one configuration, starts and stops them.
+"""Composition root of `run`: builds every object from one file, starts and stops them.
 
-Spark starts on a thread of its own while the flows connect to their clusters and read their
-state; whoever needs Spark first waits for it. A newer configuration changes what differs and
-nothing else (`reload`, then `proceed` until it answers False).
+Spark starts on its own thread while the flows connect to their clusters and read their state. A
+newer file changes what differs and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,24 +24,18 @@ from sparkmirror.config.config_changes import (
 from sparkmirror.config.files.notices import Notice, NoticeLevel
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import MetricsSettings
-from sparkmirror.config.worker_settings import RunRestSettings
-from sparkmirror.connectors.connector_instance import build_source
+from sparkmirror.config.settings import FlowSettings, MetricsSettings
+from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
-from sparkmirror.policy.loading import load_policy
-from sparkmirror.runtime.commands import TargetStates
-from sparkmirror.runtime.flow_supervisor import (
-    FlowSpec,
-    FlowSupervisor,
-    Ownership,
-    OwnershipCallbacks,
-)
-from sparkmirror.runtime.herder import Herder
+from sparkmirror.runtime.commands import FlowCommands
+from sparkmirror.runtime.mirror_targets import MirrorTargets, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
 from sparkmirror.runtime.reload import Reloaded
+from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -50,7 +43,8 @@ from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 if TYPE_CHECKING:
     from sparkmirror.runtime.mirror_rest import MirrorRestServer
 
-STOP_SECONDS = 8.0
+_RELEASE_SHARE = 0.7  # of the group's rebalance timeout
+_LEAVE_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -96,39 +90,49 @@ class Mirror:
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
         self._spark.configure(self._reading.spark, _wanted_splits(self._reading))
         self._factors = ReplicationFactorChooser()
-        self._statuses: dict[Flow, FlowStatus] = {}  # the latest of every flow there ever was
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadMetrics()
         self._serves = serves
         self._rest: MirrorRestServer | None = None
         self._process_id = f"{socket.gethostname()}/{os.getpid()}"
-        self._pairs = FlowSupervisor(
-            self._herder, self._ownership, _flow_specs(self._reading).values()
+        self._targets = MirrorTargets(
+            self._reading, self._make_ownership, self._make_commands, is_bounded=once
+        )
+        self._supervisor = Supervisor(self._targets, self._build, self._spark)
+
+    def _build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
+        return ConnectorInstance(spec, status, self._factors, self._spark)
+
+    def _make_commands(self, settings: FlowSettings) -> FlowCommands:
+        return FlowCommands(settings, self._wake)
+
+    def _make_ownership(self, settings: FlowSettings, group: GroupSettings) -> FlowOwnership:
+        return FlowOwnership(
+            settings,
+            group,
+            self._process_id,
+            on_change=self._wake,
+            release=lambda: self._release(settings.flow, group),
         )
 
-    def _ownership(self, plan: FlowSpec, calls: OwnershipCallbacks) -> Ownership:
-        return FlowOwnership(plan, self._process_id, calls)
+    def _wake(self) -> None:
+        self._supervisor.wake()
 
-    def _herder(self, plan: FlowSpec, target_states: TargetStates) -> Herder:
-        settings, policy = plan.settings, plan.policy
-        flow = settings.flow
-        before = self._statuses.get(flow)
-        status = FlowStatus(str(flow)) if before is None else before.restarted()
-        self._statuses[flow] = status
-        source = None
-        if settings.enabled and ConnectorClass.SOURCE not in target_states:
-            spec = ConnectorSpec(
-                ConnectorClass.SOURCE, str(flow), None, settings, is_bounded=self._once
-            )
-            source = build_source(spec, policy, self._factors, status, self._spark)
-        return Herder(settings, policy, self._factors, status, source, target_states)
+    def _release(self, flow: Flow, group: GroupSettings) -> None:
+        """End the connectors of a pair before another process gets it; the group's thread."""
+        names = [connector_name(flow, kind) for kind in ConnectorClass]
+        if not self._supervisor.release(names, _RELEASE_SHARE * group.rebalance_timeout_ms / 1000):
+            # The group would go on without this process. Nothing is written twice: the next owner
+            # compares both sides, and the brokers refuse a writer that comes too late.
+            _log.warning(f"{flow}: released before all of it has ended here")
 
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""
         if self._reading.metrics is not None:
             self._metrics = self._serve(self._reading.metrics)
         self._spark.start()
-        self._pairs.start()
+        self._supervisor.start()
+        self._targets.start()
         if self._serves and self._reading.rest is not None:
             try:
                 self._rest = self._serve_rest(self._reading.rest)
@@ -140,7 +144,13 @@ class Mirror:
         # After all else was started: what serves it takes long to load.
         from sparkmirror.runtime.mirror_rest import MirrorRestServer  # noqa: PLC0415
 
-        return MirrorRestServer(rest, self._file.name, self._pairs.pairs, lambda: self._reading)
+        return MirrorRestServer(
+            rest,
+            self._file.name,
+            self._targets.flows,
+            self._supervisor.instances,
+            lambda: self._reading,
+        )
 
     def _serve(self, settings: MetricsSettings) -> MetricsServer:
         return MetricsServer(settings, self.snapshots, self.reloads)
@@ -152,7 +162,7 @@ class Mirror:
         """
         reading = self._file.read()
         control_port(reading.spark)
-        changes, plans = compare_runs(self._reading, reading), _flow_specs(reading)
+        changes = compare_runs(self._reading, reading)
         if not self._spark.is_configured:
             self._spark.configure(reading.spark, _wanted_splits(reading))
             self._spark.start()
@@ -163,9 +173,8 @@ class Mirror:
         is_served = reading.rest is None if self._rest is None else renew_rest is not None
         if changes.rest_credentials_changed and not is_served:
             changes = replace(changes, rest_credentials_changed=False, rest_changed=True)
-        shrunk = self._spark.reallocate_slots(_wanted_splits(reading))
-        self._pairs.apply(changes, plans)
-        self._pairs.replan([flow for flow in plans if str(flow) in shrunk])
+        self._targets.apply(reading)
+        self._supervisor.wake()
         self._reading = reading
         is_waiting = changes.rest_changed and self._serves and not is_served
         later = ["listeners"] if is_waiting else []
@@ -192,21 +201,20 @@ class Mirror:
             self._metrics = self._serve(old.settings)
             raise
 
-    def advance(self) -> bool:
-        """Go on with what a reload began; whether something is still on its way."""
-        return self._pairs.advance()
-
     def failure(self) -> BaseException | None:
         """Why there is no Spark, if it did not start or its JVM died."""
         return self._spark.failure()
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Every pair, as it stands now."""
-        return self._pairs.snapshots()
+        instances = self._supervisor.instances()
+        return [flow.snapshot(instances) for flow in self._targets.flows()]
 
     def copying_snapshots(self) -> list[FlowSnapshot]:
         """Every pair that does more than emit heartbeats."""
-        return self._pairs.copying_snapshots()
+        instances = self._supervisor.instances()
+        flows = [flow for flow in self._targets.flows() if flow.settings.enabled]
+        return [flow.snapshot(instances) for flow in flows]
 
     def is_done(self) -> bool:
         """Whether a bounded run has nothing left to do."""
@@ -216,7 +224,8 @@ class Mirror:
         """End every flow in order; whether all of them wrote their positions in time."""
         if self._rest is not None:
             self._rest.stop()
-        is_clean = self._pairs.stop(STOP_SECONDS)
+        is_clean = self._supervisor.close()
+        self._targets.stop(_LEAVE_SECONDS)
         if self._metrics is not None:
             self._metrics.stop()
         self._spark.stop(keep_log=not is_clean)
@@ -230,11 +239,3 @@ def _notice_key(one: Notice) -> tuple[str, str]:
 
 def _wanted_splits(reading: ParsedRun) -> dict[str, int]:
     return {str(flow): splits for flow, splits in reading.wanted_splits.items()}
-
-
-def _flow_specs(reading: ParsedRun) -> Mapping[Flow, FlowSpec]:
-    settings = [one.settings for one in reading.flows.values()]
-    return {
-        one.flow: FlowSpec(one, load_policy(one.policy, one.flow), reading.groups[one.flow])
-        for one in settings
-    }

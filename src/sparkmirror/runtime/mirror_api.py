@@ -4,15 +4,13 @@
 They are named `A->B.MirrorSourceConnector` and so on, since MM2's own names are the same for every
 pair. What the file decides cannot be changed here, and the answer says so; pausing, stopping and
 restarting can, on any of the processes with the file (`runtime/commands.py`).
-
-What the connectors of a pair do, in Connect's words, as this process sees it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as TooLong
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -35,21 +33,16 @@ from sparkmirror.connect.api import (
 )
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
-from sparkmirror.connectors.connector_states import (
-    ConnectorState,
-    ReportedState,
-    checkpoint_state,
-    heartbeat_state,
-    source_state,
-)
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
+from sparkmirror.connectors.targets import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.runtime.flow_supervisor import SupervisedFlow
-from sparkmirror.runtime.herder import Herder
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.runtime.mirror_targets import MirrorFlow, connector_name
+from sparkmirror.spark.flow_status import FlowState
 from sparkmirror.state.offset_store import OffsetStore
 
 Config = Mapping[str, str | None]
@@ -64,19 +57,23 @@ offset.storage.topic=mm2-offsets.internal
 status.storage.topic=mm2-status.internal
 """
 
-_AT_REST = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
-
 
 @dataclass(frozen=True, slots=True)
 class _Connector:
-    """One connector of one pair."""
+    """One connector of one pair at one moment."""
 
     name: str
-    pair: SupervisedFlow
+    pair: MirrorFlow
     kind: ConnectorClass
+    instances: Mapping[str, InstanceView]
 
     def state(self) -> ConnectorState:
-        return flow_connector_states(self.pair)[self.kind]
+        return self.pair.state(self.kind, self.instances)
+
+    @property
+    def is_active(self) -> bool:
+        view = self.instances.get(self.name)
+        return view is not None and view.is_active
 
 
 class MirrorApi:
@@ -85,13 +82,15 @@ class MirrorApi:
     def __init__(
         self,
         file: str,
-        pairs: Callable[[], Sequence[SupervisedFlow]],
+        pairs: Callable[[], Sequence[MirrorFlow]],
+        instances: Callable[[], Mapping[str, InstanceView]],
         reading: Callable[[], ParsedRun],
         worker_id: str,
     ) -> None:
         """`file` is what to change, `worker_id` what statuses name."""
         self._file = file
         self._pairs = pairs
+        self._instances = instances
         self._reading = reading
         self._worker_id = worker_id
         self._levels = LogLevels()
@@ -106,7 +105,7 @@ class MirrorApi:
         """The cluster is the target of the first pair."""
         if self._cluster_id is None:
             [pair, *_] = self._pairs()
-            with ClusterAdmin(pair.spec.settings.target_admin) as admin:
+            with ClusterAdmin(pair.settings.target_admin) as admin:
                 self._cluster_id = admin.cluster().cluster_id or ""
         return {
             "version": PLUGIN_VERSION,
@@ -116,7 +115,8 @@ class MirrorApi:
 
     def health(self) -> tuple[int, Mapping[str, str]]:
         """Healthy once every pair runs here or is known to run elsewhere."""
-        flows = [pair.snapshot() for pair in self._pairs()]
+        instances = self._instances()
+        flows = [pair.snapshot(instances) for pair in self._pairs()]
         failed = [one for one in flows if one.state is FlowState.FAILED]
         if failed:
             message = f"{failed[0].flow}: {failed[0].reason}"
@@ -181,9 +181,13 @@ class MirrorApi:
     def topics(self, name: str) -> list[str]:
         """The topics on the target that it writes to now."""
         one = self._connectors_by_name().get(name)
-        if one is None or one.pair.herder is None:
+        if one is None or not one.is_active:
             return []
-        names, source = one.pair.spec.policy.replication, one.pair.spec.flow.source
+        settings = one.pair.settings
+        names, source = (
+            load_policy(settings.policy, settings.flow).replication,
+            settings.flow.source,
+        )
         if one.kind is ConnectorClass.HEARTBEAT:
             return [names.heartbeats_topic()]
         if one.kind is ConnectorClass.CHECKPOINT:
@@ -196,7 +200,7 @@ class MirrorApi:
         one = self._require_connector(name, api_errors.connector_not_found)
         if one.kind is not ConnectorClass.SOURCE:
             return []
-        settings = one.pair.spec.settings
+        settings = one.pair.settings
         store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -236,7 +240,7 @@ class MirrorApi:
         one = self._require_connector(name, api_errors.restart_target_not_found)
         before = self.status(name)
         self._submit(
-            lambda seconds: one.pair.ownership.commands.request_restart(
+            lambda seconds: one.pair.commands.request_restart(
                 one.kind, seconds, only_failed=only_failed
             )
         )
@@ -256,7 +260,7 @@ class MirrorApi:
         one = self._require_connector(name, api_errors.restart_target_not_found)
         if task not in one.state().tasks:
             raise api_errors.unknown_task(name, task)
-        commands = one.pair.ownership.commands
+        commands = one.pair.commands
         self._submit(lambda seconds: commands.request_restart(one.kind, seconds, only_failed=False))
 
     # --- what the file decides
@@ -321,7 +325,7 @@ class MirrorApi:
     def validate(self, plugin: str, config: Config) -> ConfigValidation:
         """As a worker on the first pair's target would see it, with the file's providers."""
         [pair, *_] = self._pairs()
-        servers = ",".join(pair.spec.settings.target_admin.bootstrap_servers)
+        servers = ",".join(pair.settings.target_admin.bootstrap_servers)
         file = parse_properties(_WORKER.format(servers=servers), self._file)
         return plugins.validate(plugin, config, WorkerConfig(file, self._reading().resolver))
 
@@ -340,8 +344,9 @@ class MirrorApi:
     # --- inside
 
     def _connectors_by_name(self) -> dict[str, _Connector]:
+        instances = self._instances()
         found = (
-            _Connector(f"{pair.spec.flow}.{kind.value}", pair, kind)
+            _Connector(connector_name(pair.flow, kind), pair, kind, instances)
             for pair in self._pairs()
             for kind in pair.connectors
         )
@@ -354,7 +359,7 @@ class MirrorApi:
         return found
 
     def _config(self, one: _Connector) -> dict[str, str | None]:
-        texts = self._reading().connectors.get(one.pair.spec.flow, {}).get(one.kind, {})
+        texts = self._reading().connectors.get(one.pair.flow, {}).get(one.kind, {})
         return {**texts, "name": one.name}
 
     def _state_info(self, part: ReportedState) -> StateInfo:
@@ -367,9 +372,7 @@ class MirrorApi:
 
     def _set_target_state(self, name: str, state: TargetState) -> None:
         one = self._require_connector(name, api_errors.unknown_connector)
-        self._submit(
-            lambda seconds: one.pair.ownership.commands.set_target_state(one.kind, state, seconds)
-        )
+        self._submit(lambda seconds: one.pair.commands.set_target_state(one.kind, state, seconds))
 
     def _submit(self, command: Callable[[float], None]) -> None:
         try:
@@ -381,48 +384,3 @@ class MirrorApi:
             ) from None
         except ClusterError as error:
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-
-
-def flow_connector_states(pair: SupervisedFlow) -> dict[ConnectorClass, ConnectorState]:
-    """Every connector of a pair that its file asks for."""
-    flow, herder = pair.snapshot(), pair.herder
-    target_states = pair.ownership.commands.target_states or {}
-    return {
-        kind: _inactive_state(_AT_REST[target_states[kind]])
-        if kind in target_states and not _is_running(kind, herder)
-        else _running_state(kind, flow, herder)
-        for kind in pair.connectors
-    }
-
-
-def _inactive_state(state: RunState) -> ConnectorState:
-    return ConnectorState(ReportedState(state))
-
-
-def _is_running(kind: ConnectorClass, herder: Herder | None) -> bool:
-    if herder is None:
-        return False
-    if kind is ConnectorClass.SOURCE:
-        return herder.source is not None and herder.is_alive(herder.source)
-    part = herder.checkpoint if kind is ConnectorClass.CHECKPOINT else herder.heartbeat
-    return part is not None and herder.is_alive(part)
-
-
-def _running_state(
-    kind: ConnectorClass, flow: FlowSnapshot, herder: Herder | None
-) -> ConnectorState:
-    if herder is None:
-        return source_state(flow, ())
-    if kind is ConnectorClass.SOURCE:
-        return source_state(flow, herder.status.tasks())
-    # The small ones live their own lives as soon as the pair has its topics.
-    own = replace(flow, state=FlowState.RUNNING, reason="") if herder.has_started else flow
-    if kind is ConnectorClass.HEARTBEAT:
-        return heartbeat_state(own, herder.heartbeat.status if herder.heartbeat else None)
-    one = herder.checkpoint
-    return checkpoint_state(
-        own,
-        failure=one.failure if one else "",
-        refusals=one.permanent_errors if one else (),
-        has_task=one is not None,
-    )

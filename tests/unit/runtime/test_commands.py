@@ -66,7 +66,7 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
         return refresh(log, seconds)
 
     monkeypatch.setattr(ConfigLog, "refresh", counted)
-    orders = FlowCommands(settings(peer, "wrong"), lambda _: None, lambda _: None)
+    orders = FlowCommands(settings(peer, "wrong"), lambda: None)
     orders.start()
     try:
         eventually(lambda: orders.problem, PATIENCE_SECONDS, "it is told")
@@ -74,7 +74,7 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
         time.sleep(20 * LOOK_SECONDS)
         assert (len(reads), peer.seen.count(AUTHENTICATE)) == (1, 1)
 
-        orders.update_connection(settings(peer, "another").target_admin)
+        orders.update_settings(settings(peer, "another"))
         eventually(
             lambda: peer.seen.count(AUTHENTICATE) == 2, PATIENCE_SECONDS, "another one is tried"
         )
