@@ -105,8 +105,8 @@ class FlowCommands:
                 self._wake.wait(self._read())
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
-            _log.exception(f"{self._flow}: orders over REST are not read any more")
-            self.problem = f"orders over REST are not read any more: {error!r}"
+            _log.exception(f"{self._flow}: commands over REST are not read any more")
+            self.problem = f"commands over REST are not read any more: {error!r}"
         finally:
             self._config_topic.close()
 
@@ -127,8 +127,8 @@ class FlowCommands:
             self._update()
             return _POLL_SECONDS
         if not self.problem:
-            _log.warning(f"{self._flow}: what its connectors shall do cannot be read: {error}")
-        self.problem = f"what its connectors shall do cannot be read: {error}"
+            _log.warning(f"{self._flow}: the target states of its connectors are unknown: {error}")
+        self.problem = f"the target states of its connectors are unknown: {error}"
         return max(_POLL_SECONDS, self._backoff.next_pause(slow=not error.retriable))
 
     # --- the thread that has read the topic
