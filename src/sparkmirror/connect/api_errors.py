@@ -63,6 +63,11 @@ def config_write_failed() -> ApiError:
     )
 
 
+def still_starting(stage: str) -> ApiError:
+    """The worker has not read its topics yet."""
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"This worker is still starting: {stage}")
+
+
 def no_leader() -> ApiError:
     """Nobody is known to ask."""
     return ApiError(

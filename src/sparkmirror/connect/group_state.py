@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass, resolve_class_name
 from sparkmirror.config.settings import ConnectionSettings, InternalTopics
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import StatusRecord
 from sparkmirror.group.assignor import AssignableConnectors
@@ -94,18 +94,27 @@ class ConfigTopic:
 class GroupState:
     """The config topic and the status topic of one group."""
 
-    def __init__(
-        self, connection: ConnectionSettings, topics: InternalTopics, on_change: Callable[[], None]
-    ) -> None:
-        """`on_change` runs on the thread that has read a change; it must not block."""
+    def __init__(self, connection: ConnectionSettings, topics: InternalTopics) -> None:
         own = _with_short_timeout(connection)
-        self._config_topic = ConfigTopic(own, topics.configs, on_change)
+        self._subscribers: tuple[Callable[[], None], ...] = ()
+        self._config_topic = ConfigTopic(own, topics.configs, self._on_config_change)
         self._status_client = ClusterClient(own)
         self._status_log = StatusLog(self._status_client, topics.status)
         self._status_flight, self._refresh_flight = _SingleFlight(), _SingleFlight()
         self._retry_at = 0.0
         self.cluster = connection.alias
         self.statuses = ClusterStatusState()
+
+    def subscribe(self, *callbacks: Callable[[], None]) -> None:
+        """Call these when the config topic has changed, on the thread that has read the change.
+
+        They must not block.
+        """
+        self._subscribers += callbacks
+
+    def _on_config_change(self) -> None:
+        for callback in self._subscribers:
+            callback()
 
     @property
     def configs(self) -> ClusterConfigState:
@@ -134,6 +143,13 @@ class GroupState:
     def refresh_configs(self) -> None:
         """Read the config topic to its end; ClusterError if that fails."""
         self._config_topic.refresh()
+
+    def on_config_records(self) -> None:
+        """The config topic has new records; the next read tries again if this one fails."""
+        try:
+            self.refresh_configs()
+        except SparkmirrorError as error:
+            _log.debug(f"The config topic could not be read: {error}")
 
     def refresh_statuses(self) -> None:
         """Read the status topic to its end; ClusterError if that fails."""

@@ -74,7 +74,8 @@ class GroupLeader:
 
         ForwardTo if another worker leads; ApiError 409 without a leader, 503 before the start.
         """
-        self._startup.require()
+        if not self._startup.is_started:
+            raise api_errors.still_starting(self._startup.stage)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not self.is_ready:
             url = self._membership.leader_url

@@ -6,10 +6,9 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from http import HTTPStatus
 
 from sparkmirror.config.worker_settings import WorkerSettings
-from sparkmirror.connect.api import ApiError
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connectors.internal_topic_setup import ensure_storage_topics
 from sparkmirror.errors import ClusterError, ConfigError
@@ -31,9 +30,7 @@ class Startup:
     def require(self) -> None:
         """ApiError 503 before the worker has started."""
         if not self.is_started:
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"This worker is still starting: {self.stage}"
-            )
+            raise api_errors.still_starting(self.stage)
 
     def run(self, settings: WorkerSettings, group_state: GroupState) -> bool:
         """Create and read the worker's topics, for as long as that takes.

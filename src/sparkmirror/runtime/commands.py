@@ -3,7 +3,8 @@
 
 `target-state-` and `restart-connector-` records, as Connect's workers write them: they outlive the
 process, reach the process that runs the pair, and a Java MM2 reads them. Every process with the
-file reads them about twice a second, on the thread `<flow>/commands`; requests write on theirs.
+file reads them about twice a second, on the thread `<flow>/commands`. A request writes on its own
+thread.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sparkmirror.wire.backoff import Backoff
 
 TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
 
-_POLL_SECONDS = 0.5  # a command of another process takes effect within two seconds
+_POLL_SECONDS = 0.5  # a command that another process took is carried out within two seconds
 _READ_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
@@ -45,12 +46,13 @@ class FlowCommands:
         """`on_change` runs after every change, on the thread that has read it."""
         self._flow = settings.flow
         self._connection = settings.target_admin
+        self._config_topic = ConfigTopic(
+            settings.target_admin, settings.internal_topics.configs, self._update
+        )
         self._names = connector_names(settings)
         self._on_change = on_change
-        self._config_topic = ConfigTopic(
-            settings.target_admin, settings.internal_topics.configs, self._on_records
-        )
         self._restarts: queue.SimpleQueue[RestartCommand] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # of `target_states` and the topic's events
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while it cannot be read
@@ -72,11 +74,6 @@ class FlowCommands:
             self._config_topic.update_connection(settings.target_admin)
         self._wake.set()
 
-    def stop(self) -> None:
-        """Stop to read; returns at once."""
-        self._stopping.set()
-        self._wake.set()
-
     def take_restarts(self) -> list[RestartCommand]:
         """The restarts that were requested since the last call."""
         found = []
@@ -84,8 +81,13 @@ class FlowCommands:
             found.append(self._restarts.get())
         return found
 
+    def stop(self) -> None:
+        """End the thread. Does not wait."""
+        self._stopping.set()
+        self._wake.set()
+
     def set_target_state(self, kind: ConnectorClass, state: TargetState, seconds: float) -> None:
-        """Write a target state; ClusterError or TimeoutError if that fails."""
+        """Write a target state; ClusterError, or TimeoutError if the topic is in use for long."""
         with self._config_topic.writing(seconds) as log:
             log.put_target_state(self._names[kind], state)
 
@@ -95,29 +97,12 @@ class FlowCommands:
         with self._config_topic.writing(seconds) as log:
             log.put_restart_request(request)
 
-    def _on_records(self) -> None:
-        """On the thread that has read or written; the events are left to the reading thread."""
-        self._update_target_states()
-        self._wake.set()
-
-    def _update_target_states(self) -> None:
-        wanted = self._config_topic.state.target_states
-        found = {
-            kind: wanted[name]
-            for kind, name in self._names.items()
-            if wanted.get(name, TargetState.STARTED) is not TargetState.STARTED
-        }
-        if found != self.target_states:
-            self.target_states = found
-            self._on_change()
-
     # --- its thread
 
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                pause = self._poll()
-                self._wake.wait(pause)
+                self._wake.wait(self._read())
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
             _log.exception(f"{self._flow}: commands over REST are not read any more")
@@ -125,35 +110,45 @@ class FlowCommands:
         finally:
             self._config_topic.close()
 
-    def _poll(self) -> float:
-        """Read to the end; how long to wait for the next time."""
+    def _read(self) -> float:
+        """Read to the end; returns the pause until the next time."""
         try:
             self._config_topic.refresh(_READ_SECONDS)
         except SparkmirrorError as error:
-            return self._on_error(error)
+            return self._on_failure(error)
         self.problem = ""
         self._backoff.reset()
-        self._update_target_states()
-        for event in self._config_topic.drain_events():
-            if isinstance(event, RestartRequest):
-                self._on_restart_request(event)
+        self._update()
         return _POLL_SECONDS
 
-    def _on_error(self, error: SparkmirrorError) -> float:
+    def _on_failure(self, error: SparkmirrorError) -> float:
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
         if is_missing and not self.target_states:  # before the first start: there are no commands
-            self._update_target_states()
+            self._update()
             return _POLL_SECONDS
         if not self.problem:
             _log.warning(f"{self._flow}: the target states of its connectors are unknown: {error}")
         self.problem = f"the target states of its connectors are unknown: {error}"
         return max(_POLL_SECONDS, self._backoff.next_pause(slow=not error.retriable))
 
-    def _on_restart_request(self, request: RestartRequest) -> None:
-        for kind, name in self._names.items():
-            if name == request.connector:
-                self._restarts.put(RestartCommand(kind, request.only_failed))
-                self._on_change()
+    # --- the thread that has read the topic
+
+    def _update(self) -> None:
+        with self._lock:
+            kinds = {name: kind for kind, name in self._names.items()}
+            states = self._config_topic.state.target_states
+            found = {
+                kind: states[name]
+                for name, kind in kinds.items()
+                if states.get(name, TargetState.STARTED) is not TargetState.STARTED
+            }
+            has_changed, self.target_states = found != self.target_states, found
+            for event in self._config_topic.drain_events():
+                if isinstance(event, RestartRequest) and event.connector in kinds:
+                    self._restarts.put(RestartCommand(kinds[event.connector], event.only_failed))
+                    has_changed = True
+        if has_changed:
+            self._on_change()
 
 
 def connector_names(settings: FlowSettings) -> dict[ConnectorClass, str]:

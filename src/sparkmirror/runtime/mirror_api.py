@@ -8,46 +8,42 @@ restarting can, on any of the processes with the file (`runtime/commands.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import TimeoutError as TooLong
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn
 
 from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.connector_config import PLUGIN_VERSION
-from sparkmirror.config.connector_validation import ConfigValidation
 from sparkmirror.config.files.properties import parse_properties
-from sparkmirror.config.keys.connector_classes import ConnectorClass, KeyDefinition
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
-    LogLevel,
     ParseTasks,
-    Plugin,
     SignedBody,
     StateInfo,
 )
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.connectors.targets import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
+from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_json import Json
-from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.runtime.mirror_targets import MirrorFlow, connector_name
 from sparkmirror.spark.flow_status import FlowState
 from sparkmirror.state.offset_store import OffsetStore
 
-Config = Mapping[str, str | None]
-
-_ORDER_SECONDS = 30.0
+_COMMAND_SECONDS = 30.0
 _TASK = {kind: kind.java_name.removesuffix("Connector") + "Task" for kind in ConnectorClass}
 _WORKER = """\
 bootstrap.servers={servers}
@@ -76,8 +72,8 @@ class _Connector:
         return view is not None and view.is_active
 
 
-class MirrorApi:
-    """Implements ConnectApi; all of it is anybody's."""
+class MirrorApi(ConnectorQueries):
+    """Implements ConnectApi: state from the supervisor, changes by commands. Any thread."""
 
     def __init__(
         self,
@@ -88,18 +84,18 @@ class MirrorApi:
         worker_id: str,
     ) -> None:
         """`file` is what to change, `worker_id` what statuses name."""
+        super().__init__(LogLevels())
         self._file = file
         self._pairs = pairs
         self._instances = instances
         self._reading = reading
         self._worker_id = worker_id
-        self._levels = LogLevels()
         self._cluster_id: str | None = None
 
     # --- the process
 
     def refresh(self) -> None:
-        """What the other processes say is read all the time."""
+        """Nothing: commands are read all the time."""
 
     def server_info(self) -> Mapping[str, str]:
         """The cluster is the target of the first pair."""
@@ -134,24 +130,18 @@ class MirrorApi:
 
     # --- what there is
 
-    def connectors(self) -> list[str]:
-        """The names of all connectors, pair by pair."""
-        return [*self._connectors_by_name()]
+    def _configs(self) -> Mapping[str, Config]:
+        return {name: self._config(one) for name, one in self._connectors_by_name().items()}
 
-    def info(self, name: str) -> ConnectorInfo:
-        """As the file has it."""
-        one = self._require_connector(name, api_errors.connector_not_found)
-        return ConnectorInfo(name, self._config(one), tuple(sorted(one.state().tasks)))
-
-    def status(self, name: str) -> ConnectorStateInfo:
-        """What it does, in this process."""
-        one = self._require_connector(name, api_errors.status_not_found)
+    def _state(self, name: str) -> ConnectorStateInfo | None:
+        one = self._connectors_by_name().get(name)
+        if one is None:
+            return None
         now = one.state()
         tasks = {task: self._state_info(part) for task, part in now.tasks.items()}
         return ConnectorStateInfo(name, self._state_info(now.connector), tasks)
 
-    def task_configs(self, name: str) -> list[dict[str, str | None]]:
-        """The configurations of its tasks, in their order."""
+    def _tasks(self, name: str) -> Sequence[Config]:
         one = self._require_connector(name, api_errors.connector_not_found)
         config = {**self._config(one), "task.class": _TASK[one.kind]}
         return [
@@ -167,16 +157,12 @@ class MirrorApi:
             for task, part in sorted(one.state().tasks.items())
         ]
 
-    def task_status(self, name: str, task: int) -> StateInfo:
-        """What one task does."""
-        found = (
-            self._require_connector(name, lambda name: api_errors.task_status_not_found(name, task))
-            .state()
-            .tasks
-        )
-        if task not in found:
-            raise api_errors.task_status_not_found(name, task)
-        return self._state_info(found[task])
+    def _worker_config(self) -> WorkerConfig:
+        """A worker on the first pair's target, with the file's config providers."""
+        [pair, *_] = self._pairs()
+        servers = ",".join(pair.settings.target_admin.bootstrap_servers)
+        file = parse_properties(_WORKER.format(servers=servers), self._file)
+        return WorkerConfig(file, self._reading().resolver)
 
     def topics(self, name: str) -> list[str]:
         """The topics on the target that it writes to now."""
@@ -216,52 +202,39 @@ class MirrorApi:
                 },
                 "offset": {"offset": stored.offset},
             }
-            for tp, stored in sorted(store.read(_ORDER_SECONDS).positions.items())
+            for tp, stored in sorted(store.read(_COMMAND_SECONDS).positions.items())
         ]
 
     # --- what may be asked for
 
     def pause(self, name: str) -> None:
-        """Copy nothing, also after a restart of the process."""
         self._set_target_state(name, TargetState.PAUSED)
 
     def resume(self, name: str) -> None:
-        """Go on after a pause or a stop."""
         self._set_target_state(name, TargetState.STARTED)
 
     def stop(self, name: str) -> None:
-        """Copy nothing and have no tasks."""
         self._set_target_state(name, TargetState.STOPPED)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
-        """Begin anew, tasks included: they are planned together."""
+        """Restart a connector with its tasks: they are planned together."""
         one = self._require_connector(name, api_errors.restart_target_not_found)
         before = self.status(name)
-        self._submit(
-            lambda seconds: one.pair.commands.request_restart(
-                one.kind, seconds, only_failed=only_failed
-            )
-        )
+        with _command_errors():
+            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=only_failed)
         if not include_tasks and not only_failed:
             return None
-        return ConnectorStateInfo(
-            name,
-            self._restarting(before.connector, only_failed=only_failed),
-            {
-                task: self._restarting(part, only_failed=only_failed)
-                for task, part in before.tasks.items()
-            },
-        )
+        return as_restarting(before, include_tasks=True, only_failed=only_failed)
 
     def restart_task(self, name: str, task: int) -> None:
-        """Begin the tasks of a connector anew, all of them."""
+        """Restart all tasks: they are planned together."""
         one = self._require_connector(name, api_errors.restart_target_not_found)
         if task not in one.state().tasks:
             raise api_errors.unknown_task(name, task)
-        commands = one.pair.commands
-        self._submit(lambda seconds: commands.request_restart(one.kind, seconds, only_failed=False))
+        with _command_errors():
+            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=False)
 
     # --- what the file decides
 
@@ -312,30 +285,7 @@ class MirrorApi:
             f"taken up without a restart.",
         )
 
-    # --- classes and loggers
-
-    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
-        """What there is to configure."""
-        return plugins.plugins(connectors_only=connectors_only)
-
-    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
-        """The keys of a plugin."""
-        return plugins.plugin_config(plugin, version)
-
-    def validate(self, plugin: str, config: Config) -> ConfigValidation:
-        """As a worker on the first pair's target would see it, with the file's providers."""
-        [pair, *_] = self._pairs()
-        servers = ",".join(pair.settings.target_admin.bootstrap_servers)
-        file = parse_properties(_WORKER.format(servers=servers), self._file)
-        return plugins.validate(plugin, config, WorkerConfig(file, self._reading().resolver))
-
-    def loggers(self) -> Mapping[str, LogLevel]:
-        """Every logger whose level is set."""
-        return self._levels.all()
-
-    def logger(self, name: str) -> LogLevel:
-        """One of them."""
-        return self._levels.get(name)
+    # --- loggers
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:  # noqa: ARG002
         """Set a level in this process; the others have loggers of their own."""
@@ -365,22 +315,21 @@ class MirrorApi:
     def _state_info(self, part: ReportedState) -> StateInfo:
         return StateInfo(part.state, self._worker_id, part.trace, PLUGIN_VERSION, part.warning)
 
-    def _restarting(self, part: StateInfo, *, only_failed: bool) -> StateInfo:
-        if only_failed and part.state is not RunState.FAILED:
-            return part
-        return StateInfo(RunState.RESTARTING, self._worker_id, version=PLUGIN_VERSION)
-
     def _set_target_state(self, name: str, state: TargetState) -> None:
         one = self._require_connector(name, api_errors.unknown_connector)
-        self._submit(lambda seconds: one.pair.commands.set_target_state(one.kind, state, seconds))
+        with _command_errors():
+            one.pair.commands.set_target_state(one.kind, state, _COMMAND_SECONDS)
 
-    def _submit(self, command: Callable[[float], None]) -> None:
-        try:
-            command(_ORDER_SECONDS)
-        except TooLong:
-            raise ApiError(
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-                "The target cluster did not answer in time; whether it was written is not known.",
-            ) from None
-        except ClusterError as error:
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+
+@contextmanager
+def _command_errors() -> Iterator[None]:
+    """ApiError 500 if a command could not be written."""
+    try:
+        yield
+    except TimeoutError:
+        raise ApiError(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "The target cluster did not answer in time; nothing was written.",
+        ) from None
+    except ClusterError as error:
+        raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
@@ -25,8 +26,7 @@ from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView
-from sparkmirror.errors import SparkmirrorError
+from sparkmirror.connectors.targets import Desired, InstanceView
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
@@ -34,7 +34,7 @@ from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
 from sparkmirror.rest.server import RestServer
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
+from sparkmirror.spark.flow_status import FlowSnapshot
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
@@ -53,12 +53,9 @@ class ConnectWorker:
         # Revoked connectors end within this time, or the group would go on without this worker.
         self._release_seconds = 0.7 * settings.group.rebalance_timeout_ms / 1000
         self._startup = Startup()
-        self._factors = ReplicationFactorChooser()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
         self._config_cache = ConnectorConfigCache(file)
-        self._group_state = GroupState(
-            settings.connection, settings.internal_topics, self._on_config_change
-        )
+        self._group_state = GroupState(settings.connection, settings.internal_topics)
         self._membership = Membership(
             settings.connection,
             settings.group,
@@ -80,7 +77,10 @@ class ConnectWorker:
             on_change=self._wake_supervisor,
         )
         self._supervisor = Supervisor(
-            self._reconciler, self._build, self._spark, start_spark=self._start_spark
+            self._reconciler,
+            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            self._spark,
+            start_spark=self._start_spark,
         )
         self._reporter = Reporter(
             self._group_state,
@@ -93,8 +93,11 @@ class ConnectWorker:
             instances=self._supervisor.instances,
             tracks_topics=settings.topic_tracking,
         )
+        self._group_state.subscribe(self._supervisor.wake, self._reporter.wake)
         self._config_watcher = TopicWatcher(
-            settings.connection, settings.internal_topics.configs, self._on_config_records
+            settings.connection,
+            settings.internal_topics.configs,
+            self._group_state.on_config_records,
         )
         self.api = WorkerApi(
             file,
@@ -188,15 +191,15 @@ class ConnectWorker:
 
     # --- the supervisor's thread
 
-    def _build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
-        return ConnectorInstance(spec, status, self._factors, self._spark)
-
     def _start_spark(self, wanted: Mapping[str, int]) -> None:
         """Start Spark unless it runs, with room for these and for others that will come."""
         if not self._spark.is_configured:
             options = self._file.settings.spark
             self._spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
             self._spark.start()
+
+    def _wake_supervisor(self) -> None:
+        self._supervisor.wake()
 
     def _announce(self, names: Collection[str]) -> None:
         self._reporter.announce(names)
@@ -215,24 +218,6 @@ class ConnectWorker:
             # late writes.
             _log.warning(f"{', '.join(names)}: given up before all of it has ended here")
         self._reporter.give_up(names)
-
-    # --- the thread that has read the config topic
-
-    def _on_config_change(self) -> None:
-        self._supervisor.wake()
-        self._reporter.wake()
-
-    def _wake_supervisor(self) -> None:
-        self._supervisor.wake()
-
-    def _on_config_records(self) -> None:
-        """The watcher has seen new records."""
-        try:
-            self._group_state.refresh_configs()
-        except SparkmirrorError as error:
-            # The reporter reads the topic every few seconds in any case, and says what is wrong.
-            _log.debug(f"The config topic could not be read: {error}")
-            self._reporter.wake(read=True)
 
 
 class Worker:
