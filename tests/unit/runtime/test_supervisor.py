@@ -28,6 +28,7 @@ from sparkmirror.connectors.targets import (
 from sparkmirror.errors import ConfigError, SetupError, UnreachableError
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
+from sparkmirror.runtime import connector_slot
 from sparkmirror.runtime import supervisor as supervisor_module
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
@@ -467,7 +468,7 @@ def test_a_slow_end_is_logged_once_and_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A: its successor waits for it."""
-    monkeypatch.setattr(supervisor_module, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(connector_slot, "SLOW_SECONDS", 0.0)
     bench.restart()
     for _ in range(3):
         assert bench.supervisor.step() < 0.5
