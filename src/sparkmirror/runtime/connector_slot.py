@@ -177,9 +177,8 @@ class ConnectorSlot:
         if desired is Desired.STOPPED:
             is_over = self.instance is None
             return ConnectorState(ReportedState(RunState.STOPPED)) if is_over else self.last_state
-        failure = self.failure or (self.target.failure if self.target is not None else "")
-        if failure:
-            return failed_state(failure)
+        if self._shown_failure:
+            return failed_state(self._shown_failure)
         if self.instance is not None and self.ending_since is None:
             now = self.instance.state()
             return waiting if now.connector.state is RunState.UNASSIGNED else now
@@ -190,12 +189,17 @@ class ConnectorSlot:
         is_paused = desired is Desired.PAUSED
         return self.last_state.with_state(RunState.PAUSED if is_paused else RunState.UNASSIGNED)
 
+    @property
+    def _shown_failure(self) -> str:
+        return self.failure or (self.target.failure if self.target is not None else "")
+
     def _snapshot(self) -> FlowSnapshot:
         now = self.status.snapshot()
         if self.instance is not None:
             return now
-        if self.failure:
-            return replace(now, state=FlowState.FAILED, reason=self.failure.partition("\n")[0])
+        if self._shown_failure and self.desired is not Desired.STOPPED:
+            reason = self._shown_failure.partition("\n")[0]
+            return replace(now, state=FlowState.FAILED, reason=reason)
         return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
 
     def view(self) -> InstanceView:

@@ -225,6 +225,7 @@ def test_a_target_with_a_failure_is_shown_failed_and_a_better_one_starts() -> No
     bench.supervisor.step()
     assert bench.view.state.connector == ReportedState(RunState.FAILED, "no topics\ntrace")
     assert bench.view.kind is None
+    assert bench.view.snapshot.reason == "no topics"
     bench.want(RUNNING)
     assert bench.calls == [["start"]]
     bench.targets[NAME] = Target(RUNNING, None, "no topics")
