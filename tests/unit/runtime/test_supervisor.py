@@ -6,7 +6,9 @@ Letters A to D name the invariants of `runtime/supervisor.py`.
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -570,6 +572,62 @@ def test_the_thread_is_woken_and_survives_a_failing_round(
     eventually(lambda: not bench.view.is_active, PATIENCE_SECONDS, "its end is noticed")
     assert bench.supervisor.problem == ""
     assert bench.supervisor.close(PATIENCE_SECONDS)
+
+
+class EndingInstance(FakeInstance):
+    """Ends a moment after it was asked to; counts how many are alive."""
+
+    alive = 0
+    most = 0
+    lock = threading.Lock()
+
+    def start(self) -> None:
+        with self.lock:
+            EndingInstance.alive += 1
+            EndingInstance.most = max(self.most, self.alive)
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        threading.Timer(random.uniform(0, 0.01), self._finish).start()
+
+    def _finish(self) -> None:
+        with self.lock:
+            self.may_write = False
+            EndingInstance.alive -= 1
+            self.is_finished = True
+
+
+def test_instances_never_overlap_while_several_threads_change_the_targets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A, B and C: what was released does not write before it is wanted again."""
+    monkeypatch.setattr(supervisor_module, "_ENDING_SECONDS", 0.001)
+    bench = Bench()
+    bench.supervisor = Supervisor(bench, EndingInstance, bench)
+    bench.supervisor.start()
+    spec = ConnectorSpec(ConnectorClass.SOURCE, "a->b", 1, SETTINGS)
+    stop = threading.Event()
+
+    def restart() -> None:
+        while not stop.wait(0.002):
+            bench.supervisor.restart(Restart(NAME))
+
+    thread = threading.Thread(target=restart, daemon=True)
+    thread.start()
+    for number in range(60):
+        bench.targets = {NAME: Target(RUNNING, replace(spec, identity=number % 3))}
+        bench.supervisor.wake()
+        time.sleep(random.uniform(0, 0.01))
+        bench.targets = {}
+        assert bench.supervisor.release([NAME], PATIENCE_SECONDS)
+        assert EndingInstance.alive == 0
+        time.sleep(random.uniform(0, 0.003))
+        assert EndingInstance.alive == 0
+    stop.set()
+    thread.join()
+    assert bench.supervisor.close(PATIENCE_SECONDS)
+    assert EndingInstance.most == 1
 
 
 _ACTIONS = st.sampled_from(
