@@ -79,11 +79,6 @@ class MirrorCheckpointConnector:
         """Ask for the end, within a request's time. Any thread; returns at once."""
         self._stop.set()
 
-    def clear_status(self) -> None:
-        """Remove its problems from the status, for a successor that reports its own."""
-        for what in (*self._failures, "checkpoints"):
-            self._status.set_problem(what, "")
-
     def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - a round reports what it lacks
         """Run rounds until the end."""
         try:

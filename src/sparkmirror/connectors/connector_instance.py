@@ -113,11 +113,11 @@ class ConnectorInstance:
         self._checkpoint: MirrorCheckpointConnector | None = None
         self._heartbeat: MirrorHeartbeatConnector | None = None
         if spec.kind is ConnectorClass.HEARTBEAT:
-            self._heartbeat = build_heartbeat(settings, policy)
+            self._heartbeat = _build_heartbeat(settings, policy)
         elif settings.enabled and spec.kind is ConnectorClass.CHECKPOINT:
             self._checkpoint = MirrorCheckpointConnector(settings, policy, status)
         elif settings.enabled:
-            self._source = build_source(spec, policy, factors, status, spark)
+            self._source = _build_source(spec, policy, factors, status, spark)
         # None: heartbeats without an interval, or a disabled flow
         self._connector: Connector | None = self._source or self._checkpoint or self._heartbeat
         self._thread = threading.Thread(
@@ -225,14 +225,13 @@ class ConnectorInstance:
         self._status.set_state(state, str(error))
 
 
-def build_source(
+def _build_source(
     spec: ConnectorSpec,
     policy: FlowPolicy,
     factors: ReplicationFactorChooser,
     status: FlowStatus,
     spark: SparkProvider,
 ) -> MirrorSourceConnector:
-    """Build a connector that copies."""
     settings = spec.settings
     on_demand_topics = OnDemandTopics(settings, policy.replication, factors, status)
     foreign_writers = ForeignWriters(settings, status)
@@ -257,8 +256,7 @@ def build_source(
     )
 
 
-def build_heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:
-    """Build a connector that emits heartbeats; None if it has none to emit."""
+def _build_heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:
     interval = settings.heartbeat.interval_seconds
     if interval is None:
         return None

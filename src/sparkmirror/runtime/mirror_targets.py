@@ -166,6 +166,8 @@ class MirrorFlow:
         is_idle = first is not None and not first.is_active and first.desired in _RESTING
         if is_idle or kind not in self.specs:
             now = replace(now, state=FlowState.PAUSED, reason=self._resting())
+        elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
+            now = replace(now, state=FlowState.STARTING)
         elif not self.settings.enabled and now.state is FlowState.RUNNING:
             now = replace(now, reason="heartbeats only")
         return _merged(now, first, views)
@@ -283,8 +285,8 @@ class MirrorTargets:
         with self._lock:
             self._replace_left()
             flows = self.flows()
-        targets = {name: target for one in flows for name, target in one.targets().items()}
-        restarts = [restart for one in flows for restart in one.restarts()]
+            targets = {name: target for one in flows for name, target in one.targets().items()}
+            restarts = [restart for one in flows for restart in one.restarts()]
         return Wanted(targets, tuple(restarts))
 
     def announce(self, names: Collection[str]) -> None:

@@ -18,11 +18,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
 from sparkmirror.connectors.targets import (
     ConnectorSpec,
     Desired,
@@ -33,10 +31,10 @@ from sparkmirror.connectors.targets import (
 )
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot, Instance
+from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.wire.backoff import Backoff
 
-SLOW_SECONDS = 8.0  # what a clean end may take
 _ENDING_SECONDS = 0.05  # between two rounds while an instance ends
 _POLL_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0  # for what writes no positions, when the process ends
@@ -53,42 +51,6 @@ class TargetSource(Protocol):
         """Called before these get their first instance here; ClusterError: they do not start."""
 
 
-class Instance(Protocol):
-    """One run of one connector. It does not start a second time."""
-
-    def start(self) -> None:
-        """Return at once."""
-
-    def stop(self) -> None:
-        """Ask for the end; returns at once."""
-
-    def replan(self) -> bool:
-        """Restart its tasks; False: it has none apart from itself."""
-
-    @property
-    def may_write(self) -> bool:
-        """Whether it may still write records, checkpoints or heartbeats."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it was stopped and nothing of it is at work any more."""
-
-    def state(self) -> ConnectorState:
-        """The connector and its tasks."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The consumer groups of a checkpoint connector."""
-
-    @property
-    def group_positions(self) -> Mapping[str, int]:
-        """The positions of these groups by state."""
-
-    @property
-    def heartbeat_error(self) -> str:
-        """Why heartbeats do not arrive; empty if they do."""
-
-
 class SparkSlots(Protocol):
     """Divides the task slots of Spark among labels."""
 
@@ -96,155 +58,7 @@ class SparkSlots(Protocol):
         """Returns the labels that have fewer slots than before."""
 
 
-_IDLE_STATES = {
-    Desired.PAUSED: FlowState.PAUSED,
-    Desired.STOPPED: FlowState.STOPPED,
-    Desired.STANDBY: FlowState.STANDBY,
-    None: FlowState.STOPPED,
-}
 InstanceBuilder = Callable[[ConnectorSpec, FlowStatus], Instance]
-
-
-def _unassigned() -> ConnectorState:
-    return ConnectorState(ReportedState(RunState.UNASSIGNED))
-
-
-@dataclass(slots=True)
-class _Slot:
-    """A connector by name, through all its instances."""
-
-    name: str
-    status: FlowStatus
-    target: Target | None = None  # None: it ends and is forgotten
-    spec: ConnectorSpec | None = None  # the last one that could be read
-    instance: Instance | None = None
-    ending_since: float | None = None
-    is_released: bool = False  # until the next poll
-    is_announced: bool = False
-    is_slow: bool = False
-    failure: str = ""  # why its instance could not be built
-    shown_while_waiting: RunState = RunState.UNASSIGNED  # before its next instance reports
-    last_state: ConnectorState = field(default_factory=_unassigned)  # when it was asked to end
-
-    @property
-    def desired(self) -> Desired | None:
-        return None if self.target is None or self.is_released else self.target.desired
-
-    @property
-    def is_due(self) -> bool:
-        is_runnable = self.target is not None and self.target.spec is not None
-        is_wanted = self.desired is Desired.RUNNING and is_runnable
-        return self.instance is None and is_wanted and not self.failure
-
-    @property
-    def needs_announcement(self) -> bool:
-        is_new = self.instance is None and not self.is_announced
-        return is_new and self.desired in (Desired.RUNNING, Desired.PAUSED)
-
-    @property
-    def wanted_splits(self) -> int:
-        is_counted = self.desired in (Desired.RUNNING, Desired.STANDBY)
-        spec = self.target.spec if self.target is not None else None
-        return spec.wanted_splits if spec is not None and is_counted else 0
-
-    def set_target(self, target: Target | None) -> None:
-        before, self.is_released = self.desired, False
-        desired = None if target is None else target.desired
-        if desired is Desired.RUNNING and before is not Desired.RUNNING:
-            self._return_to_running(before)
-        if desired is not Desired.RUNNING:
-            self.failure = ""
-        if desired in (Desired.STOPPED, None):
-            self.is_announced = False
-        spec = None if target is None else target.spec
-        if spec is not None:
-            if self.spec is not None and spec != self.spec:
-                self._on_other_spec(spec)
-            self.spec = spec
-        if desired is not Desired.RUNNING or spec is None:
-            self.request_stop()
-        self.target = target
-
-    def _return_to_running(self, before: Desired | None) -> None:
-        if before is Desired.PAUSED:
-            self.shown_while_waiting = RunState.PAUSED
-        elif self.instance is not None:
-            self.shown_while_waiting = RunState.RESTARTING
-        else:
-            self.shown_while_waiting, self.last_state = RunState.UNASSIGNED, _unassigned()
-
-    def _on_other_spec(self, spec: ConnectorSpec) -> None:
-        self.failure = ""
-        self.shown_while_waiting = RunState.RESTARTING
-        self.request_stop()
-        if self.spec is not None and self.spec.label != spec.label:
-            self.status = FlowStatus(spec.label)
-
-    def request_restart(self) -> None:
-        self.failure = ""
-        self.shown_while_waiting = RunState.RESTARTING
-        self.request_stop()
-
-    def request_stop(self) -> None:
-        if self.instance is None or self.ending_since is not None:
-            return
-        now = self.instance.state()
-        self.last_state = now if now.tasks else ConnectorState(now.connector, self.last_state.tasks)
-        self.ending_since = time.monotonic()
-        self.instance.stop()
-
-    def drop_if_finished(self) -> None:
-        if self.instance is not None and self.ending_since is not None:
-            if self.instance.is_finished:
-                self.instance, self.ending_since, self.is_slow = None, None, False
-                self.status = self.status.restarted()
-            elif time.monotonic() - self.ending_since > SLOW_SECONDS and not self.is_slow:
-                self.is_slow = True
-                _log.warning(
-                    f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
-                    "successor waits, because two would copy the same topic partitions."
-                )
-
-    def state(self) -> ConnectorState:
-        desired, waiting = self.desired, self.last_state.with_state(self.shown_while_waiting)
-        if desired is Desired.STOPPED:
-            is_over = self.instance is None
-            return ConnectorState(ReportedState(RunState.STOPPED)) if is_over else self.last_state
-        failure = self.failure or (self.target.failure if self.target is not None else "")
-        if failure:
-            return failed_state(failure)
-        if self.instance is not None and self.ending_since is None:
-            now = self.instance.state()
-            return waiting if now.connector.state is RunState.UNASSIGNED else now
-        if desired is Desired.RUNNING:
-            return waiting
-        if self.instance is not None and self.instance.may_write:
-            return self.last_state
-        is_paused = desired is Desired.PAUSED
-        return self.last_state.with_state(RunState.PAUSED if is_paused else RunState.UNASSIGNED)
-
-    def _snapshot(self) -> FlowSnapshot:
-        now = self.status.snapshot()
-        if self.instance is not None:
-            return now
-        if self.failure:
-            return replace(now, state=FlowState.FAILED, reason=self.failure.partition("\n")[0])
-        return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
-
-    def view(self) -> InstanceView:
-        instance = self.instance
-        return InstanceView(
-            name=self.name,
-            kind=self.spec.kind if self.spec is not None else None,
-            desired=self.desired,
-            state=self.state(),
-            snapshot=self._snapshot(),
-            groups=instance.groups if instance is not None else (),
-            group_positions=instance.group_positions if instance is not None else {},
-            heartbeat_error=instance.heartbeat_error if instance is not None else "",
-            is_active=instance is not None,
-            is_slow=self.is_slow,
-        )
 
 
 class Supervisor:
@@ -267,7 +81,7 @@ class Supervisor:
         self._spark = spark
         self._start_spark = start_spark
         self._changed = threading.Condition()  # also the lock of what follows
-        self._slots: dict[str, _Slot] = {}
+        self._slots: dict[str, ConnectorSlot] = {}
         self._revision = 0  # of `release` and `close`
         self._is_woken = False
         self._is_closing = False
@@ -323,7 +137,7 @@ class Supervisor:
                 slot.is_released = True
                 slot.request_stop()
             self._changed.notify_all()
-        return self._wait(lambda: not any(map(_may_write, slots)), seconds)
+        return self._wait(lambda: not any(slot.may_write for slot in slots), seconds)
 
     def close(self, seconds: float = SLOW_SECONDS) -> bool:
         """End all; whether every source wrote its positions in time."""
@@ -336,8 +150,8 @@ class Supervisor:
                 slot.request_stop()
             self._changed.notify_all()
         sources = [slot for slot in slots if slot.spec and slot.spec.kind is ConnectorClass.SOURCE]
-        is_clean = self._wait(lambda: not any(map(_may_write, sources)), seconds)
-        self._wait(lambda: all(map(_is_over, slots)), _SETTLE_SECONDS)
+        is_clean = self._wait(lambda: not any(slot.may_write for slot in sources), seconds)
+        self._wait(lambda: all(slot.is_over for slot in slots), _SETTLE_SECONDS)
         if self._thread.is_alive():
             self._thread.join(_SETTLE_SECONDS)
         return is_clean
@@ -390,13 +204,13 @@ class Supervisor:
             return 0.0
         return _ENDING_SECONDS if is_ending else _POLL_SECONDS
 
-    def _apply(self, targets: Mapping[str, Target]) -> list[_Slot]:
+    def _apply(self, targets: Mapping[str, Target]) -> list[ConnectorSlot]:
         """Take targets over under the lock; returns the slots that need an instance."""
         for name, target in targets.items():
             slot = self._slots.get(name)
             if slot is None:
                 label = target.spec.label if target.spec is not None else name
-                slot = self._slots[name] = _Slot(name, FlowStatus(label))
+                slot = self._slots[name] = ConnectorSlot(name, FlowStatus(label))
             slot.set_target(target)
         for name in [name for name in self._slots if name not in targets]:
             self._slots[name].set_target(None)
@@ -429,7 +243,7 @@ class Supervisor:
             slot.request_restart()
         return True
 
-    def _share_spark(self, due: list[_Slot], *, expects_copying: bool) -> None:
+    def _share_spark(self, due: list[ConnectorSlot], *, expects_copying: bool) -> None:
         """Divide the slots among the connectors that copy; restart the tasks of those with less."""
         with self._changed:
             slots = [slot for slot in self._slots.values() if slot.wanted_splits]
@@ -481,7 +295,7 @@ class Supervisor:
         self._announce_problem = ""
         self._announce_backoff.reset()
 
-    def _start(self, slot: _Slot, revision: int) -> bool:
+    def _start(self, slot: ConnectorSlot, revision: int) -> bool:
         """Build and start an instance; False: targets may have changed meanwhile."""
         spec, status = slot.spec, slot.status.restarted()
         if spec is None or slot.failure:
@@ -497,7 +311,7 @@ class Supervisor:
             self._fail(slot, error)
         return True
 
-    def _fail(self, slot: _Slot, error: Exception) -> None:
+    def _fail(self, slot: ConnectorSlot, error: Exception) -> None:
         sentence = str(error)
         if not isinstance(error, SparkmirrorError):
             sentence = f"{type(error).__name__}: {error}"
@@ -505,11 +319,3 @@ class Supervisor:
         trace = "".join(traceback.format_exception(error))
         with self._changed:
             slot.failure = f"{sentence}\n{trace}"
-
-
-def _may_write(slot: _Slot) -> bool:
-    return slot.instance is not None and slot.instance.may_write
-
-
-def _is_over(slot: _Slot) -> bool:
-    return slot.instance is None or slot.instance.is_finished

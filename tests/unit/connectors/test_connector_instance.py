@@ -71,7 +71,7 @@ class Bench:
         self.connector = FakeHeartbeat()
         self.status = FlowStatus("a->b")
         monkeypatch.setattr(instance_module, "InternalTopicSetup", lambda *_: self.setup)
-        monkeypatch.setattr(instance_module, "build_heartbeat", lambda *_: self.connector)
+        monkeypatch.setattr(instance_module, "_build_heartbeat", lambda *_: self.connector)
         spec = ConnectorSpec(ConnectorClass.HEARTBEAT, "a->b", 1, SETTINGS)
         self.instance = ConnectorInstance(
             spec, self.status, ReplicationFactorChooser(), cast("SparkProvider", None)

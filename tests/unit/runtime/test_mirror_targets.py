@@ -351,6 +351,8 @@ def test_a_pair_that_ends_is_shown_as_its_source_until_then() -> None:
 
 def test_an_owned_pair_starts_before_it_has_instances(bench: Bench) -> None:
     assert bench.ab.snapshot({}).state is FlowState.STARTING
+    idle = view(SOURCE, FlowState.STANDBY, desired=Desired.STANDBY, is_active=False)
+    assert bench.ab.snapshot(idle).state is FlowState.STARTING
 
 
 def test_a_paused_source_makes_its_pair_paused(bench: Bench) -> None:

@@ -28,6 +28,7 @@ from sparkmirror.connectors.targets import (
 from sparkmirror.errors import ConfigError, SetupError, UnreachableError
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
+from sparkmirror.runtime import connector_slot
 from sparkmirror.runtime import supervisor as supervisor_module
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
@@ -224,6 +225,7 @@ def test_a_target_with_a_failure_is_shown_failed_and_a_better_one_starts() -> No
     bench.supervisor.step()
     assert bench.view.state.connector == ReportedState(RunState.FAILED, "no topics\ntrace")
     assert bench.view.kind is None
+    assert bench.view.snapshot.reason == "no topics"
     bench.want(RUNNING)
     assert bench.calls == [["start"]]
     bench.targets[NAME] = Target(RUNNING, None, "no topics")
@@ -467,7 +469,7 @@ def test_a_slow_end_is_logged_once_and_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A: its successor waits for it."""
-    monkeypatch.setattr(supervisor_module, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(connector_slot, "SLOW_SECONDS", 0.0)
     bench.restart()
     for _ in range(3):
         assert bench.supervisor.step() < 0.5
