@@ -214,15 +214,15 @@ class ConnectorConfigCache:
         known.watch.watch(read, is_complete=newer.is_valid)
         if old.is_valid and not newer.is_valid:
             reasons = " ".join(newer.errors)
-            known.error = f"a file that it leads to has changed and is not used: {reasons}"
-            _log.error(f"Connector {name} goes on as it was: {known.error}")
+            known.error = f"a file that it refers to has changed and cannot be used: {reasons}"
+            _log.error(f"Connector {name} keeps its settings: {known.error}")
             return False
         known.error = ""
         if _is_equivalent(old, newer):
             return False
         known.readable = newer
-        because = f"{files} changed" if files else "the worker has other credentials"
-        _log.info(f"Connector {name} begins anew: {because}")
+        because = f"{files} changed" if files else "the worker's own credentials changed"
+        _log.info(f"Connector {name} restarts: {because}")
         return True
 
     def _parse(self, name: str, config: Config) -> ParsedConfig:
