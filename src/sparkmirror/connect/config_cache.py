@@ -107,11 +107,11 @@ class ConnectorConfigCache:
             with record_file_reads() as files:
                 connector = read_connector(own, self._file)
             found = validate_connector(own, self._file, connector)
+            if found.error_count:
+                raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
+            parsed = ParsedConfig(own, connector, _spec(name, connector))
         except ConfigError as error:
             raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        if found.error_count:
-            raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
-        parsed = ParsedConfig(own, connector, _spec(name, connector))
         return CheckedConfig(parsed, FileWatcher(files), epoch)
 
     @contextmanager
@@ -133,9 +133,10 @@ class ConnectorConfigCache:
             del self._known[name]
         for name, config in configs.items():
             known = self._known.get(name)
+            checked = self._take_offer(name, config)
             if known is None or known.readable.config != config or name in self._forgotten:
                 self._forgotten.discard(name)
-                self._known[name] = self._new_entry(name, config)
+                self._known[name] = self._new_entry(name, config, checked)
                 changed = {*changed, name}
         changed |= self._check_files()
         if changed:
@@ -172,11 +173,18 @@ class ConnectorConfigCache:
         sentences = (self._warnings.get(name, ""), known.error if known else "")
         return join_sentences(sentences)
 
-    def _new_entry(self, name: str, config: Config) -> _CacheEntry:
-        offer = self._offers.pop(name, None)
-        if offer is not None and offer.parsed.config == config and offer.epoch == self._epoch:
-            self._log_result(name, offer.parsed)
-            return _CacheEntry(offer.parsed, offer.watch)
+    def _take_offer(self, name: str, config: Config) -> CheckedConfig | None:
+        """What a request has offered, if it is this config; another one is yet to be written."""
+        offer = self._offers.get(name)
+        if offer is None or offer.parsed.config != config:
+            return None
+        self._offers.pop(name, None)
+        return offer if offer.epoch == self._epoch else None
+
+    def _new_entry(self, name: str, config: Config, checked: CheckedConfig | None) -> _CacheEntry:
+        if checked is not None:
+            self._log_result(name, checked.parsed)
+            return _CacheEntry(checked.parsed, checked.watch)
         with record_file_reads() as files:
             parsed = self._parse(name, config)
         self._log_result(name, parsed)
@@ -206,15 +214,15 @@ class ConnectorConfigCache:
         known.watch.watch(read, is_complete=newer.is_valid)
         if old.is_valid and not newer.is_valid:
             reasons = " ".join(newer.errors)
-            known.error = f"a file that it leads to has changed and is not used: {reasons}"
-            _log.error(f"Connector {name} goes on as it was: {known.error}")
+            known.error = f"a file that it refers to has changed and cannot be used: {reasons}"
+            _log.error(f"Connector {name} keeps its settings: {known.error}")
             return False
         known.error = ""
         if _is_equivalent(old, newer):
             return False
         known.readable = newer
-        because = f"{files} changed" if files else "the worker has other credentials"
-        _log.info(f"Connector {name} begins anew: {because}")
+        because = f"{files} changed" if files else "the worker's own credentials changed"
+        _log.info(f"Connector {name} restarts: {because}")
         return True
 
     def _parse(self, name: str, config: Config) -> ParsedConfig:

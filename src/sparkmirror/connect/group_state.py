@@ -168,7 +168,9 @@ class GroupState:
                 self.refresh_statuses()
             except ClusterError as error:
                 self._retry_at = time.monotonic() + _BLIND_SECONDS
-                _log.warning(f"What is told about connectors may be old: {error}")
+                _log.warning(
+                    f"The topics of the group cannot be read; answers may be out of date: {error}"
+                )
 
     def drain_events(self) -> list[ConfigEvent]:
         """The events of the config topic since the last call, in order."""

@@ -125,7 +125,7 @@ class Reporter:
                 self._group_state.write_statuses(updates)
             except ClusterError as error:
                 # The next owner writes its own; without one the next leader removes these.
-                _log.warning(f"What {', '.join(known)} do could not be told: {error}")
+                _log.warning(f"The statuses of {', '.join(known)} could not be written: {error}")
 
     # --- its thread
 
@@ -144,13 +144,13 @@ class Reporter:
                 self._on_failure(f"{type(error).__name__}: {error}")
             else:
                 if self.problem:
-                    _log.info("The worker does its duties again.")
+                    _log.info("Statuses are written again.")
                 self.problem = ""
                 self._backoff = Backoff()
 
     def _on_failure(self, sentence: str, *, slow: bool = False) -> None:
         if not self.problem:
-            _log.warning(f"The worker cannot do its duties: {sentence}")
+            _log.warning(f"Statuses cannot be written: {sentence}")
         self.problem = sentence
         self._wake.wait(self._backoff.next_pause(slow=slow))
 

@@ -208,7 +208,7 @@ class WorkerApi(ConnectorQueries):
         self._leader.refresh()
         while name in self._group_state.statuses.connectors:
             if name in self._group_state.configs.configs:
-                return  # created anew meanwhile: its statuses are those of the new one
+                return  # created again meanwhile: its statuses are those of the new one
             if time.monotonic() > deadline:
                 _log.warning(
                     f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker has "

@@ -87,7 +87,7 @@ class Dispatcher:
         self._api = api
         self.worker_tls = peers or TlsSettings()  # may be replaced
         self._limits = limits
-        self._left_undone = ThrottledLog(log)
+        self._dropped = ThrottledLog(log)
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
 
@@ -164,7 +164,7 @@ class Dispatcher:
             ) from error
 
     async def health(self) -> Response:
-        """How the worker is; one that does not even say is not well."""
+        """The worker's health; unhealthy if it does not answer in time."""
         try:
             with anyio.fail_after(self._limits.health_seconds):
                 status, body = await run_sync(
@@ -196,8 +196,8 @@ class Dispatcher:
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._left_undone.warn(f"{what} is left undone: whoever asked has hung up.")
-        return ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
+        self._dropped.warn(f"{what} is dropped: the client has disconnected.")
+        return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 
 def get_dispatcher(request: Request) -> Dispatcher:
@@ -231,10 +231,10 @@ def require_json(request: Request) -> None:
     sent = request.headers.get("content-type")
     if sent is not None and media_type(sent) != "application/json":
         raise ApiError(415, "HTTP 415 Unsupported Media Type")
-    told = request.headers.get("accept")
-    if told is None:
+    accepted = request.headers.get("accept")
+    if accepted is None:
         return
-    kinds = {media_type(one) for one in told.split(",") if _REFUSED.search(one) is None}
+    kinds = {media_type(one) for one in accepted.split(",") if _REFUSED.search(one) is None}
     if not kinds & {"*/*", "application/*", "application/json"}:
         raise ApiError(406, "HTTP 406 Not Acceptable")
 
@@ -258,7 +258,6 @@ def base_url(request: Request) -> str:
 
 
 def empty_response(status: int) -> Response:
-    """An answer without a body."""
     return Response(status_code=status)
 
 

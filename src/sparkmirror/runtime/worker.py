@@ -113,7 +113,7 @@ class ConnectWorker:
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
 
     def start(self) -> None:
-        """Return at once; the API tells how the start goes."""
+        """Return at once; the API shows how far the start is."""
         self._thread.start()
 
     def update_credentials(self) -> None:
@@ -216,7 +216,7 @@ class ConnectWorker:
         if not self._supervisor.release(names, self._release_seconds):
             # Nothing is written twice: the next owner compares both sides, and the brokers refuse
             # late writes.
-            _log.warning(f"{', '.join(names)}: given up before all of it has ended here")
+            _log.warning(f"{', '.join(names)}: revoked before everything has ended here")
         self._reporter.give_up(names)
 
 
@@ -260,7 +260,7 @@ class Worker:
 
     def stop(self) -> bool:
         """Leave the group and end everything; whether all of it ended in order."""
-        # The REST server ends last: whoever asks meanwhile hears that this worker stops.
+        # The REST server ends last: requests are still answered that this worker stops.
         is_clean = self._connect.stop()
         self._server.stop()
         if self._metrics is not None:

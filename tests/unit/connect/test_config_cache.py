@@ -109,7 +109,7 @@ def test_a_connector_begins_anew_when_its_file_changed(
     assert differing(first, second) == ["stored"]
     bench.write(bench.password, "psssssst")
     assert differing(second, bench.in_use()) == ["provided"]
-    assert f"Connector stored begins anew: {bench.store} changed" in caplog.text
+    assert f"Connector stored restarts: {bench.store} changed" in caplog.text
     assert "pssst" not in caplog.text
     assert "psssssst" not in caplog.text
 

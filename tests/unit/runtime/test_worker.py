@@ -43,7 +43,7 @@ def test_a_revoked_connector_is_disowned_ended_and_given_up_in_this_order(
         worker._on_revoked(("x",))
     assert calls == [("release", "x", False, 7.0), ("give up", "x")]
     assert worker._reconciler.owns("y")
-    assert "x: given up before all of it has ended here" in caplog.text
+    assert "x: revoked before everything has ended here" in caplog.text
 
 
 def test_a_worker_without_a_cluster_says_so_and_ends() -> None:
