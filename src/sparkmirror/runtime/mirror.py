@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,6 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings, MetricsSettings
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
@@ -36,7 +36,7 @@ from sparkmirror.runtime.mirror_targets import MirrorTargets, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
@@ -85,11 +85,9 @@ class Mirror:
     ) -> None:
         """`serves`: the REST API, if the file does not forbid it. ConfigError: it is wrong."""
         self._file = MirrorFile(file, targets)
-        self._once = once
         self._reading = self._file.read()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
         self._spark.configure(self._reading.spark, _wanted_splits(self._reading))
-        self._factors = ReplicationFactorChooser()
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadMetrics()
         self._serves = serves
@@ -98,10 +96,11 @@ class Mirror:
         self._targets = MirrorTargets(
             self._reading, self._make_ownership, self._make_commands, is_bounded=once
         )
-        self._supervisor = Supervisor(self._targets, self._build, self._spark)
-
-    def _build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
-        return ConnectorInstance(spec, status, self._factors, self._spark)
+        self._supervisor = Supervisor(
+            self._targets,
+            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            self._spark,
+        )
 
     def _make_commands(self, settings: FlowSettings) -> FlowCommands:
         return FlowCommands(settings, self._wake)
@@ -124,7 +123,7 @@ class Mirror:
         if not self._supervisor.release(names, _RELEASE_SHARE * group.rebalance_timeout_ms / 1000):
             # The group would go on without this process. Nothing is written twice: the next owner
             # compares both sides, and the brokers refuse a writer that comes too late.
-            _log.warning(f"{flow}: released before all of it has ended here")
+            _log.warning(f"{flow}: revoked before everything has ended here")
 
     def start(self) -> None:
         """Start everything; returns at once, `snapshots` tells how it goes."""
