@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
 from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView, Target
 from sparkmirror.formats.connect_status_records import RunState
@@ -31,42 +30,6 @@ _IDLE_STATES = {
 _log = logging.getLogger(__name__)
 
 
-class Instance(Protocol):
-    """One run of one connector. It does not start a second time."""
-
-    def start(self) -> None:
-        """Return at once."""
-
-    def stop(self) -> None:
-        """Ask for the end; returns at once."""
-
-    def replan(self) -> bool:
-        """Restart its tasks; False: it has none apart from itself."""
-
-    @property
-    def may_write(self) -> bool:
-        """Whether it may still write records, checkpoints or heartbeats."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it was stopped and nothing of it is at work any more."""
-
-    def state(self) -> ConnectorState:
-        """The connector and its tasks."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The consumer groups of a checkpoint connector."""
-
-    @property
-    def group_positions(self) -> Mapping[str, int]:
-        """The positions of these groups by state."""
-
-    @property
-    def heartbeat_error(self) -> str:
-        """Why heartbeats do not arrive; empty if they do."""
-
-
 def _unassigned() -> ConnectorState:
     return ConnectorState(ReportedState(RunState.UNASSIGNED))
 
@@ -79,7 +42,7 @@ class ConnectorSlot:
     status: FlowStatus
     target: Target | None = None  # None: it ends and is forgotten
     spec: ConnectorSpec | None = None  # the last one that could be read
-    instance: Instance | None = None
+    instance: ConnectorInstance | None = None
     ending_since: float | None = None
     is_released: bool = False  # until the next poll
     is_announced: bool = False

@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from sparkmirror.config.config_changes import ParsedRun, connector_identity
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, source_state
 from sparkmirror.connectors.targets import (
@@ -29,8 +28,8 @@ from sparkmirror.connectors.targets import (
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
-from sparkmirror.runtime.commands import RestartCommand, TargetStates, connector_names
-from sparkmirror.runtime.ownership import OwnershipStatus
+from sparkmirror.runtime.commands import FlowCommands, connector_names
+from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
 _IDLE = {
@@ -40,44 +39,14 @@ _IDLE = {
 _SLOW = "does not end; nothing copies beside it"
 
 
-class Ownership(Protocol):
-    """Whether this process runs a pair: `FlowOwnership`."""
-
-    @property
-    def is_owner(self) -> bool: ...
-    def start(self) -> None: ...
-    def update_connection(self, connection: ConnectionSettings) -> None: ...
-    def stop(self, seconds: float) -> bool: ...
-    def status(self) -> OwnershipStatus: ...
-
-
-class Commands(Protocol):
-    """What is asked of a pair's connectors: `FlowCommands`."""
-
-    @property
-    def target_states(self) -> TargetStates | None: ...
-    @property
-    def problem(self) -> str: ...
-    def start(self) -> None: ...
-    def update_settings(self, settings: FlowSettings) -> None: ...
-    def stop(self) -> None: ...
-    def take_restarts(self) -> list[RestartCommand]: ...
-    def set_target_state(
-        self, kind: ConnectorClass, state: TargetState, seconds: float
-    ) -> None: ...
-    def request_restart(
-        self, kind: ConnectorClass, seconds: float, *, only_failed: bool
-    ) -> None: ...
-
-
 @dataclass(slots=True)
 class MirrorFlow:
     """One pair. Any thread may read it; only `MirrorTargets` changes it."""
 
     settings: FlowSettings
     group: GroupSettings
-    ownership: Ownership
-    commands: Commands
+    ownership: FlowOwnership
+    commands: FlowCommands
     is_bounded: bool = False
     is_leaving: bool = False  # the group
     successor: tuple[FlowSettings, GroupSettings] | None = None  # when it has left
@@ -222,8 +191,8 @@ class MirrorTargets:
     def __init__(
         self,
         reading: ParsedRun,
-        make_ownership: Callable[[FlowSettings, GroupSettings], Ownership],
-        make_commands: Callable[[FlowSettings], Commands],
+        make_ownership: Callable[[FlowSettings, GroupSettings], FlowOwnership],
+        make_commands: Callable[[FlowSettings], FlowCommands],
         *,
         is_bounded: bool = False,
     ) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.targets import (
     ConnectorSpec,
     Desired,
@@ -31,8 +32,9 @@ from sparkmirror.connectors.targets import (
 )
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot, Instance
+from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.wire.backoff import Backoff
 
 _ENDING_SECONDS = 0.05  # between two rounds while an instance ends
@@ -51,14 +53,7 @@ class TargetSource(Protocol):
         """Called before these get their first instance here; ClusterError: they do not start."""
 
 
-class SparkSlots(Protocol):
-    """Divides the task slots of Spark among labels."""
-
-    def reallocate_slots(self, wanted: Mapping[str, int]) -> Collection[str]:
-        """Returns the labels that have fewer slots than before."""
-
-
-InstanceBuilder = Callable[[ConnectorSpec, FlowStatus], Instance]
+InstanceBuilder = Callable[[ConnectorSpec, FlowStatus], ConnectorInstance]
 
 
 class Supervisor:
@@ -68,7 +63,7 @@ class Supervisor:
         self,
         source: TargetSource,
         build: InstanceBuilder,
-        spark: SparkSlots,
+        spark: SharedSparkContext[str],
         *,
         start_spark: Callable[[Mapping[str, int]], None] = lambda _: None,
     ) -> None:

@@ -21,10 +21,10 @@ from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow, TopicPartition
-from sparkmirror.runtime.commands import TargetStates
+from sparkmirror.runtime.commands import FlowCommands, TargetStates
 from sparkmirror.runtime.mirror_api import MirrorApi
-from sparkmirror.runtime.mirror_targets import Commands, MirrorFlow, Ownership
-from sparkmirror.runtime.ownership import OwnershipStatus
+from sparkmirror.runtime.mirror_targets import MirrorFlow
+from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 
 FILE = """
@@ -81,7 +81,7 @@ class Bench:
         self.reading = parse_run(MirrorConfig.parse("\n".join((FILE, *lines))))
         self.pairs = {flow: self._pair(flow) for flow in self.reading.flows}
         self.pair = self.pairs[Flow("a", "b")]
-        self.pair.ownership = cast("Ownership", FakeOwnership(is_owner=True))
+        self.pair.ownership = cast("FlowOwnership", FakeOwnership(is_owner=True))
         self.orders.target_states = {}
         self.status = FlowStatus("a->b")
         tp = TopicPartition("t", 0)
@@ -122,8 +122,8 @@ class Bench:
         return MirrorFlow(
             self.reading.flows[flow].settings,
             self.reading.groups[flow],
-            cast("Ownership", FakeOwnership()),
-            cast("Commands", FakeCommands()),
+            cast("FlowOwnership", FakeOwnership()),
+            cast("FlowCommands", FakeCommands()),
         )
 
     @property

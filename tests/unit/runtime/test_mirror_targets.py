@@ -7,6 +7,7 @@ Ownership and commands do as a test wants them; real ones are tested on real bro
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 
@@ -20,9 +21,9 @@ from sparkmirror.connectors.targets import Desired, InstanceView, Restart
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
-from sparkmirror.runtime.commands import RestartCommand, TargetStates
+from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates
 from sparkmirror.runtime.mirror_targets import MirrorFlow, MirrorTargets, connector_name
-from sparkmirror.runtime.ownership import OwnershipStatus
+from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
@@ -97,12 +98,6 @@ class ManualCommands:
         found, self.restarts = self.restarts, []
         return found
 
-    def set_target_state(self, kind: ConnectorClass, state: TargetState, seconds: float) -> None:
-        raise NotImplementedError
-
-    def request_restart(self, kind: ConnectorClass, seconds: float, *, only_failed: bool) -> None:
-        raise NotImplementedError
-
 
 class Bench:
     """Two pairs: a->b copies, b->a emits heartbeats."""
@@ -114,13 +109,13 @@ class Bench:
         self.targets = MirrorTargets(self.reading, self._own, self._command)
         self.targets.start()
 
-    def _own(self, settings: FlowSettings, group: GroupSettings) -> ManualOwnership:
+    def _own(self, settings: FlowSettings, group: GroupSettings) -> FlowOwnership:
         self.ownerships.append(ManualOwnership(settings, group))
-        return self.ownerships[-1]
+        return cast("FlowOwnership", self.ownerships[-1])
 
-    def _command(self, _settings: FlowSettings) -> ManualCommands:
+    def _command(self, _settings: FlowSettings) -> FlowCommands:
         self.all_commands.append(ManualCommands())
-        return self.all_commands[-1]
+        return cast("FlowCommands", self.all_commands[-1])
 
     def own(self) -> None:
         for one in self.ownerships:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.connectors.targets import (
     ConnectorSpec,
@@ -32,8 +34,9 @@ from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
 from sparkmirror.runtime import connector_slot
 from sparkmirror.runtime import supervisor as supervisor_module
-from sparkmirror.runtime.supervisor import Supervisor
+from sparkmirror.runtime.supervisor import InstanceBuilder, Supervisor
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.shared_context import SharedSparkContext
 from support.waiting import PATIENCE_SECONDS, eventually
 
 NAME = "one"
@@ -111,7 +114,8 @@ class Bench:
         self.shrunk: list[str] = []
         self.on_poll = lambda: None
         self.on_build = lambda: None
-        self.supervisor = Supervisor(self, self.build, self, start_spark=self.start_spark)
+        spark = cast("SharedSparkContext[str]", self)
+        self.supervisor = Supervisor(self, self.build, spark, start_spark=self.start_spark)
 
     def poll(self) -> Wanted:
         restarts, self.restarts = tuple(self.restarts), []
@@ -124,12 +128,12 @@ class Bench:
             raise self.announce_error
         self.announced += names
 
-    def build(self, spec: ConnectorSpec, status: FlowStatus) -> FakeInstance:
+    def build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
         if self.build_error is not None:
             raise self.build_error
         self.made.append(FakeInstance(spec, status, shown=self.shown))
         self.on_build()
-        return self.made[-1]
+        return cast("ConnectorInstance", self.made[-1])
 
     def start_spark(self, wanted: Mapping[str, int]) -> None:
         if self.spark_error is not None:
@@ -604,7 +608,9 @@ def test_instances_never_overlap_while_several_threads_change_the_targets(
     """A, B and C: what was released does not write before it is wanted again."""
     monkeypatch.setattr(supervisor_module, "_ENDING_SECONDS", 0.001)
     bench = Bench()
-    bench.supervisor = Supervisor(bench, EndingInstance, bench)
+    build = cast("InstanceBuilder", EndingInstance)
+    spark = cast("SharedSparkContext[str]", bench)
+    bench.supervisor = Supervisor(bench, build, spark)
     bench.supervisor.start()
     spec = ConnectorSpec(ConnectorClass.SOURCE, "a->b", 1, SETTINGS)
     stop = threading.Event()
