@@ -161,6 +161,14 @@ def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]
     return frozenset(part for part, differs in found.items() if differs)
 
 
+def connector_identity(kind: ConnectorClass, settings: FlowSettings) -> object:
+    """What a connector of a run is built from; it need not restart while this is equal."""
+    if kind is ConnectorClass.HEARTBEAT:
+        return _heartbeats_alone(settings)
+    copying = _copying(settings)
+    return copying if kind is ConnectorClass.SOURCE else (copying, _checkpoints(settings))
+
+
 def _copying(settings: FlowSettings) -> object:
     """All that matters to more than checkpoints or heartbeats."""
     policy, source = settings.policy, settings.source

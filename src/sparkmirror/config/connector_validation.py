@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sparkmirror.config.connector_config import ConnectorTexts, read_connector
+from sparkmirror.config.connector_config import ConnectorTexts, ParsedConnector, read_connector
 from sparkmirror.config.files.config_providers import ReferenceResolver
 from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.connector_classes import (
@@ -78,9 +78,15 @@ class ConfigValidation:
         )
 
 
-def validate_connector(config: ConnectorTexts, worker: WorkerConfig) -> ConfigValidation:
-    """Look at every key; ConfigError only if the configuration names no class that we have."""
-    reading = read_connector(config, worker)
+def validate_connector(
+    config: ConnectorTexts, worker: WorkerConfig, parsed_connector: ParsedConnector | None = None
+) -> ConfigValidation:
+    """Check every key; ConfigError only if the configuration names no class that we have.
+
+    `parsed_connector` is what `read_connector` has returned for the configuration, if it was
+    called already.
+    """
+    reading = parsed_connector or read_connector(config, worker)
     parsed = {
         key.name: _parse(key, config, worker.resolver)
         for key in CONNECTOR_CLASS_KEYS[reading.kind].values()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MirrorHeartbeatConnector: one small record a second on the target, for every pair of clusters.
 
-Everything but `status` and `stop` belongs to the connector's own thread, `<flow>/heartbeat`.
+Everything but `status` and `stop` belongs to the thread that calls `run`.
 Waiting comes before emitting, as in MM2. An unreachable target is tried again with back-off; the
 log says when heartbeats stop and when they come back, not each failure in between.
 """
@@ -24,7 +24,7 @@ from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.error_mapping import cluster_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from sparkmirror.config.settings import ConnectionSettings
     from sparkmirror.model import Flow
@@ -67,7 +67,7 @@ class _HeartbeatProducer(KafkaProducer):  # type: ignore[misc] # kafka-python ha
 
 
 class MirrorHeartbeatConnector:
-    """Emits the heartbeats of one pair from a thread of its own."""
+    """Emits the heartbeats of one pair."""
 
     def __init__(
         self,
@@ -86,7 +86,6 @@ class MirrorHeartbeatConnector:
         self._stopping = threading.Event()
         self._status = HeartbeatStatus(HeartbeatState.RUNNING)
         self._producer: _HeartbeatProducer | None = None
-        self._thread = threading.Thread(target=self._run, name=f"{flow}/heartbeat", daemon=True)
 
     @property
     def status(self) -> HeartbeatStatus:
@@ -95,30 +94,21 @@ class MirrorHeartbeatConnector:
             return replace(self._status, state=HeartbeatState.STOPPED)
         return self._status
 
-    def start(self) -> None:
-        """Begins; the first heartbeat goes out after one interval."""
-        self._thread.start()
-
     def stop(self) -> None:
-        """Asks for the end; `join` waits for it."""
+        """Ask for the end; a second is enough unless it is just connecting."""
         self._stopping.set()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs."""
-        return self._thread.is_alive()
+        """Always False: it has no helper threads."""
+        return False
 
-    def join(self, seconds: float = _STOP_SECONDS) -> bool:
-        """Waits, a second is enough unless it is just connecting; whether it has ended."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
+    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - an emit reports what it lacks
+        """Emit until the end; the first heartbeat goes out after one interval."""
         try:
             self._loop()
         except Exception as error:
-            # The root of the thread: the status is how an unforeseen error gets out of here.
+            # The status is how an unforeseen error gets out of here.
             log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:

@@ -134,11 +134,11 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
 
     async def ask() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Dispatcher(MemoryWorker(), RequestLimits()).dispatch(Request(scope, hung_up), call)
+        await Dispatcher(MemoryWorker(), RequestLimits()).run(Request(scope, hung_up), call)
 
     async def read() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Dispatcher(MemoryWorker(), RequestLimits()).read_json_body(Request(scope, hung_up))
+        await Dispatcher(MemoryWorker(), RequestLimits()).read_body(Request(scope, hung_up))
 
     with pytest.raises(ApiError):
         anyio.run(read)

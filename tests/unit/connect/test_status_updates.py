@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.connect.status_updates import (
     StatusOrigin,
     status_updates,
     topic_updates,
     unassigned_updates,
 )
-from sparkmirror.connect.task_configs import task_configs
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.formats.connect_status_records import (
     ConnectorStatus,
@@ -22,7 +20,6 @@ from sparkmirror.formats.connect_status_records import (
     TopicStatus,
 )
 from sparkmirror.kafka.log_records import LogRecord
-from sparkmirror.model import TopicPartition
 from sparkmirror.state.connect_statuses import ClusterStatusState
 
 ME = StatusOrigin("me:8083", 7)
@@ -117,24 +114,3 @@ def test_a_topic_is_told_once() -> None:
     now = ConnectorState(ReportedState(RunState.RUNNING), parts)
     before = known(TopicStatus("c", "u", TopicSeen(5, 10)))
     assert topic_updates("c", now, before, 99) == [TopicStatus("c", "t", TopicSeen(0, 99))]
-
-
-def test_task_configs_are_what_mm2_starts_its_tasks_with() -> None:
-    """So that Java's worker can take the connector over."""
-    config = {"connector.class": "MirrorSource", "name": "c"}
-    parts = (TopicPartition("a-b", 0), TopicPartition("t", 3))
-    tasks = {0: ReportedState(RunState.RUNNING, partitions=parts)}
-    assert task_configs(ConnectorClass.SOURCE, config, tasks) == [
-        {
-            **config,
-            "task.class": "org.apache.kafka.connect.mirror.MirrorSourceTask",
-            "task.index": "0",
-            "task.assigned.partitions": "a-b-0,t-3",
-        }
-    ]
-    one = {0: ReportedState(RunState.RUNNING)}
-    (checkpoint,) = task_configs(ConnectorClass.CHECKPOINT, config, one, ("g", "h"))
-    assert checkpoint["task.assigned.groups"] == "g,h"
-    (heartbeat,) = task_configs(ConnectorClass.HEARTBEAT, config, one)
-    task_class = "org.apache.kafka.connect.mirror.MirrorHeartbeatTask"
-    assert heartbeat == {**config, "task.class": task_class}

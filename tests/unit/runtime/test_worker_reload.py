@@ -10,15 +10,15 @@ import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from sparkmirror.config.files.tracked_files import record_file_reads
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.metrics.prometheus import ReloadMetrics
 from sparkmirror.rest.server import RestServer
-from sparkmirror.runtime.reload import WorkerReloader
-from sparkmirror.runtime.worker import ConnectWorker
+from sparkmirror.runtime.reload import Reloaded, Reloader, ReloadRules
+from sparkmirror.runtime.worker import reload_credentials
 from sparkmirror.security.tls import client_context
 from support.data.certificates import Authority, key_store
 from support.peers.memory_worker import MemoryWorker
@@ -78,9 +78,12 @@ rest.basic.auth.login.config = {folder / "jaas.conf"}
         self.server = RestServer.for_worker(self.file.settings)
         self.server.start(MemoryWorker())
         self.worker = Renewed(self.file)
-        self.reloader = WorkerReloader(
-            self.path, self.file, files, cast("ConnectWorker", self.worker), self.server
-        )
+        self.metrics = ReloadMetrics()
+        rules = ReloadRules(rereads_own_file=False, refused="the worker goes on as it was")
+        self.reloader = Reloader(self.path, files, self, self.metrics, rules)
+
+    def reload(self) -> Reloaded:
+        return reload_credentials(self.file, self.server, self.worker.update_credentials)
 
     def write(self, file: Path, text: str) -> None:
         """Change a file and look until it must have been seen."""
@@ -93,7 +96,7 @@ rest.basic.auth.login.config = {folder / "jaas.conf"}
     @property
     def counts(self) -> dict[str, int]:
         """What became of changes so far."""
-        return {one.value: n for one, n in self.reloader.tally.counts.items()}
+        return {one.value: n for one, n in self.metrics.counts.items()}
 
     def ask(self, user: str, authority: Authority) -> int:
         """A request by somebody who trusts an authority."""
@@ -169,7 +172,7 @@ def test_sighup_reads_again_what_the_file_leads_to(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing changed: nothing is renewed, and the log says that the request was heard."""
-    bench.reloader.poll(is_asked=True)
+    bench.reloader.poll(is_requested=True)
 
     assert bench.worker.passwords == []
     assert "SIGHUP: nothing to do for the worker itself" in caplog.text

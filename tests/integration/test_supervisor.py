@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three connectors run one by one from flat configurations: paused, restarted, failing.
 
-All tests share one runner and its Spark; each has topics and source aliases of its own.
+All tests share one supervisor and its Spark; each has topics and source aliases of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import contextmanager
 import pytest
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import TopicPartition
@@ -31,7 +30,7 @@ from support.clients.librdkafka import (
     topics,
 )
 from support.clients.load_generator import Load
-from support.mirrors.connector_runs import ConnectorWorker
+from support.mirrors.connector_runs import ConnectorWorker, ManualSupervisor
 from support.waiting import PATIENCE_SECONDS, eventually
 
 ANSWER_SECONDS = 5.0  # a command returns; on a busy machine
@@ -47,9 +46,9 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[ConnectorSupervisor]:
+def runner() -> Iterator[ManualSupervisor]:
     """Ends in order, and leaves no thread of a connector behind."""
-    made = ConnectorSupervisor({})
+    made = ManualSupervisor()
     yield made
     assert made.close()
     assert at_work("runs-") == []
@@ -57,7 +56,7 @@ def runner() -> Iterator[ConnectorSupervisor]:
 
 @pytest.fixture
 def place(
-    runner: ConnectorSupervisor, source_cluster: LocalCluster, target_cluster: LocalCluster
+    runner: ManualSupervisor, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> Iterator[ConnectorWorker]:
     """A worker on the target, as Connect wants it."""
     made = ConnectorWorker.made(runner, target_cluster, source_cluster, target_cluster)
@@ -150,6 +149,7 @@ def test_a_connector_under_load_is_paused_resumed_restarted_and_changed(
     create_topics(place.source, {topic: 2})
     remote = f"{place.alias}.{topic}"
     place.start(SOURCE, name, topics=topic, tasks_max="2", paused=True)
+    eventually(lambda: name in place.runner.states(), PATIENCE_SECONDS, "it is known")
     assert place.state(name).connector.state is RunState.PAUSED
     answered(place.runner.resume, name)
     place.await_state(name, RunState.RUNNING, tasks=2)
@@ -261,7 +261,7 @@ def test_a_partition_in_quarantine_fails_its_task_and_no_other(
 
 
 def test_positions_stay_with_a_worker_on_the_source(
-    runner: ConnectorSupervisor,
+    runner: ManualSupervisor,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     unique_topic: Callable[..., str],

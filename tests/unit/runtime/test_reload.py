@@ -6,15 +6,14 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from sparkmirror.config.config_changes import ConfigChanges, ParsedRun, compare_runs, parse_run
-from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.config_changes import compare_runs, describe_changes
+from sparkmirror.config.files.tracked_files import record_file_reads
 from sparkmirror.metrics.prometheus import ReloadMetrics, ReloadResult
-from sparkmirror.runtime.mirror import Mirror
-from sparkmirror.runtime.reload import MirrorReloader
+from sparkmirror.runtime.mirror import MirrorFile
+from sparkmirror.runtime.reload import Reloaded, Reloader, ReloadRules
 from support.data.certificates import Authority
 
 GOOD = """clusters = a, b
@@ -25,20 +24,20 @@ a->b.enabled = true
 
 
 class Running:
-    """Takes configurations up as the application does, without any flow."""
+    """Applies configurations as the mirror does, without any flow."""
 
-    def __init__(self, config: MirrorConfig) -> None:
-        self.reading = parse_run(config)
-        self.reloads = ReloadMetrics()
+    def __init__(self, file: Path) -> None:
+        self._file = MirrorFile(file)
+        self.reading = self._file.read()
         self.failure: Exception | None = None
 
-    def reload(self, config: MirrorConfig) -> tuple[ConfigChanges, tuple[str, ...]]:
-        """Compare and keep."""
+    def reload(self) -> Reloaded:
         if self.failure is not None:
             raise self.failure
-        before: ParsedRun = self.reading
-        self.reading = parse_run(config)
-        return compare_runs(before, self.reading), ()
+        before, self.reading = self.reading, self._file.read()
+        changes = compare_runs(before, self.reading)
+        sentence = describe_changes(self._file.name, changes, ())
+        return Reloaded(sentence, not changes.is_empty)
 
 
 class Bench:
@@ -47,9 +46,14 @@ class Bench:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.file.write_text(GOOD)
-        self.reloader = MirrorReloader(file)
-        with self.reloader.recording_files():
-            self.running = Running(self.reloader.load())
+        self.metrics = ReloadMetrics()
+        with record_file_reads() as files:
+            self.running = Running(file)
+        rules = ReloadRules(
+            rereads_own_file=True,
+            refused="mm2.properties was refused; the old configuration goes on.",
+        )
+        self.reloader = Reloader(file, files, self.running, self.metrics, rules)
         self._moment = 0
 
     def write(self, text: str, file: Path | None = None) -> None:
@@ -67,12 +71,12 @@ class Bench:
 
     def look(self, *, is_asked: bool = False) -> None:
         """Look once."""
-        self.reloader.poll(cast("Mirror", self.running), is_asked=is_asked)
+        self.reloader.poll(is_requested=is_asked)
 
     @property
     def counts(self) -> dict[str, int]:
         """What became of the file so far."""
-        return {one.value: n for one, n in self.running.reloads.counts.items()}
+        return {one.value: n for one, n in self.metrics.counts.items()}
 
 
 @pytest.fixture
@@ -201,10 +205,10 @@ a.client.id = ${{directory:{tmp_path}:name}}
     store.unlink()
     bench.look_often(60)
     assert bench.counts["refused"] == 2
-    assert bench.running.reloads.last is ReloadResult.REFUSED
+    assert bench.metrics.last is ReloadResult.REFUSED
     bench.write(good, store)
     assert bench.reloader.errors == ()
-    assert bench.running.reloads.last is ReloadResult.UNCHANGED
+    assert bench.metrics.last is ReloadResult.UNCHANGED
 
 
 def test_a_file_that_stays_away_is_refused_once(bench: Bench) -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.config import connector_validation
+from sparkmirror.config.connector_config import ConnectorTexts, ParsedConnector, read_connector
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connect import config_cache
+from sparkmirror.connect.api import ApiError
 from sparkmirror.connect.config_cache import ConnectorConfigCache
 from support.data.certificates import Authority
 
@@ -105,7 +109,7 @@ def test_a_connector_begins_anew_when_its_file_changed(
     assert differing(first, second) == ["stored"]
     bench.write(bench.password, "psssssst")
     assert differing(second, bench.in_use()) == ["provided"]
-    assert f"Connector stored begins anew: {bench.store} changed" in caplog.text
+    assert f"Connector stored restarts: {bench.store} changed" in caplog.text
     assert "pssst" not in caplog.text
     assert "psssssst" not in caplog.text
 
@@ -177,3 +181,92 @@ def test_looks_at_files_are_seldom(bench: Bench) -> None:
     for _ in range(10):
         readings.update(bench.configs)
     assert readings.get("stored").parsed is before
+
+
+class Counted:
+    """Counts the parses of configurations."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for module in (config_cache, connector_validation):
+            monkeypatch.setattr(module, "read_connector", self._read)
+
+    def _read(self, config: ConnectorTexts, worker: WorkerConfig) -> ParsedConnector:
+        self.count += 1
+        return read_connector(config, worker)
+
+
+def test_a_config_that_a_request_brings_is_parsed_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the request; the record that it writes is not parsed again."""
+    counted = Counted(monkeypatch)
+    config = {**bench.configs["stored"], "tasks.max": "7"}
+    checked = bench.readings.check("stored", config)
+    with bench.readings.offered("stored", checked):
+        bench.configs["stored"] = dict(config)
+        bench.look(1)
+    assert counted.count == 1
+    assert bench.readings.get("stored") is checked.parsed
+    bench.write(bench.store, Authority().pem)
+    assert counted.count == 2  # its files are watched
+    assert bench.readings.get("stored").parsed != checked.parsed.parsed
+
+
+def test_an_offer_counts_only_for_the_config_that_was_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither after a failed write, nor for another config, nor after other credentials."""
+    config = {**bench.configs["plain"], "tasks.max": "7"}
+    checked = bench.readings.check("plain", config)
+    counted = Counted(monkeypatch)
+    with pytest.raises(ValueError, match="not written"), bench.readings.offered("plain", checked):
+        raise ValueError("not written")
+    bench.configs["plain"] = config
+    bench.look(1)
+    with bench.readings.offered("plain", checked):
+        bench.configs["plain"] = {**config, "tasks.max": "8"}
+        bench.look(1)
+    assert counted.count == 2
+    bench.readings.invalidate_all()
+    bench.look(1)
+    assert counted.count == 5
+    with bench.readings.offered("plain", checked):
+        bench.configs["plain"] = config
+        bench.look(1)
+    assert counted.count == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"connector.class": "Nothing"}, 400),
+        ({"tasks.max": "none"}, 400),
+        ({"topics": "a" * (1 << 20)}, 500),
+    ],
+)
+def test_a_wrong_config_is_refused(bench: Bench, changes: dict[str, str], status: int) -> None:
+    """With Connect's status."""
+    with pytest.raises(ApiError) as refused:
+        bench.readings.check("plain", {**bench.configs["plain"], **changes})
+    assert refused.value.status == status
+
+
+def test_a_config_that_cannot_be_run_has_no_spec_and_says_why(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connector of an older version, or one that a Java worker has let in."""
+    plain = bench.configs["plain"]
+    bench.configs |= {"wrong": {**plain, "tasks.max": "none"}, "unknown": {**plain}}
+    bench.configs["unknown"]["connector.class"] = "Nothing"
+    bench.look()
+    for name, word in (("wrong", "tasks.max"), ("unknown", "Nothing")):
+        found = bench.readings.get(name)
+        assert found.spec is None
+        assert word in found.failure.partition("\n")[0]
+        assert "Traceback" in found.failure
+        assert caplog.text.count(f"Connector {name} cannot be run: ") == 1
+    assert bench.readings.has_source
+    spec = bench.readings.get("plain").spec
+    assert spec is not None
+    assert (spec.label, spec.wanted_splits) == ("a->b|plain", 1)

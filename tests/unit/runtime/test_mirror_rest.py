@@ -38,7 +38,7 @@ def changed(**settings: object) -> RunRestSettings:
 @pytest.fixture
 def server() -> Iterator[MirrorRestServer]:
     """Serves an empty file."""
-    made = MirrorRestServer(REST, "mm2.properties", list, lambda: reading(REST))
+    made = MirrorRestServer(REST, "mm2.properties", list, dict, lambda: reading(REST))
     yield made
     made.stop()
 

@@ -15,16 +15,17 @@ from sparkmirror.config.config_changes import parse_run
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connect.api import ApiError, ConnectApi
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, source_state
+from sparkmirror.connectors.targets import Desired, InstanceView
 from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow, TopicPartition
-from sparkmirror.policy.loading import load_policy
-from sparkmirror.runtime.commands import TargetStates
-from sparkmirror.runtime.flow_supervisor import FlowSpec, Ownership, OwnershipStatus, SupervisedFlow
-from sparkmirror.runtime.herder import Herder
+from sparkmirror.runtime.commands import FlowCommands, TargetStates
 from sparkmirror.runtime.mirror_api import MirrorApi
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.runtime.mirror_targets import MirrorFlow
+from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
 
 FILE = """
 clusters = a, b
@@ -44,6 +45,7 @@ class FakeCommands:
     """Notes them, or fails."""
 
     target_states: TargetStates | None = None
+    problem: str = ""
     noted: list[str] = field(default_factory=list)
     failure: Exception | None = None
 
@@ -63,35 +65,13 @@ class FakeCommands:
 
 @dataclass
 class FakeOwnership:
-    """Stands by."""
+    """Stands by, or runs the pair."""
 
-    commands: FakeCommands = field(default_factory=FakeCommands)
+    is_owner: bool = False
 
     def status(self) -> OwnershipStatus:
         """Always the same."""
         return OwnershipStatus(FlowState.STANDBY, "stands by: http://other/ runs it")
-
-
-@dataclass
-class Source:
-    """Copies, or not."""
-
-    is_copying: bool = True
-
-
-@dataclass
-class FakeHerder:
-    """A pair that copies."""
-
-    status: FlowStatus
-    source: Source | None = field(default_factory=Source)
-    checkpoint: None = None
-    heartbeat: None = None
-    has_started: bool = True
-
-    def snapshot(self) -> FlowSnapshot:
-        """Of its status."""
-        return self.status.snapshot()
 
 
 class Bench:
@@ -101,26 +81,55 @@ class Bench:
         self.reading = parse_run(MirrorConfig.parse("\n".join((FILE, *lines))))
         self.pairs = {flow: self._pair(flow) for flow in self.reading.flows}
         self.pair = self.pairs[Flow("a", "b")]
-        status = FlowStatus("a->b")
-        status.begin_epoch(1, [(TopicPartition("t", 0), 0, None)], {TopicPartition("t", 0): 0})
-        status.set_state(FlowState.RUNNING)
-        self.herder = FakeHerder(status)
-        self.pair.herder = cast("Herder", self.herder)
+        self.pair.ownership = cast("FlowOwnership", FakeOwnership(is_owner=True))
+        self.orders.target_states = {}
+        self.status = FlowStatus("a->b")
+        tp = TopicPartition("t", 0)
+        self.status.begin_epoch(1, [(tp, 0, None)], {tp: 0})
+        self.status.set_state(FlowState.RUNNING)
+        self.desired = dict.fromkeys((SOURCE, CHECKPOINT), Desired.RUNNING)
+        self.is_active = {SOURCE: True, CHECKPOINT: True}
         self.api: ConnectApi = MirrorApi(
-            "mm2.properties", lambda: [*self.pairs.values()], lambda: self.reading, "host:8083"
+            "mm2.properties",
+            lambda: [*self.pairs.values()],
+            self.instances,
+            lambda: self.reading,
+            "host:8083",
         )
 
-    def _pair(self, flow: Flow) -> SupervisedFlow:
-        settings = self.reading.flows[flow].settings
-        plan = FlowSpec(settings, load_policy(settings.policy, flow), self.reading.groups[flow])
-        pair = SupervisedFlow(plan, FlowStatus(str(flow)))
-        pair.ownership = cast("Ownership", FakeOwnership())
-        return pair
+    def instances(self) -> dict[str, InstanceView]:
+        """As the supervisor shows them."""
+        now = self.status.snapshot()
+        idle = ConnectorState(ReportedState(RunState.STOPPED))
+        states = {
+            SOURCE: source_state(now, self.status.tasks()),
+            CHECKPOINT: ConnectorState(ReportedState(RunState.RUNNING)),
+        }
+        kinds = {SOURCE: ConnectorClass.SOURCE, CHECKPOINT: ConnectorClass.CHECKPOINT}
+        return {
+            name: InstanceView(
+                name,
+                kind,
+                self.desired[name],
+                states[name] if self.is_active[name] else idle,
+                now,
+                is_active=self.is_active[name],
+            )
+            for name, kind in kinds.items()
+        }
+
+    def _pair(self, flow: Flow) -> MirrorFlow:
+        return MirrorFlow(
+            self.reading.flows[flow].settings,
+            self.reading.groups[flow],
+            cast("FlowOwnership", FakeOwnership()),
+            cast("FlowCommands", FakeCommands()),
+        )
 
     @property
     def orders(self) -> FakeCommands:
         """For a->b."""
-        return cast("FakeCommands", self.pair.ownership.commands)
+        return cast("FakeCommands", self.pair.commands)
 
 
 @pytest.fixture
@@ -165,9 +174,9 @@ def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> N
 def test_a_connector_rests_when_it_copies_no_more(bench: Bench) -> None:
     """The others of its pair are not asked."""
     bench.orders.target_states = {ConnectorClass.SOURCE: TargetState.STOPPED}
+    bench.desired[SOURCE] = Desired.STOPPED
     assert bench.api.status(SOURCE).connector.state is RunState.RUNNING
-    bench.herder.source = None
-    bench.herder.status.set_state(FlowState.PAUSED, "it is stopped")
+    bench.is_active[SOURCE] = False
     assert bench.api.status(SOURCE).connector.state is RunState.STOPPED
     assert bench.api.status(CHECKPOINT).connector.state is RunState.RUNNING
 
@@ -252,8 +261,8 @@ def test_nobody_is_not_found(bench: Bench) -> None:
 def test_health_is_that_of_the_worst_pair(bench: Bench) -> None:
     """A pair that runs elsewhere is well."""
     assert bench.api.health()[0] == 200
-    bench.herder.status.set_state(FlowState.STARTING)
+    bench.status.set_state(FlowState.STARTING)
     assert bench.api.health()[0] == 503
-    bench.herder.status.set_state(FlowState.FAILED, "broken")
+    bench.status.set_state(FlowState.FAILED, "broken")
     status, answer = bench.api.health()
     assert (status, answer["message"]) == (500, "a->b: broken")
