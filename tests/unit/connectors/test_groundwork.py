@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a cluster is asked for its internal topics."""
+"""How often the setup of internal topics is retried."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 
 class Pauses(threading.Event):
-    """Set after the first pause, which it remembers."""
+    """A stop event that is set after the first pause, and records it."""
 
     seconds = 0.0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Take no time."""
+        """Return at once."""
         self.seconds = timeout or 0.0
         self.set()
         return True
@@ -31,7 +31,7 @@ class Pauses(threading.Event):
 def test_a_refused_login_is_not_repeated_soon(
     monkeypatch: pytest.MonkeyPatch, *, retriable: bool, least: float, most: float
 ) -> None:
-    """Brokers may lock a user out who is refused often."""
+    """Brokers may lock an account after several rejections."""
 
     def refuse(*_: object) -> None:
         raise AuthenticationError("no", cluster="a", retriable=retriable)

@@ -25,7 +25,7 @@ Batch = tuple[str, int]  # what it holds, how many records
 
 
 class Log(TargetLogEnds):
-    """A partition's log in the place of a cluster."""
+    """A partition's log instead of a cluster."""
 
     def __init__(self, batches: Iterable[Batch], *, first: int = 0, code: int = 0) -> None:
         self._first = self._end = first
@@ -47,13 +47,11 @@ class Log(TargetLogEnds):
         )
 
     def end_offsets(self, wanted: Iterable[TopicPartition], level: str) -> Any:
-        """As of the admin."""
         stable = self._end if self._stable is None else self._stable
         offset = self._end if level == "read_uncommitted" else stable
         return PartialResults(dict.fromkeys(wanted, offset), {})
 
     def earliest_offsets(self, wanted: Iterable[TopicPartition]) -> Any:
-        """As of the admin."""
         return PartialResults(dict.fromkeys(wanted, self._first), {})
 
     def _fetch(self, positions: Mapping[TopicPartition, int]) -> Any:
@@ -70,7 +68,7 @@ class Log(TargetLogEnds):
     def end_check(
         self, last: int, monkeypatch: pytest.MonkeyPatch, producer: int = OURS
     ) -> LogEndCheck:
-        """Look at it; an open transaction is that producer's."""
+        """Run the check; an open transaction belongs to that producer."""
         since = [] if self._stable is None else [OpenTransaction(TP, producer, self._stable)]
         monkeypatch.setattr(target_log_ends, "open_transactions", lambda *_: since)
         return self.check({TP: last}, {OURS})
@@ -92,7 +90,7 @@ class Log(TargetLogEnds):
 def test_a_log_that_holds_its_last_record_is_left_alone(
     batches: list[Batch], last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever came behind it."""
+    """Whatever follows it."""
     assert Log(batches).end_check(last, monkeypatch) == ({}, {}, set())
 
 
@@ -123,13 +121,13 @@ def test_a_log_that_lost_records_counts_up_to_the_last_committed_one(
 
 
 def test_a_transaction_without_its_marker_is_lost_and_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records are there, and whoever aborts it decides about them."""
+    """Aborting it decides about its records."""
     log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 10)])
     assert log.end_check(15, monkeypatch) == ({TP: 5}, {TP: 6}, set())
 
 
 def test_a_strangers_open_transaction_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It will end some time."""
+    """It will end at some time."""
     log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 1)])
     assert log.end_check(4, monkeypatch, producer=OTHER) == ({}, {}, set())
 
@@ -144,6 +142,6 @@ def test_a_doubt_that_cannot_be_answered_is_none(
 
 
 def test_a_loss_that_may_not_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on at a guess would lose records."""
+    """Guessing would lose records."""
     with pytest.raises(RuntimeError, match="29"):
         Log([(COMMITTED, 5)], code=29).end_check(20, monkeypatch)
