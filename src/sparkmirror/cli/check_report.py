@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.config.files.config_reader import EffectiveValue
 from sparkmirror.config.files.layering import Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel
+from sparkmirror.config.files.notices import EffectiveValue, Notice, NoticeLevel
 from sparkmirror.kafka.broker_capabilities import (
     CAPABILITIES,
     Capability,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkmirror.rest_client.responses import State
+from sparkmirror.formats.connect_status_records import RunState
 
 if TYPE_CHECKING:
     from sparkmirror.cli.connect_options import ConnectOptions
@@ -70,7 +70,7 @@ def get(
     ] = None,
     *,
     state: Annotated[
-        list[State] | None,
+        list[RunState] | None,
         typer.Option(
             "--state", case_sensitive=False, help="Only in this state (repeat the option)."
         ),

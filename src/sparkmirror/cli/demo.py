@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sparkmirror.cli.process_signals import ProcessSignals
-from sparkmirror.cli.run import set_up_logging
+from sparkmirror.cli.run_loop import set_up_logging
 from sparkmirror.cli.run_view import View, choose_view, format_count
-from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
@@ -124,7 +123,7 @@ def _flow(
         soft_wrap=True,
     )
     orders = OrderProducer(source, TOPIC, _PER_SECOND, seed=1)
-    application = Mirror(MirrorConfig.load(file))
+    application = Mirror(file)
     view = choose_view(console)
     orders.start()
     application.start()

@@ -9,6 +9,7 @@ copied again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -18,8 +19,8 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
 from sparkmirror.connectors.start_positions import KnownPosition, StartPositions
-from sparkmirror.connectors.target_log_ends import TargetLogEnds
-from sparkmirror.errors import BrokerError
+from sparkmirror.connectors.target_log_ends import LogEndCheck, TargetLogEnds
+from sparkmirror.errors import ClusterError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import LogEnd
@@ -31,8 +32,9 @@ from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP, Incident, IncidentKind
 from sparkmirror.task.messages import PartitionStart, Split, TransactionStart
-from sparkmirror.wire import error_codes
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
+
+_log = logging.getLogger(__name__)
 
 
 class TransactionalStartPositions(StartPositions):
@@ -139,21 +141,46 @@ class TransactionalStartPositions(StartPositions):
             positions = self._positions_at(
                 client, {unchecked[target]: end for target, end in log_ends.truncated.items()}
             )
+        waited, self._waiting = self._waiting, set()
+        truncations = [
+            self._truncation(unchecked[target], target, end, positions[unchecked[target]])
+            for target, end in log_ends.truncated.items()
+        ]
+        lost = [one for one in truncations if one is not None]
+        self._on_demand_topics.record_incidents([incident for incident, _ in lost])
+        moved = {incident.tp: position for incident, position in lost if position is not None}
+        if moved:
+            self._store.write(moved)
+        for tp, stored in moved.items():
+            self._positions[tp] = KnownPosition(stored, is_handed_over=True)
+        # Not before the positions are stored: an error above means that all is checked again.
         self._unchecked -= {
             tp for target, tp in unchecked.items() if target not in log_ends.unknown
         }
-        waited, self._waiting = self._waiting, set()
-        for target, end in log_ends.truncated.items():
-            self._go_back(unchecked[target], target, end, positions[unchecked[target]])
-        for target, offset in log_ends.open_since.items():
-            self._wait(
-                unchecked[target],
-                f"{self._flow.target}: {target} was truncated within a transaction, which never "
-                f"ends: abort the transaction that starts at offset {offset} "
-                "(kafka-transactions.sh abort), then copying continues",
-            )
+        for incident, position in lost:
+            if position is None:
+                self._wait(incident.tp, incident.cause)
+        self._wait_for_a_person(unchecked, log_ends)
         for tp in waited - self._waiting:
             self._status.set_problem(f"truncated {tp}", "")
+
+    def _wait_for_a_person(
+        self, sources: Mapping[TopicPartition, TopicPartition], log_ends: LogEndCheck
+    ) -> None:
+        alias = self._flow.target
+        for target, offset in log_ends.open_since.items():
+            self._wait(
+                sources[target],
+                f"{alias}: {target} was truncated within a transaction, which never ends: abort "
+                f"the transaction that starts at offset {offset} (kafka-transactions.sh abort), "
+                "then copying continues",
+            )
+        for target in log_ends.unreadable:
+            self._wait(
+                sources[target],
+                f"{alias}: {target} was truncated, and only its records tell where to continue: "
+                "grant READ on the remote topic",
+            )
 
     def _last_record(self, tp: TopicPartition) -> int | None:
         """Return the target offset of the last committed record; None if unknown or compared."""
@@ -170,53 +197,55 @@ class TransactionalStartPositions(StartPositions):
         offsets = MapTopic(client, self._map_topic)
         try:
             offsets.refresh()
-        except BrokerError as error:
-            if error.code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-        return {tp: offsets.to_source(tp, end) for tp, end in ends.items()}
+        except ClusterError as error:  # missing, or truncated within a transaction itself
+            _log.warning(f"{self._flow}: the offset map cannot be read: {error}")
+            return dict.fromkeys(ends)
+        return {tp: _position_at(offsets, tp, end) for tp, end in ends.items()}
 
-    def _go_back(
+    def _truncation(
         self, tp: TopicPartition, target: TopicPartition, end: int, position: Translation | None
-    ) -> None:
-        stored, alias = self._positions[tp].stored, self._flow.target
+    ) -> tuple[Incident, StoredPosition | None] | None:
+        """Return what was lost and where to continue; without a position the partition waits."""
+        stored = self._positions[tp].stored
         if position is not None and position.offset > stored.offset:
-            return  # no record of ours was lost
+            return None  # only markers were lost
         policy = STOP if position is None else self._settings.incident_policies.target_truncated
-        first = stored.offset + 1 if position is None else min(position.offset, stored.offset + 1)
+        first = stored.offset + 1 if position is None else position.offset
         cause = (
-            f"{alias}: {target} was truncated, for example by an unclean leader election; it has "
-            f"committed records up to offset {end - 1} instead of {stored.downstream}"
+            f"{self._flow.target}: {target} was truncated, for example by an unclean leader "
+            f"election; it has committed records up to offset {end - 1} instead of "
+            f"{stored.downstream}"
         )
-        if position is not None and position.fit is not Fit.EXACT:
-            cause += "; the offset map does not reach there, so some records may be written twice"
-        self._on_demand_topics.record_incidents(
-            [
-                Incident(
-                    IncidentKind.TARGET_TRUNCATED,
-                    *tp,
-                    first,
-                    stored.offset,
-                    stored.offset + 1 - first,
-                    cause,
-                    int(time.time() * 1000),
-                    policy,
-                )
-            ]
+        if position is None:
+            cause += "; the offset map has no position to continue at: set the stored offset"
+        elif policy == STOP:
+            cause += "; target.truncated.policy is stop; set it to recopy"
+        elif position.fit is not Fit.EXACT:
+            cause += "; the offset map has a gap there, so some records may be written twice"
+        incident = Incident(
+            IncidentKind.TARGET_TRUNCATED,
+            *tp,
+            first,
+            stored.offset,
+            stored.offset + 1 - first,
+            cause,
+            int(time.time() * 1000),
+            policy,
         )
         if policy == STOP:
-            remedy = (
-                "the offset map has no position to continue at: set the stored offset"
-                if position is None
-                else "target.truncated.policy is stop; set it to recopy"
-            )
-            self._wait(tp, f"{cause}; {remedy}")
-            return
-        moved = replace(stored, offset=first - 1, downstream=end - 1, leader_epoch=-1)
-        self._store.write({tp: moved})
-        self._positions[tp] = KnownPosition(moved, is_handed_over=True)
+            return incident, None
+        return incident, replace(stored, offset=first - 1, downstream=end - 1, leader_epoch=-1)
 
     def _wait(self, tp: TopicPartition, reason: str) -> None:
         self._status.set_problem(f"truncated {tp}", reason)
         self._waiting.add(tp)
         self._stopped.add(tp)
         self._unchecked.add(tp)
+
+
+def _position_at(offsets: MapTopic, tp: TopicPartition, end: int) -> Translation | None:
+    """Return the source position of a target offset; None before the first record of the map."""
+    if tp not in offsets.maps or offsets.maps[tp].is_empty:
+        return None
+    start = offsets.to_target(tp, offsets.bounds(tp)[0])
+    return None if start is None or end < start.offset else offsets.to_source(tp, end)

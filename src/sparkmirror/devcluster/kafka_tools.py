@@ -26,6 +26,7 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
 _HEAP = "256m"
+_CONSUME_MS = 30_000  # the console consumer waits so long for another record
 _TOOL_SECONDS = 120.0
 _NO_ERROR = 0
 _SUMMARY = re.compile(r"^(\d+) records sent, ([\d.,]+) records/sec", re.MULTILINE)
@@ -75,9 +76,6 @@ class KafkaTools:
             *configs,
         )
 
-    def delete_topic(self, topic: str) -> None:
-        self._run(TOPICS, "--delete", f"--topic={topic}")
-
     def produce(self, topic: str, lines: Iterable[str]) -> None:
         """Send one record per line; a tab separates key and value."""
         self.require_topic(topic)
@@ -86,13 +84,11 @@ class KafkaTools:
         arguments = produce_arguments(topic, keyed=keyed)
         self._run(CONSOLE_PRODUCER, *arguments, text="".join(f"{line}\n" for line in lines))
 
-    def consume(
-        self, topic: str, *, records: int, timeout_seconds: float = 30.0, keys: bool = False
-    ) -> list[str]:
+    def consume(self, topic: str, *, records: int, keys: bool = False) -> list[str]:
         """Return the first `records` records; fewer if the timeout expires first."""
         self.require_topic(topic)
         arguments = consume_arguments(topic, from_beginning=True, records=records, keys=keys)
-        timeout = f"--timeout-ms={round(timeout_seconds * 1000)}"
+        timeout = f"--timeout-ms={_CONSUME_MS}"
         # On a timeout Kafka's consumer exits with 1 after printing what it has received.
         return self._run(CONSOLE_CONSUMER, *arguments, timeout, may_fail=True).splitlines()
 

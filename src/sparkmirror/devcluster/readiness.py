@@ -40,10 +40,9 @@ def await_ready(
     brokers: Sequence[StartingBroker],
     *,
     expected: frozenset[int],
-    timeout_seconds: float = _START_SECONDS,
 ) -> None:
     """Block until all serve. Raises SetupError with the end of the log of one that does not."""
-    deadline = time.monotonic() + timeout_seconds
+    deadline = time.monotonic() + _START_SECONDS
     for broker in brokers:
         while True:
             seen = broker.metadata()
@@ -52,7 +51,7 @@ def await_ready(
             if not broker.running:
                 raise broker.error("exited during its start")
             if time.monotonic() > deadline:
-                raise broker.error(f"was not ready after {timeout_seconds:.0f} s")
+                raise broker.error(f"was not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
 
 

@@ -5,14 +5,14 @@
     STRING                INT16 byte length (0 to 32767, never null), then UTF-8 bytes
 
 Fields have no padding; bytes after the last field are ignored, as in Java.
-
-murmur2 is the hash by which Java clients choose a partition. Compaction works per partition: a key
-in another partition than Java's would leave two live copies. Overflow is Java's 32 bits.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+
+from kafka.partitioner import murmur2
 
 from sparkmirror.errors import UnknownVersionError, WireError
 
@@ -20,11 +20,6 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _MAX_STRING_BYTES = 32_767
-
-_MASK = 0xFFFFFFFF
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
-_WORD_BYTES = 4
 
 
 def pack_int16(number: int) -> bytes:
@@ -117,21 +112,10 @@ def _pack(layout: struct.Struct, number: int) -> bytes:
         raise WireError(f"The number {number} does not fit its field: {error}.") from error
 
 
-def murmur2(key: bytes) -> int:
-    """Return the hash as an unsigned 32-bit number."""
-    whole = len(key) // _WORD_BYTES
-    hashed = _SEED ^ len(key)
-    for word in struct.unpack_from(f"<{whole}I", key):
-        mixed = word * _MULTIPLIER & _MASK
-        mixed = (mixed ^ mixed >> 24) * _MULTIPLIER & _MASK
-        hashed = (hashed * _MULTIPLIER & _MASK) ^ mixed
-    tail = key[whole * _WORD_BYTES :]
-    if tail:
-        hashed = (hashed ^ int.from_bytes(tail, "little")) * _MULTIPLIER & _MASK
-    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
-    return hashed ^ hashed >> 15
-
-
+@lru_cache(maxsize=1 << 14)  # positions are written with the same keys at every flush
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition that a Java producer chooses for this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    """Return the partition that a Java producer chooses for this key.
+
+    Compaction works per partition: a key in another partition than Java's has two live values.
+    """
+    return int(murmur2(key) & 0x7FFFFFFF) % partitions

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
-from sparkmirror.policy.class_loading import ClassAllowlist, instantiate
+from sparkmirror.policy.class_loading import instantiate
 from sparkmirror.policy.filters import (
     ConfigPropertyFilter,
     Configurable,
@@ -34,6 +34,7 @@ from sparkmirror.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
+from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
 
 _JAVA = "org.apache.kafka.connect.mirror."
 _POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
@@ -64,50 +65,6 @@ _POLICY_METHODS = (
 )
 
 
-class NamingOptions(Protocol):
-    """The settings about names (see config's ReplicationPolicySettings)."""
-
-    @property
-    def replication_policy_class(self) -> str: ...
-    @property
-    def separator(self) -> str: ...
-    @property
-    def internal_topic_separator_enabled(self) -> bool: ...
-    @property
-    def separator_is_explicit(self) -> bool: ...
-    @property
-    def options(self) -> Mapping[str, str]: ...
-    @property
-    def allowed_classes(self) -> ClassAllowlist | None: ...
-
-
-class PolicyOptions(NamingOptions, Protocol):
-    """A flow's settings about names and selection (see config's PolicySettings)."""
-
-    @property
-    def topic_filter_class(self) -> str: ...
-    @property
-    def topics(self) -> tuple[str, ...]: ...
-    @property
-    def topics_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def group_filter_class(self) -> str: ...
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-    @property
-    def groups_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def config_property_filter_class(self) -> str: ...
-    @property
-    def config_properties_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def config_properties_include(self) -> tuple[str, ...]: ...
-    @property
-    def use_defaults_from(self) -> str: ...
-    @property
-    def heartbeats_replication_enabled(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FlowPolicy:
     """The policy and filters of one flow."""
@@ -119,7 +76,7 @@ class FlowPolicy:
     selection: TopicSelection
 
 
-def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
+def load_policy(settings: PolicySettings, flow: Flow) -> FlowPolicy:
     """Create the flow's policy and filters. Raises ConfigError that names the invalid key."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     replication = load_replication_policy(settings, options)
@@ -135,7 +92,7 @@ def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
     )
 
 
-def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
+def policy_errors(settings: PolicySettings, flow: Flow) -> list[ConfigError]:
     """Return all errors that `load_policy` could raise, not only the first."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     lists = (
@@ -162,7 +119,7 @@ def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
     return list(errors.values())
 
 
-def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
+def custom_class_keys(settings: PolicySettings) -> frozenset[str]:
     """Return the keys that name a user's class: only such a class reads the options."""
     built_in = {
         REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
@@ -174,7 +131,7 @@ def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
 
 
 def load_replication_policy(
-    settings: NamingOptions, options: Mapping[str, str]
+    settings: ReplicationPolicySettings, options: Mapping[str, str]
 ) -> ReplicationPolicy:
     """Create the replication policy only; `options` is its configuration."""
     key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
@@ -191,7 +148,7 @@ def load_replication_policy(
     )
 
 
-def _topic_filter(settings: PolicyOptions, options: Mapping[str, str]) -> TopicFilter:
+def _topic_filter(settings: PolicySettings, options: Mapping[str, str]) -> TopicFilter:
     name = settings.topic_filter_class
     if name == _TOPIC_FILTER:
         return DefaultTopicFilter(
@@ -205,7 +162,7 @@ def _topic_filter(settings: PolicyOptions, options: Mapping[str, str]) -> TopicF
     )
 
 
-def _group_filter(settings: PolicyOptions, options: Mapping[str, str]) -> GroupFilter:
+def _group_filter(settings: PolicySettings, options: Mapping[str, str]) -> GroupFilter:
     name = settings.group_filter_class
     if name == _GROUP_FILTER:
         return DefaultGroupFilter(
@@ -219,7 +176,7 @@ def _group_filter(settings: PolicyOptions, options: Mapping[str, str]) -> GroupF
     )
 
 
-def _config_filter(settings: PolicyOptions, options: Mapping[str, str]) -> ConfigPropertyFilter:
+def _config_filter(settings: PolicySettings, options: Mapping[str, str]) -> ConfigPropertyFilter:
     name = settings.config_property_filter_class
     if name == _CONFIG_FILTER:
         return DefaultConfigPropertyFilter(
@@ -239,7 +196,7 @@ def _custom(
     key: str,
     methods: tuple[str, ...],
     built_in: tuple[str, ...],
-    settings: NamingOptions,
+    settings: ReplicationPolicySettings,
     options: Mapping[str, str],
 ) -> object:
     """Create the object, check its methods, configure it."""

@@ -115,10 +115,6 @@ class ClusterConfigState:
         known = self._tasks.get(connector, {})
         return [known[task] for task in range(self.task_counts.get(connector, 0))]
 
-    def waiting_tasks(self, connector: str) -> set[int]:
-        """Tasks with a new configuration that is not committed yet."""
-        return set(self._pending_tasks.get(connector, {}))
-
     def copy(self) -> ClusterConfigState:
         """Return a copy for another thread; configurations are immutable."""
         copied = ClusterConfigState()

@@ -104,14 +104,12 @@ class Ledger:
     unreadable: int = 0
 
 
-def read_ledger(
-    connection: ConnectionParameters, topic: str, timeout_seconds: float = 60.0
-) -> Ledger:
+def read_ledger(connection: ConnectionParameters, topic: str) -> Ledger:
     """Read the topic; a missing topic is an empty ledger."""
     latest: dict[bytes, bytes] = {}
     try:
         with TopicLog(connection, topic) as log:
-            for record in log.read_to_end(timeout_seconds):
+            for record in log.read_to_end():
                 if record.key is None:
                     continue
                 latest.pop(record.key, None)

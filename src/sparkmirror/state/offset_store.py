@@ -66,13 +66,11 @@ class OffsetStore:
             log.append(by_partition)
 
 
-def stored_producers(
-    connection: ConnectionParameters, topic: str, timeout_seconds: float = 60.0
-) -> set[int]:
+def stored_producers(connection: ConnectionParameters, topic: str) -> set[int]:
     """Return the producer ids of all flows with positions in an offsets topic."""
     found: set[int] = set()
     with TopicLog(connection, topic) as log:
-        for record in log.read_to_end(timeout_seconds):
+        for record in log.read_to_end():
             if record.key is None or record.value is None:
                 continue
             if SourceOffsetKey.from_key(record.key) is None:

@@ -11,8 +11,7 @@ import pytest
 
 from sparkmirror.cli.check import check_mirror_config
 from sparkmirror.cli.check_report import as_json, plain_lines
-from sparkmirror.config.files.config_reader import EffectiveValue
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import EffectiveValue, NoticeLevel
 from sparkmirror.config.keys.service_profiles import PROFILES, ProfileSetting, ServiceProfile
 from sparkmirror.config.keys.table import CLIENT, CONNECTOR, WORKER
 from sparkmirror.config.mirror_config import MirrorConfig

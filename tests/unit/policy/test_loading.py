@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import PolicySettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy, policy_errors
 from sparkmirror.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from sparkmirror.policy.settings import PolicySettings
 
 FLOW = Flow("a", "b")
 PLUGIN = """
