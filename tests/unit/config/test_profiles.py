@@ -210,5 +210,5 @@ def test_the_example_on_each_page_is_a_good_file(profile: str) -> None:
     (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
     assert f".profile = {profile}\n" in example
     assert MirrorConfig.parse(example).all_notices() == []
-    assert "Not tried on the" in page
+    assert "Not tested on the" in page
     assert "As source" in page
