@@ -54,7 +54,7 @@ def test_we_know_who_leads_and_who_runs_what(step: dict[str, Any]) -> None:
 
 
 def test_work_and_revocations_were_captured() -> None:
-    """A file that lacks them would prove less than it seems to."""
+    """Without them the golden file would prove less."""
     said = [WorkerMetadata.decode(bytes.fromhex(param.values[0]["metadata"])) for param in MEMBERS]
     given = [Assignment.decode(bytes.fromhex(param.values[0]["assignment"])) for param in MEMBERS]
     assert any(one.current is None for one in said)

@@ -44,7 +44,6 @@ STATUS_PARTITIONS = 5
 
 
 def raw(golden: dict[str, Any]) -> tuple[bytes, bytes | None]:
-    """Key and value."""
     value = golden["value"]
     return golden["key"].encode(), None if value is None else value.encode()
 
@@ -108,7 +107,7 @@ def test_after_every_step_we_know_what_the_worker_knows(step: dict[str, Any]) ->
 
 
 def test_every_kind_of_record_was_captured() -> None:
-    """A file that lacks one would prove less than it seems to."""
+    """Without one the golden file would prove less."""
     found = [READERS[one["kind"]](*raw(one)) for one in GOLDEN["records"]]
     assert {type(one) for one in found} == {
         ConnectorConfig, ConnectorTargetState, LoggerLevel, RestartRequest, SessionKey, TaskConfig,

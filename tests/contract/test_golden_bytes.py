@@ -91,7 +91,7 @@ def test_stored_offsets_decode_and_encode_to_the_same_bytes(golden: dict[str, An
 
 
 def test_every_kind_of_record_was_captured() -> None:
-    """A file that lacks a kind would prove less than it seems to."""
+    """Without one the golden file would prove less."""
     assert {one["kind"] for one in BINARY} == FORMATS.keys()
     checkpoints = [
         Checkpoint.from_record(*parts(one)) for one in BINARY if "Chec" in one["printed"]

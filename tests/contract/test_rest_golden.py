@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our worker answers over HTTP as a real worker of Kafka Connect does."""
+"""Our worker responds over HTTP as a worker of Kafka Connect does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.peers.memory_worker import MemoryWorker
 
 @pytest.fixture(scope="module")
 def heard() -> Iterator[dict[str, Response]]:
-    """Every answer of ours."""
+    """All responses of our worker."""
     worker = MemoryWorker()
     with ServedRest(worker) as client:
         worker.worker_id = f"127.0.0.1:{client.port}"
@@ -43,12 +43,11 @@ def test_a_validation_has_javas_errors_and_values(name: str, heard: dict[str, Re
 
 
 def test_definitions_have_javas_fields(heard: dict[str, Response]) -> None:
-    """And its documentation is our own."""
+    """The documentation is our own."""
     java = set(GOLDEN["plugin keys"]["body"][0])
     assert {*java, "documentation"} == set(heard["plugin keys"].body[0])
 
 
 def test_the_root_has_javas_fields(heard: dict[str, Response]) -> None:
-    """Also its version, which clients look at."""
     ours, java = heard["root"].body, GOLDEN["root"]["body"]
     assert (sorted(ours), ours["version"]) == (sorted(java), java["version"])

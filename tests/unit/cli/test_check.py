@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror check` without brokers: what it prints, what it hides, how it ends."""
+"""`sparkmirror check` without brokers: output, hidden values, exit codes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_each_value_is_printed_with_where_it_came_from(file: Path) -> None:
-    """One line per value, the losers behind it."""
+    """One line per value, with the overridden lines."""
     code, out, _ = run(file)
     lines = [line.strip() for line in out.splitlines()]
     assert code == 0
@@ -82,7 +82,6 @@ def test_remarks_are_printed_and_do_not_fail(file: Path) -> None:
 
 
 def test_errors_end_with_exit_code_one(file: Path) -> None:
-    """All of them are printed."""
     file.write_text(FILE + "tasks.max=0\na->c.enabled=true\n")
     code, out, _ = run(file)
     assert code == 1
@@ -96,7 +95,6 @@ def test_errors_end_with_exit_code_one(file: Path) -> None:
     [(None, "There is no file"), ("a=\\uzzzz", "line 1"), ("", "clusters is missing")],
 )
 def test_an_unusable_file_is_one_sentence(tmp_path: Path, content: str | None, part: str) -> None:
-    """Missing, malformed, empty."""
     path = tmp_path / "x.properties"
     if content is not None:
         path.write_text(content)
@@ -106,7 +104,7 @@ def test_an_unusable_file_is_one_sentence(tmp_path: Path, content: str | None, p
 
 
 def test_secrets_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passwords, JAAS lines, and whatever came through a provider; in text and in JSON."""
+    """Passwords, JAAS lines and values of config providers, in text and in JSON."""
     monkeypatch.setenv("TOPICS", "hush1")
     path = tmp_path / "mm2.properties"
     path.write_text(
@@ -131,7 +129,7 @@ def test_secrets_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_json_holds_the_same(file: Path) -> None:
-    """For programs: values with their lines, notices, the verdict."""
+    """Values with their lines, notices, the result."""
     code, out, _ = run(file, "--json")
     found = json.loads(out)
     assert code == 0
@@ -167,7 +165,7 @@ def worker_file(tmp_path: Path) -> Path:
 
 
 def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
-    """Its values, its remarks, and what kind of file it is."""
+    """Its values, its notices, and the kind of file."""
     code, out, _ = run(worker_file)
     lines = [line.strip() for line in out.splitlines()]
     assert code == 0
@@ -183,7 +181,7 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
 
 
 def test_a_workers_file_is_told_in_json_and_tables(worker_file: Path) -> None:
-    """As a file of flows is; what is hidden stays so."""
+    """As for a file with flows; hidden values stay hidden."""
     code, out, _ = run(worker_file, "--json")
     found = json.loads(out)
     assert (code, found["ok"], found["flows"]) == (0, True, [])
@@ -198,7 +196,7 @@ def test_a_workers_file_is_told_in_json_and_tables(worker_file: Path) -> None:
 
 
 def test_an_incomplete_workers_file_is_still_one(worker_file: Path) -> None:
-    """Somebody who forgot a topic should not be asked for clusters."""
+    """A missing topic does not turn it into a mirror's file."""
     worker_file.write_text(WORKER_FILE.replace("status.storage.topic", "status.storage.topics"))
     code, out, _ = run(worker_file, "--connect")
     assert code == 1
@@ -207,7 +205,6 @@ def test_an_incomplete_workers_file_is_still_one(worker_file: Path) -> None:
 
 
 def test_a_worker_has_one_cluster_only(worker_file: Path) -> None:
-    """Narrowing makes no sense."""
     code, _, err = run(worker_file, "--clusters", "b")
     assert code == 1
     assert "is the file of a Connect worker" in err
@@ -238,7 +235,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
     ],
 )
 def test_the_two_kinds_of_file_are_told_apart(text: str, is_workers: bool) -> None:
-    """Also where half of either is missing."""
+    """Also if half of either is missing."""
     assert is_worker_file(parse_properties(text, "x.properties")) is is_workers
 
 
@@ -255,7 +252,7 @@ def test_clusters_narrow_what_is_shown(file: Path) -> None:
 
 
 def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
-    """Square brackets in values are no markup."""
+    """Square brackets in values are not markup."""
     report = check_mirror_config(MirrorConfig.load(file), [], connect=False)
     screen = io.StringIO()
     print_tables(report, Console(file=screen, width=200, force_terminal=False))
@@ -267,13 +264,13 @@ def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
 
 
 def test_connecting_waits_for_a_file_without_errors(file: Path) -> None:
-    """No broker is asked while the file itself is wrong."""
+    """No broker is contacted while the file has errors."""
     file.write_text(FILE + "tasks.max=0\n")
     assert check_mirror_config(MirrorConfig.load(file), [], connect=True).clusters == ()
 
 
 def test_what_was_reached_is_printed() -> None:
-    """Address, version, security; what cannot be reached, what is missing."""
+    """Address, version, security; unreachable brokers; missing permissions."""
     good = ClusterReport(ClusterProbe("a", brokers=(BrokerProbe(1, "h:1", version="4.3"),)))
     bad = ClusterReport(
         ClusterProbe(
@@ -302,7 +299,7 @@ def test_what_was_reached_is_printed() -> None:
 
 
 def test_what_older_brokers_cannot_do_is_printed_by_role() -> None:
-    """One line per sentence, with the brokers if not all lack it; what is needed is an error."""
+    """One line per limit, with the brokers if not all have it; a required one is an error."""
     new = BrokerProbe(1, "h:1", "4.3", api_versions=dict.fromkeys(range(90), (0, 99)))
     old = BrokerProbe(2, "h:2", "2.4", api_versions={**new.api_versions, 1: (0, 11)})
     report = ClusterReport(ClusterProbe("a", brokers=(new, old)), roles=frozenset({Role.SOURCE}))

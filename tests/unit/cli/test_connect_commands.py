@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command for Connect workers, against what Java's worker has answered, and every error."""
+"""Every command for Connect workers, with recorded responses of Java's worker, and every error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ connect_commands.add_connect_commands(
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubWorker]:
-    """A worker at the address that the commands take."""
+    """A worker at the default address of the commands."""
     with StubWorker() as started:
         monkeypatch.setenv("SPARKMIRROR_URL", started.url)
         for name in ("SPARKMIRROR_USER", "SPARKMIRROR_PASSWORD", "FORCE_COLOR"):
@@ -62,19 +62,19 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(line: str, *more: str, **options: Any) -> Result:
-    """A command as it is typed."""
+    """Run a command line."""
     return CliRunner().invoke(app, [*line.split(), *more], **options)
 
 
 def info(config: dict[str, Any] | None = None) -> StubResponse:
-    """What `GET /connectors/m` answers."""
+    """The response of `GET /connectors/m`."""
     return StubResponse(
         200, {"name": "m", "config": config or CONFIG, "tasks": [], "type": "source"}
     )
 
 
 def prepared(server: StubWorker, *, stored: dict[str, Any] | None = None) -> StubWorker:
-    """A worker that takes connector `m` and runs it at once."""
+    """A worker that accepts connector `m` and runs it at once."""
     is_there = stored is not None
     server.on("GET", "/connectors/m/config", StubResponse(200, stored) if is_there else NOT_THERE)
     server.on("PUT", "/connectors/m/config", StubResponse(200 if is_there else 201, {"name": "m"}))
@@ -86,7 +86,7 @@ def prepared(server: StubWorker, *, stored: dict[str, Any] | None = None) -> Stu
 
 @pytest.mark.parametrize("line", TYPED)
 def test_the_program_has_the_command(line: str) -> None:
-    """Its help has an example with the command itself."""
+    """Its help has an example."""
     command = line.split(maxsplit=1)[0]
     done = CliRunner().invoke(whole, [command, "--help"])
     assert (done.exit_code, f"sparkmirror {command} " in done.stdout) == (0, True)
@@ -96,7 +96,7 @@ def test_the_program_has_the_command(line: str) -> None:
 
 
 def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
-    """For other programs: name, type, state, tasks, worker, class."""
+    """Name, type, state, tasks, worker, class."""
     server.replay(*LISTED)
     done = run("get connectors")
     assert done.exit_code == 0, done.output
@@ -108,7 +108,6 @@ def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
 
 
 def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With headings."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
     server.replay(*LISTED)
@@ -121,7 +120,6 @@ def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyP
 def test_a_terminal_is_told_that_there_is_nothing(
     server: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty screen says less."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     server.on("GET", "/connectors", StubResponse(200, []))
     server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {}))
@@ -129,7 +127,7 @@ def test_a_terminal_is_told_that_there_is_nothing(
 
 
 def test_only_those_in_a_state(server: StubWorker) -> None:
-    """In any case, several if need be; a task's state counts for its connector."""
+    """In any case, several if given; a task's state counts for its connector."""
     server.replay(*LISTED)
     assert run("get connectors --state failed").stdout.startswith("broken\t")
     names = run("get connectors --state FAILED --state paused").stdout.splitlines()
@@ -147,7 +145,7 @@ def test_only_those_in_a_state(server: StubWorker) -> None:
 
 
 def test_connectors_as_json_hide_passwords(server: StubWorker) -> None:
-    """Those that the plugin declares, and those that Kafka's clients have."""
+    """Those that the plugin declares, and those of Kafka's clients."""
     config = {**CONFIG, "pin": "1234", "source.cluster.sasl.jaas.config": "user and word"}
     server.on("GET", "/connectors", StubResponse(200, ["m"]))
     server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {"m": {
@@ -168,7 +166,7 @@ def test_connectors_as_json_hide_passwords(server: StubWorker) -> None:
 
 
 def test_one_connector_or_its_tasks_by_name(server: StubWorker) -> None:
-    """Only that one is asked for."""
+    """Only that one is requested."""
     server.replay("GET /connectors/beat", "GET /connectors/beat/status")
     assert run("get connectors beat").stdout.startswith("beat\tsource\tRUNNING\t1/1\t")
     assert run("get tasks beat").stdout == "beat\t0\tRUNNING\tHOST:PORT\t\n"
@@ -179,7 +177,6 @@ def test_one_connector_or_its_tasks_by_name(server: StubWorker) -> None:
 
 
 def test_plugins_and_the_keys_of_one(server: StubWorker) -> None:
-    """`get plugins CLASS` is a reference."""
     server.replay("GET /connector-plugins", f"GET /connector-plugins/{CLASS}/config")
     server.replay("GET /connector-plugins/Nothing/config")
     assert f"{CLASS}\tsource\t4.3.1" in run("get plugins").stdout.splitlines()
@@ -195,7 +192,7 @@ def test_plugins_and_the_keys_of_one(server: StubWorker) -> None:
 
 
 def test_offsets_of_one_connector_or_all(server: StubWorker) -> None:
-    """One that cannot tell does not keep the others from it."""
+    """One that fails does not affect the others."""
     offsets = [{"partition": {"topic": "t", "partition": 0}, "offset": {"offset": 5}}]
     server.on("GET", "/connectors", StubResponse(200, ["m", "n"]))
     server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "no such luck"}))
@@ -208,7 +205,6 @@ def test_offsets_of_one_connector_or_all(server: StubWorker) -> None:
 
 
 def test_loggers(server: StubWorker) -> None:
-    """All, or one."""
     server.replay("GET /admin/loggers", "GET /admin/loggers/root")
     assert "root" in [line.split("\t")[0] for line in run("get loggers").stdout.splitlines()]
     assert run("get loggers root").stdout.split("\t")[0] == "root"
@@ -239,7 +235,7 @@ def test_a_connector_is_described(server: StubWorker) -> None:
 
 
 def test_a_trace_is_short_unless_it_is_asked_for(server: StubWorker) -> None:
-    """The first line and the last cause say most."""
+    """The first line and the last cause."""
     path = "GET /connectors/broken"
     server.replay(path, f"{path}/status", f"{path}/offsets", f"{path}/topics")
     server.replay(f"GET /connector-plugins/{CLASS}/config")
@@ -251,7 +247,7 @@ def test_a_trace_is_short_unless_it_is_asked_for(server: StubWorker) -> None:
 
 
 def test_a_terminal_gets_a_portrait(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the way to the whole trace."""
+    """With a hint at the whole trace."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     path = "GET /connectors/broken"
     server.replay(path, f"{path}/status", f"{path}/offsets", f"{path}/topics")
@@ -261,7 +257,7 @@ def test_a_terminal_gets_a_portrait(server: StubWorker, monkeypatch: pytest.Monk
 
 
 def test_what_is_not_known_is_named(server: StubWorker) -> None:
-    """And the rest is shown."""
+    """The rest is shown."""
     server.on("GET", "/connectors/m", info())
     server.on("GET", "/connectors/m/status", NOT_THERE)
     server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "the source is away"}))
@@ -283,7 +279,7 @@ def test_what_is_not_known_is_named(server: StubWorker) -> None:
 def test_what_a_server_says_cannot_steer_a_terminal(
     server: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Escapes are shown, not obeyed; tabs and lines do not break a row; half a letter is told."""
+    """Control characters are escaped; tabs and newlines do not break a row."""
     name = "a\x1b]0;owned\x07\tb\nc\ud800"
     server.on("GET", "/connectors", StubResponse(200, [name]))
     server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {name: {
@@ -334,7 +330,7 @@ def test_a_connector_is_told_what_to_do(
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart --include-tasks"])
 def test_all_connectors_are_told(server: StubWorker, verb: str) -> None:
-    """Each by its own request."""
+    """One request each."""
     server.on("GET", "/connectors", StubResponse(200, ["b", "a"]))
     action = verb.split(maxsplit=1)[0]
     method, query = ("PUT", "")
@@ -348,7 +344,7 @@ def test_all_connectors_are_told(server: StubWorker, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart", "delete --yes"])
 def test_one_that_is_refused_does_not_keep_the_others(server: StubWorker, verb: str) -> None:
-    """The exit code tells, and a sentence names it."""
+    """The exit code is 1, and the error names it."""
     action = verb.split(maxsplit=1)[0]
     for name, reply in (("m", NOT_THERE), ("n", StubResponse(202))):
         path = f"/connectors/{name}"
@@ -363,7 +359,7 @@ def test_one_that_is_refused_does_not_keep_the_others(server: StubWorker, verb: 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart"])
 def test_either_names_or_all(server: StubWorker, verb: str) -> None:
-    """Nothing is done before that is clear."""
+    """Nothing is done otherwise."""
     for line in (verb, f"{verb} m --all"):
         done = run(line)
         assert (done.exit_code, "--all" in done.stderr) == (2, True)
@@ -371,7 +367,7 @@ def test_either_names_or_all(server: StubWorker, verb: str) -> None:
 
 
 def test_nothing_is_deleted_unasked(server: StubWorker) -> None:
-    """Where nobody can be asked, --yes is needed; and a name, always."""
+    """Without a terminal --yes is needed; and always a name."""
     assert run("delete m").exit_code == run("delete --yes").exit_code == 2
     assert "pass --yes" in run("delete m").stderr
     assert server.asked == []
@@ -401,21 +397,21 @@ def test_a_new_connector_is_created(server: StubWorker, file: Path) -> None:
 
 
 def test_a_differing_connector_is_updated(server: StubWorker, file: Path) -> None:
-    """The whole configuration is put."""
+    """The whole configuration is sent."""
     prepared(server, stored={**CONFIG, "topics": "u"})
     assert run("deploy -f", str(file)).stdout == f"m\tupdated\t-\t-\t{file}\n"
     assert server.requests(changing=True) == ["PUT /connectors/m/config"]
 
 
 def test_an_equal_connector_is_left_alone(server: StubWorker, file: Path) -> None:
-    """It would be restarted otherwise."""
+    """A PUT would restart it."""
     prepared(server, stored=CONFIG)
     assert run("deploy -f", str(file)).stdout == f"m\tunchanged\t-\t-\t{file}\n"
     assert server.requests(changing=True) == []
 
 
 def test_an_initial_state_is_respected(server: StubWorker, file: Path) -> None:
-    """Only POST knows it."""
+    """Only POST supports it."""
     document = {"name": "m", "config": {"connector.class": CLASS}, "initial_state": "paused"}
     file.write_text(json.dumps(document))
     prepared(server).on("POST", "/connectors", StubResponse(201, {}))
@@ -431,7 +427,7 @@ def test_an_initial_state_is_respected(server: StubWorker, file: Path) -> None:
 def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
     server: StubWorker, file: Path
 ) -> None:
-    """What was refused is told with Connect's words."""
+    """The rejection has Connect's message."""
     (file.parent / "n.json").write_text(json.dumps({**CONFIG, "name": "n"}))
     prepared(server).on("PUT", "/connectors/m/config", recorded_refusal())
     server.on("GET", "/connectors/n/config", NOT_THERE)
@@ -445,12 +441,12 @@ def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
 
 
 def recorded_refusal() -> StubResponse:
-    """Of a configuration with a wrong value."""
+    """The recorded rejection of a configuration with an invalid value."""
     return recorded_response("PUT", "/connectors/new/config", status=400)
 
 
 def test_deploy_waits_until_it_runs(server: StubWorker, file: Path) -> None:
-    """Through the time in which nothing is known of it."""
+    """Also while the worker has no status of it."""
     prepared(server)
     waiting = {**RUNNING, "tasks": [{"id": 0, "state": "UNASSIGNED", "worker_id": "w:1"}]}
     status = "/connectors/m/status"
@@ -461,7 +457,7 @@ def test_deploy_waits_until_it_runs(server: StubWorker, file: Path) -> None:
 
 
 def test_deploy_waits_until_it_has_failed(server: StubWorker, file: Path) -> None:
-    """The first words of the trace, and what to do."""
+    """With the first line of the trace, and the remedy."""
     prepared(server).on("GET", "/connectors/m/status", StubResponse(200, FAILED))
     done = run("deploy --wait 30s -f", str(file))
     assert (done.exit_code, done.stdout.split("\t")[2]) == (1, "FAILED")
@@ -470,7 +466,7 @@ def test_deploy_waits_until_it_has_failed(server: StubWorker, file: Path) -> Non
 
 
 def test_deploy_does_not_wait_for_ever(server: StubWorker, file: Path) -> None:
-    """What is missing is told."""
+    """The error names what is missing."""
     prepared(server).on("GET", "/connectors/m/status", NOT_THERE)
     done = run("deploy --wait 300ms -f", str(file))
     assert done.exit_code == 1
@@ -480,7 +476,7 @@ def test_deploy_does_not_wait_for_ever(server: StubWorker, file: Path) -> None:
 def test_an_old_state_is_not_taken_for_the_new_one(
     server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RUNNING after a change may be what was before it."""
+    """RUNNING after a change may be the previous state."""
     monkeypatch.setattr(deployment, "STALE_SECONDS", 0.5)
     prepared(server, stored={**CONFIG, "topics": "u"})
     server.on("GET", "/connectors/m/status", StubResponse(200, RUNNING), StubResponse(200, FAILED))
@@ -499,7 +495,7 @@ def test_one_without_tasks_is_told(
 
 
 def test_a_worker_that_is_away_for_a_moment_is_waited_for(server: StubWorker, file: Path) -> None:
-    """It may be restarting; if it stays away, that is the end of it."""
+    """It may be restarting; if it stays unreachable, the command fails."""
     prepared(server)
 
     def hang_up(handler: Any) -> None:
@@ -515,7 +511,7 @@ def test_a_worker_that_is_away_for_a_moment_is_waited_for(server: StubWorker, fi
 
 
 def test_a_dry_run_changes_nothing(server: StubWorker, file: Path) -> None:
-    """It says what would be done, and what the worker has against it."""
+    """It prints what would be done, and the worker's errors."""
     prepared(server)
     assert run("deploy --dry-run -f", str(file)).stdout == f"m\twould be created\t-\t-\t{file}\n"
     path = f"/connector-plugins/{CLASS}/config/validate"
@@ -550,7 +546,7 @@ def test_undeploy_ends_when_nothing_is_known_any_more(server: StubWorker, file: 
 def test_a_status_that_stays_is_told(
     server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker that should have ended it may be dead; nothing is created over it."""
+    """The worker that should remove it may be dead; nothing is created over it."""
     monkeypatch.setattr(deployer, "DELETE_TIMEOUT_SECONDS", 0.3)
     prepared(server).on("DELETE", "/connectors/m", StubResponse(204))
     for line in ("undeploy -f", "redeploy -f"):
@@ -577,7 +573,7 @@ def test_redeploy_never_meets_the_old_state(server: StubWorker, file: Path) -> N
 
 
 def test_redeploy_deletes_nothing_that_it_could_not_create(server: StubWorker, file: Path) -> None:
-    """The worker is asked before."""
+    """The worker validates first."""
     wrong = {"configs": [{"value": {"name": "tasks.max", "errors": ["Not a number"]}}]}
     path = f"/connector-plugins/{CLASS}/config/validate"
     prepared(server, stored=CONFIG).on("PUT", path, StubResponse(200, wrong))
@@ -613,7 +609,7 @@ def test_wrong_files_are_told_before_anything_is_done(
     ],
 )  # fmt: skip
 def test_wrong_use_has_its_own_exit_code(server: StubWorker, file: Path, line: str) -> None:
-    """Nobody is asked anything, and no password is repeated."""
+    """No request is sent, and no password is printed."""
     done = run(line.format(f=file))
     assert (done.exit_code, server.asked) == (2, [])
     assert "word" not in done.stderr.replace("password", "").replace("PASSWORD", "")
@@ -621,7 +617,7 @@ def test_wrong_use_has_its_own_exit_code(server: StubWorker, file: Path, line: s
 
 @pytest.mark.parametrize("line", TYPED)
 def test_a_worker_that_is_not_there_has_its_own_exit_code(file: Path, line: str) -> None:
-    """The sentence names the address."""
+    """The error names the address."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -636,7 +632,7 @@ def test_a_worker_that_is_not_there_has_its_own_exit_code(file: Path, line: str)
 def test_the_password_comes_from_the_environment(
     server: StubWorker, file: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command sends it; 401 is told."""
+    """Every command sends it; 401 is reported."""
     monkeypatch.setenv("SPARKMIRROR_PASSWORD", "word")
     for method in ("GET", "PUT", "POST", "DELETE"):
         for path in ("", "/m", "/m/config", "/m/pause", "/m/resume", "/m/stop"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror ledger` without brokers: how entries are printed, how it ends."""
+"""`sparkmirror ledger` without brokers: output and exit codes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ app.command()(ledger)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """An ordinary file; nobody answers at its addresses."""
+    """An ordinary file with unreachable addresses."""
     path = tmp_path / "mm2.properties"
     path.write_text(FILE)
     return path
@@ -53,13 +53,11 @@ def test_a_pipe_gets_a_line_per_entry(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_program_gets_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every field by its name."""
     print_entries([GAP], Console(file=io.StringIO()), as_json=True)
     assert json.loads(capsys.readouterr().out) == [asdict(GAP)]
 
 
 def test_a_terminal_gets_a_table_or_good_news() -> None:
-    """An empty ledger says what that means."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=160, color_system=None)
     print_entries([GAP], console, as_json=False)
@@ -84,14 +82,13 @@ def test_a_cluster_out_of_reach_is_one_sentence(file: Path) -> None:
     ],
 )
 def test_an_unknown_flow_is_named(file: Path, options: tuple[str, ...], part: str) -> None:
-    """With those that there are."""
+    """With the enabled flows."""
     result = CliRunner().invoke(app, [str(file), *options])
     assert result.exit_code == 1
     assert part in " ".join(result.stderr.split())
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    """As of every command."""
     result = CliRunner().invoke(app, [str(tmp_path / "none.properties")])
     assert result.exit_code == 1
     assert "There is no file" in result.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands as people type them."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sparkmirror.cli.main import _expand_clusters_option
     ],
 )
 def test_clusters_may_be_listed_as_mm2_lists_them(typed: str, understood: str) -> None:
-    """`--clusters b c` after the file; before it, the next word alone is a cluster."""
+    """`--clusters b c` after the file; before it only the next word is a cluster."""
     assert _expand_clusters_option(typed.split()) == understood.split()
 
 
 def test_connects_own_scripts_are_installed_under_their_names() -> None:
-    """With and without .sh, as people call them; each leads to a function."""
+    """With and without .sh; each refers to a function."""
     names = {one.name: one for one in entry_points(group="console_scripts")}
     for name in ("sparkmirror", "connect-mirror-maker", "connect-distributed"):
         for variant in {name, f"{name}.sh"} - {"sparkmirror.sh"}:

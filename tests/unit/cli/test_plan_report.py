@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as they are printed."""
+"""Printed plans."""
 
 import io
 
@@ -46,12 +46,10 @@ def plan(*actions: Action, forecast: Forecast | None = None) -> FlowPlan:
     ],
 )
 def test_the_closing_line_sums_up(plans: list[FlowPlan], line: str) -> None:
-    """All flows in a sentence."""
     assert summary_line(plans, 50e6) == line
 
 
 def test_lines_have_tabs_and_deletions_come_last() -> None:
-    """For pipes and people without a terminal."""
     document = PlanDocument("f", "now", 50e6, (plan(DELETE, CREATE, forecast=TO_COPY),))
     assert list(plain_lines(document))[:-1] == [
         "a->b\tcreate\ttopic a.orders on b\t6 partitions, 3 replicas",
@@ -62,7 +60,6 @@ def test_lines_have_tabs_and_deletions_come_last() -> None:
 
 
 def test_on_a_terminal_what_is_taken_away_stands_apart_in_red() -> None:
-    """Nobody should overlook it."""
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)
     print_tables(PlanDocument("f", "now", 50e6, (plan(CREATE, DELETE),)), console)
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
@@ -73,7 +70,6 @@ def test_on_a_terminal_what_is_taken_away_stands_apart_in_red() -> None:
 
 
 def test_a_misfit_tells_what_was_planned_and_what_would_be_now() -> None:
-    """So that somebody can see who was there in between."""
     grow = GrowTopic("o", "a.o", 1, 4)
     assert mismatch_line(FLOW, ChangedAction(grow, None)) == (
         "a->b: grow topic a.o on b: from 1 to 4 partitions; no longer needed"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stop that comes at any moment is noticed, and never locks the process up."""
+"""A stop is noticed at any moment and never deadlocks the process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print("stopped")
 
 
 def test_thousands_of_signals_in_the_middle_of_waiting_are_one_stop() -> None:
-    """The handler interrupts the wait itself again and again."""
+    """The handler interrupts the wait again and again."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120
     )
@@ -56,7 +56,7 @@ print("reload")
 
 
 def test_several_hangups_of_a_service_are_one_reload() -> None:
-    """A reload request ends the wait of an hour at once and is not a stop."""
+    """A reload request ends the wait at once and is not a stop."""
     done = subprocess.run(
         [sys.executable, "-c", RELOADS],
         capture_output=True,
@@ -99,7 +99,7 @@ print("stop" if is_stopped else "reload" if stop.consume_reload_request() else "
 def test_hangup_stops_a_command_at_a_terminal_and_reloads_any_other(
     terminal: str, nohup: str, file: str, meaning: str
 ) -> None:
-    """The terminal is still open when the signal comes: what counts is how the process began."""
+    """The terminal is still open when the signal arrives: the state at start counts."""
     controller, end = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", WAITING, terminal, nohup, file],
@@ -134,7 +134,7 @@ def test_ctrl_c_and_sigterm_stop_a_command(number: signal.Signals) -> None:
 
 
 def test_a_command_stops_when_its_terminal_is_closed() -> None:
-    """The kernel sends SIGHUP; the terminal may still answer for a moment."""
+    """The kernel sends SIGHUP; the terminal may still respond for a moment."""
     controller, end = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", WAITING, "terminal", "plain", "file"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last checkpoint of each group and partition counts; nothing unreadable passes unnoticed."""
+"""The last checkpoint of each group and partition counts; malformed records are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def deletion(group: str, tp: TopicPartition) -> KeyValue:
 
 
 def read(wanted: str | re.Pattern[str], records: Iterable[KeyValue]) -> LatestCheckpoints:
-    """What is found in such a topic."""
+    """Read a topic with these records."""
     found = LatestCheckpoints(wanted)
     offsets = count()
     for key, value in records:
@@ -68,7 +68,7 @@ RECORDS = [
 def test_groups_are_chosen_by_name_or_pattern(
     wanted: str | re.Pattern[str], groups: set[str]
 ) -> None:
-    """A pattern matches whole names, a text is one name; unknown groups are not in the answer."""
+    """A pattern matches whole names, a string is one name; unknown groups are missing."""
     assert read(wanted, RECORDS).offsets.keys() == groups
 
 
@@ -81,7 +81,7 @@ def test_the_last_checkpoint_wins() -> None:
 
 
 def test_a_deletion_removes_a_checkpoint() -> None:
-    """A group without any is not in the answer; a later checkpoint is a new one."""
+    """A group without checkpoints is missing; a later checkpoint is a new one."""
     some = [*RECORDS, deletion("orders", T1), deletion("nobody", T1), deletion("billing", T1)]
     found = read(re.compile(".*"), some)
     assert found.offsets.keys() == {"orders", "orders-2"}
@@ -92,7 +92,7 @@ def test_a_deletion_removes_a_checkpoint() -> None:
 
 
 def test_malformed_records_are_passed_over_and_counted() -> None:
-    """Cut keys and values, no key, a negative offset; what is behind them is read."""
+    """Truncated keys and values, no key, a negative offset; later records are read."""
     key, value = RECORDS[0]
     assert key is not None
     assert value is not None
@@ -110,7 +110,7 @@ def test_malformed_records_are_passed_over_and_counted() -> None:
 
 
 def test_a_newer_version_is_never_passed_over() -> None:
-    """What a newer program wrote would be missing from the answer, whichever group it is for."""
+    """The result would be incomplete, for any group."""
     key, value = RECORDS[0]
     assert value is not None
     with pytest.raises(UnknownVersionError, match="version 1"):
@@ -119,7 +119,7 @@ def test_a_newer_version_is_never_passed_over() -> None:
 
 @pytest.mark.parametrize("wrong", [None, 5, re.compile(b"bytes")])
 def test_groups_must_be_named(wrong: object) -> None:
-    """A ValueError of our own tree says what is expected."""
+    """A ValueError of our exception tree says what is expected."""
     with pytest.raises(ArgumentError, match="group_or_pattern must be a group name or a pattern"):
         parse_group_argument(wrong)
     with pytest.raises(ValueError, match="group_or_pattern"):

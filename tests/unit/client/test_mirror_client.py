@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MirrorClient is made from properties or from a file; senseless calls never reach a cluster."""
+"""A MirrorClient from properties or from a file; invalid calls never reach a cluster."""
 
 from __future__ import annotations
 
@@ -49,13 +49,12 @@ def test_the_policy_is_made_from_the_properties() -> None:
 
 @pytest.mark.parametrize("servers", [{}, {"bootstrap.servers": " "}, {"bootstrap.servers": None}])
 def test_addresses_are_required(servers: dict[str, object]) -> None:
-    """Without them there is no cluster to ask."""
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         MirrorClient(servers)
 
 
 def test_every_wrong_value_is_named() -> None:
-    """One error with all sentences, and no line numbers: there is no file."""
+    """One error with all messages, and without line numbers."""
     wrong = {
         "bootstrap.servers": "nowhere",
         "admin.request.timeout.ms": "soon",
@@ -75,7 +74,7 @@ def test_a_policy_that_cannot_be_loaded_is_refused() -> None:
 
 
 def test_values_of_pythons_types_are_taken() -> None:
-    """Numbers, lists and secrets as a program has them; other types are refused by key."""
+    """Numbers, lists and secrets of Python; other types are rejected by key."""
     settings = read_client_properties(
         {
             "bootstrap.servers": ["one:1", "two:2"],
@@ -102,7 +101,7 @@ def test_keys_of_one_client_win_for_that_client() -> None:
 
 
 def test_references_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Config providers work as in a file; one that leads nowhere is an error."""
+    """Config providers work as in a file; an unresolvable reference is an error."""
     (tmp_path / "secrets").write_text("servers=one:1\n")
     monkeypatch.setenv("SEPARATOR_OF_TEST", "_")
     settings = read_client_properties(
@@ -120,13 +119,13 @@ def test_references_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_security_is_read_by_the_same_layer_as_in_files() -> None:
-    """A protocol that cannot be spoken is refused, never ignored."""
+    """An unsupported protocol is rejected, never ignored."""
     with pytest.raises(ConfigError, match=r"security\.protocol"):
         read_client_properties(PROPERTIES | {"security.protocol": "CARRIER_PIGEON"})
 
 
 def test_misspelt_keys_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """What looks like a key of ours but is none; keys for a policy of one's own are left alone."""
+    """Keys that look like known ones; keys for a custom policy are ignored."""
     with caplog.at_level(logging.WARNING):
         read_client_properties(
             PROPERTIES | {"replication.policy.seperator": "_", "shout.suffix": "!"}
@@ -148,7 +147,7 @@ admin.timeout.ms = 5000
 
 
 def test_a_file_gives_the_properties_of_one_cluster(tmp_path: Path) -> None:
-    """The cluster's lines and those for all; other clusters' secrets are not touched."""
+    """The cluster's lines and the global ones; other clusters' secrets are not read."""
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     settings = MirrorConfig.load(file).client_settings("backup")
@@ -193,7 +192,7 @@ GROUPS = re.compile("g")
     ],
 )
 def test_missing_arguments_are_refused(method: str, arguments: tuple[Any, ...]) -> None:
-    """Before any connection is tried, with a ValueError of our own tree."""
+    """Before any connection, with a ValueError of our exception tree."""
     with pytest.raises(ArgumentError), MirrorClient(PROPERTIES) as client:
         getattr(client, method)(*arguments)
 
@@ -212,7 +211,7 @@ def test_missing_properties_and_files_are_refused() -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
-    """Without an alias by its addresses; the advice names the key as the program wrote it."""
+    """By its addresses if it has no alias; the remedy names the key as the program wrote it."""
     with pytest.raises(UnreachableError) as caught:
         sparkmirror.client.upstream_clusters(
             PROPERTIES | {"admin.socket.connection.setup.timeout.ms": 100}
@@ -222,7 +221,7 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
 
 
 def test_no_spark_is_loaded() -> None:
-    """A program that only asks does not pay for PySpark."""
+    """Programs do not pay for PySpark."""
     program = "import sys, sparkmirror.client; print('pyspark' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of topics tell what is upstream, as they do to Java's MirrorClient."""
+"""Topic names show what is upstream, as in Java's MirrorClient."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_hops_are_counted_along_the_name(topic: str, alias: str, expected: int) 
 
 
 def test_a_policy_that_loses_the_way_ends_the_count() -> None:
-    """A remote topic without an upstream name is as far as one can see."""
+    """A remote topic without an upstream name ends the path."""
 
     class Forgetful(DefaultReplicationPolicy):
         def upstream_topic(self, _topic: str) -> str | None:
@@ -89,7 +89,7 @@ def test_a_policy_that_loses_the_way_ends_the_count() -> None:
 
 
 def test_the_shortest_way_of_all_heartbeats_counts() -> None:
-    """Only heartbeats are looked at; a direct one beats a longer way."""
+    """Only heartbeats count; a direct path is shorter."""
     names = [
         "topic1",
         "topic2",
@@ -120,7 +120,7 @@ def test_upstream_clusters_are_gathered_from_all_heartbeats() -> None:
 
 
 def test_a_loop_of_heartbeats_ends() -> None:
-    """A name that comes round again is followed once."""
+    """A repeated name is followed once."""
     assert upstream_clusters(DEFAULT, ["a.b.a.b.heartbeats"]) == {"a", "b"}
 
 
@@ -212,7 +212,7 @@ def test_under_identity_every_topic_may_be_remote() -> None:
     ],
 )
 def test_identity_counts_hops_by_its_own_source(topic: str, alias: str, expected: int) -> None:
-    """A name that stands still is followed once."""
+    """An unchanged name is followed once."""
     assert hops_from(identity("primary"), topic, alias) == expected
 
 
@@ -224,7 +224,7 @@ def test_the_source_of_a_topic_under_identity() -> None:
 
 
 def test_a_policy_of_the_users_own_is_asked() -> None:
-    """Nothing here knows how a name is built."""
+    """Nothing here depends on the format of a name."""
 
     class Behind(BaseReplicationPolicy):
         """`orders@a` came from a."""

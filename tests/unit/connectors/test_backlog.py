@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where partitions would begin, without anything being stored."""
+"""Start positions for a forecast, without storing anything."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def starts(
     in_group: int | None = None,
     here: MirroredPartition = HERE,
 ) -> BacklogStarts:
-    """Of one partition that holds the offsets 10 to 99."""
+    """The start of one partition with the offsets 10 to 99."""
     settings = MirrorConfig.parse("\n".join([FILE, *lines])).flow_settings(Flow("a", "b"))
     return starting_positions(
         [here],
@@ -45,25 +45,25 @@ def starts(
     [("", 10), ("a.consumer.auto.offset.reset = latest", 100)],
 )
 def test_what_was_never_copied_begins_as_the_file_says(line: str, position: int) -> None:
-    """At the first record that is there, unless it is told to begin at the end."""
+    """At the first offset, or at the end if configured."""
     assert starts(line).positions == {TP: position}
 
 
 def test_without_a_reset_it_waits() -> None:
-    """And it is said."""
+    """The reason is reported."""
     found = starts("a.consumer.auto.offset.reset = none")
     assert found.positions == {}
     assert [tps for reason, tps in found.waiting.items() if "auto.offset.reset" in reason] == [[TP]]
 
 
 def test_a_group_says_where_new_partitions_begin() -> None:
-    """What is stored says more."""
+    """A stored position has precedence."""
     assert starts(in_group=55).positions == {TP: 55}
     assert starts(in_group=55, stored=STORED).positions == {TP: 42}
 
 
 def test_partitions_that_were_added_begin_at_their_beginning() -> None:
-    """Also of a flow that begins at the end: nobody could have seen their first records."""
+    """Also in a flow with auto.offset.reset=latest: producers find them first."""
     added = MirroredPartition(TopicPartition("orders", 3), "a.orders", "source-1", "target-1")
     lines = FILE + "a.consumer.auto.offset.reset = latest"
     settings = MirrorConfig.parse(lines).flow_settings(Flow("a", "b"))
@@ -99,7 +99,7 @@ def test_partitions_that_were_added_begin_at_their_beginning() -> None:
 def test_recreated_topics_follow_their_policies(
     here: MirroredPartition, line: str, position: int | None
 ) -> None:
-    """As the running flow would."""
+    """As in the running flow."""
     found = starts(line, stored=STORED, here=here)
     assert found.positions == ({} if position is None else {TP: position})
     assert bool(found.waiting) is (position is None)

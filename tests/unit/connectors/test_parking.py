@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a group may be parked, decided on what a look at both clusters shows."""
+"""When a group may be moved, by its state on both clusters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class Side:
     keeps: bool = True  # what is set
 
     def listings(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
-        """Of the one group."""
         named = {
             g: GroupListing(g, self.state, "classic", "consumer") for g in groups if self.state
         }
@@ -55,20 +54,18 @@ class Side:
     def committed_offsets(
         self, groups: Sequence[str]
     ) -> PartialResults[str, Mapping[TopicPartition, CommittedOffset]]:
-        """Of the one group."""
         return PartialResults(dict.fromkeys(groups, self.offsets), {})
 
     def commit_offsets(
         self, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> dict[str, BrokerError | None]:
-        """Set them."""
         if self.keeps:
             self.offsets = dict(offsets["g"])
         return dict.fromkeys(offsets)
 
 
 class Rounds:
-    """Looks that were thought up, the last one again and again."""
+    """Scripted results; the last one is repeated."""
 
     def __init__(self, *looks: list[GroupPosition], empty: set[TopicPartition]) -> None:
         self._looks = [*looks]
@@ -76,42 +73,40 @@ class Rounds:
         self.source_groups, self.target_groups = Side("a"), Side("b", None)
 
     def plan(self, _groups: Sequence[str], *, syncs_groups: bool) -> GroupSyncPlan:
-        """The next one."""
+        """Return the next result."""
         assert not syncs_groups
         return GroupSyncPlan(self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
 
     def empty_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
-        """Those that were named."""
         return {*partitions} & self._empty
 
 
 def rounds(*looks: list[GroupPosition], empty: set[TopicPartition] | None = None) -> Rounds:
-    """Looks at a group that nobody uses."""
+    """The results for an idle group."""
     return Rounds(*looks, empty=empty or set())
 
 
 def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> MigratedGroup:
-    """Park the group, without waiting."""
+    """Move the group without waiting."""
     said: list[str] = []
     return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, on_progress=said.append)  # type: ignore[arg-type]
 
 
 def test_an_exact_group_is_set_and_read_back() -> None:
-    """Where it stands is what is printed."""
     seen = rounds([EXACT, FILTERED])
     assert parked(seen) == MigratedGroup((EXACT,), (FILTERED,))
     assert seen.target_groups.offsets == {THERE: CommittedOffset(7)}
 
 
 def test_a_partition_of_which_nothing_was_mirrored_is_waited_for() -> None:
-    """It has records: a consumer on the target would begin anywhere."""
+    """It has records, so a consumer on the target would start at the wrong place."""
     with pytest.raises(GroupMigrationError, match="t-1 at 3: not mirrored"):
         parked(rounds([EXACT, UNKNOWN]))
     assert parked(rounds([EXACT, UNKNOWN], empty={OTHER})).skipped == (UNKNOWN,)
 
 
 def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:
-    """And gives up in the end."""
+    """It fails after the timeout."""
     with pytest.raises(GroupMigrationError, match="not there yet"):
         parked(rounds([BEHIND]))
     assert parked(rounds([BEHIND], [EXACT]), timeout=5).positions == (EXACT,)
@@ -119,13 +114,12 @@ def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:
 
 @pytest.mark.parametrize("positions", [[], [FILTERED]])
 def test_a_group_with_nothing_to_park_is_not_parked(positions: list[GroupPosition]) -> None:
-    """Success would be a lie."""
     with pytest.raises(GroupMigrationError, match=r"none of its offsets|committed no offset"):
         parked(rounds(positions))
 
 
 def test_members_on_either_side_are_in_the_way() -> None:
-    """Both would go on processing."""
+    """Members on either cluster would continue to process records."""
     seen = rounds([EXACT])
     seen.source_groups.state = "Stable"
     with pytest.raises(GroupMigrationError, match="members on 'a'"):
@@ -136,7 +130,7 @@ def test_members_on_either_side_are_in_the_way() -> None:
 
 
 def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
-    """On either side."""
+    """On either cluster."""
     moved = GroupPosition(
         "g", HERE, CommittedOffset(6), GroupPositionState.TRANSLATED, THERE, EXACT.translation
     )

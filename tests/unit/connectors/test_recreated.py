@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recreated topics are known by their ids, and the policies decide what becomes of them."""
+"""Recreated topics are detected by their ids and handled by policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIRRORED = [MirroredPartition(TP, "a.t", "source-now", "target-now")]
 
 
 def stored(source: str | None, target: str | None) -> dict[TopicPartition, StoredPosition]:
-    """A position that was made with these topics."""
+    """A position that was stored with these topic ids."""
     return {TP: StoredPosition(41, 7, None, -1, source, target)}
 
 
@@ -30,12 +30,12 @@ def stored(source: str | None, target: str | None) -> dict[TopicPartition, Store
     ],
 )
 def test_the_same_topics_are_no_news(known: dict[TopicPartition, StoredPosition]) -> None:
-    """Nor is a position that does not say which topics it belongs to."""
+    """Nor is a position without topic ids."""
     assert find_recreated(MIRRORED, known, IncidentPolicies(source_recreated="restart")) == []
 
 
 def test_another_target_is_told_with_its_policy() -> None:
-    """The incident names the offset that would have come next."""
+    """The incident has the next offset."""
     (found,) = find_recreated(
         MIRRORED, stored("source-now", "old"), IncidentPolicies(target_recreated="stop")
     )
@@ -46,7 +46,7 @@ def test_another_target_is_told_with_its_policy() -> None:
 
 
 def test_another_source_is_the_tasks_business_unless_it_restarts() -> None:
-    """Under stop the task itself notices, at once and also while it runs."""
+    """Under stop the task detects it, also while it runs."""
     known = stored("old", "target-now")
     assert find_recreated(MIRRORED, known, IncidentPolicies()) == []
     (found,) = find_recreated(MIRRORED, known, IncidentPolicies(source_recreated="restart"))
@@ -54,5 +54,5 @@ def test_another_source_is_the_tasks_business_unless_it_restarts() -> None:
 
 
 def test_a_stopped_source_keeps_the_targets_news_for_later() -> None:
-    """Both were recreated: nothing is written before somebody has decided about the source."""
+    """Both were recreated: nothing is written until the source is handled."""
     assert find_recreated(MIRRORED, stored("old", "old"), IncidentPolicies()) == []

@@ -31,7 +31,7 @@ CUT = LogEndCheck({TARGET: 61}, {}, set(), set())
 
 
 class Points:
-    """Starting points with one partition that is stored up to offset 99."""
+    """Start positions with one partition that is stored up to offset 99."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, policy: str = "recopy") -> None:
         self.notes: dict[str, str] = {}
@@ -78,14 +78,12 @@ class Points:
         monkeypatch.setattr(module, "MapTopic", lambda *_: offsets)
 
     def set_problem(self, key: str, text: str) -> None:
-        """As of the status."""
         if text:
             self.notes[key] = text
         else:
             self.notes.pop(key, None)
 
     def check(self, last_records: dict[TopicPartition, int], _ids: object) -> LogEndCheck:
-        """As of the target."""
         self.asked.append(last_records)
         return self.tails
 
@@ -101,18 +99,18 @@ class Points:
         self.written |= positions
 
     def meet(self) -> None:
-        """As at the beginning of an epoch."""
+        """Run the start of an epoch."""
         self.points._stopped = set()
         self.points._handle_truncated(MIRRORED)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the partition does not begin."""
+        """Whether the partition does not start."""
         return TP in self.points._stopped
 
 
 def test_the_copy_goes_back_to_what_the_target_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the offset map; the ledger names the records, and the position is stored before."""
+    """By the offset map; the ledger names the records, and the position is stored first."""
     points = Points(monkeypatch)
     points.meet()
     assert points.asked == [{TARGET: 120}]
@@ -127,7 +125,7 @@ def test_the_copy_goes_back_to_what_the_target_has(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_map_with_a_hole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather twice than never."""
+    """Writing records twice is better than losing them."""
     points = Points(monkeypatch)
     points.place = Translation(20, Fit.NEAR)
     points.meet()
@@ -136,7 +134,7 @@ def test_a_map_with_a_hole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cut_that_took_no_record_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only markers are gone."""
+    """Only markers are lost."""
     points = Points(monkeypatch)
     points.place = Translation(100, Fit.EXACT)
     points.meet()
@@ -147,7 +145,7 @@ def test_a_cut_that_took_no_record_is_none(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_partition_waits_until_somebody_decides(
     monkeypatch: pytest.MonkeyPatch, has_map: bool
 ) -> None:
-    """By policy, or because nobody knows where to go on."""
+    """By policy, or because the position is unknown."""
     points = Points(monkeypatch, "stop" if has_map else "recopy")
     points.place = points.place if has_map else None
     points.meet()
@@ -161,7 +159,7 @@ def test_a_partition_waits_until_somebody_decides(
 
 
 def test_a_transaction_that_never_ends_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The position goes back first: what becomes of its records is somebody else's decision."""
+    """The position goes back first; aborting the transaction decides about its records."""
     points = Points(monkeypatch)
     points.tails = LogEndCheck({TARGET: 61}, {TARGET: 61}, set(), set())
     points.meet()
@@ -175,7 +173,7 @@ def test_a_transaction_that_never_ends_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_partition_that_nobody_leads_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins, and its task notices what it can."""
+    """Its task detects what it can."""
     points = Points(monkeypatch)
     points.tails = LogEndCheck({}, {}, {TARGET}, set())
     points.meet()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offset syncs, checkpoints and heartbeats: any value survives the way there and back."""
+"""Offset syncs, checkpoints and heartbeats: decoding undoes encoding."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def test_a_heartbeat_comes_back(record: Heartbeat) -> None:
 
 @given(st.builds(Checkpoint, texts, partitions, int64s, int64s, texts), st.data())
 def test_a_cut_value_is_refused(record: Checkpoint, data: st.DataObject) -> None:
-    """A value that lost bytes at its end is an error, never a shorter record."""
+    """A truncated value is an error, never a shorter record."""
     value = record.value()
     cut = value[: data.draw(st.integers(0, len(value) - 1))]
     with pytest.raises(WireError, match="The value of a checkpoint"):
@@ -57,7 +57,7 @@ def test_a_text_that_is_too_long_is_refused() -> None:
 
 
 def test_a_number_that_does_not_fit_is_refused() -> None:
-    """An overflow is an error, not a silently cut number."""
+    """An overflow is an error."""
     with pytest.raises(WireError, match="40000"):
         pack_int16(40_000)
 
@@ -67,6 +67,6 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
     [(b"\xff\xff", "negative length -1"), (b"\x00\x02\xc3\x28", "not UTF-8")],
 )
 def test_a_broken_text_is_refused(data: bytes, complaint: str) -> None:
-    """The sentence says which record is broken and how."""
+    """The error names the record and the problem."""
     with pytest.raises(WireError, match=f"This key .*{complaint}"):
         FieldReader(data, "This key").string()

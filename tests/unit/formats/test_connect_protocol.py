@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers tell each other: any value survives the way there and back."""
+"""Group metadata and assignments: decoding undoes encoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_assignment_comes_back(assignment: Assignment) -> None:
 def test_metadata_come_back(
     url: str, offset: int, current: Assignment | None, piece: str | None
 ) -> None:
-    """With what the worker runs, and what it could run only."""
+    """With connectors and flow."""
     metadata = WorkerMetadata(url, offset, current, piece)
     assert WorkerMetadata.decode(metadata.encode()) == metadata
     assert metadata.connectors == (() if current is None else current.connectors)
@@ -43,7 +43,7 @@ def test_metadata_come_back(
 
 @given(assignments, st.data())
 def test_a_cut_assignment_is_refused(assignment: Assignment, data: st.DataObject) -> None:
-    """Bytes that lack their end are an error, never less work."""
+    """Truncated bytes are an error, never fewer connectors."""
     whole = assignment.encode()
     with pytest.raises(WireError, match="assignment of a worker"):
         Assignment.decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
@@ -58,7 +58,7 @@ def test_a_null_list_is_empty() -> None:
 
 
 def test_tasks_are_no_matter_of_the_group() -> None:
-    """Whoever divides a connector is not one of ours, and is not misunderstood."""
+    """Our members never assign single tasks."""
     whole = Assignment("l", "u", 1, ("c",)).encode()
     itself = (1).to_bytes(4, "big") + b"\xff" * 4
     assert whole.count(itself) == 1
@@ -68,7 +68,7 @@ def test_tasks_are_no_matter_of_the_group() -> None:
 
 @pytest.mark.parametrize("version", [-1, 0, 1])
 def test_older_versions_are_refused(version: int) -> None:
-    """They have other fields; newer ones are read as far as we know them."""
+    """They have other fields; unknown fields of newer ones are ignored."""
     written = version.to_bytes(2, "big", signed=True)
     with pytest.raises(WireError, match=f"metadata of a worker has version {version}"):
         WorkerMetadata.decode(written + WorkerMetadata("u", 1).encode()[2:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of Connect's config and status topics: written as Java does, read from anybody."""
+"""Records of Connect's config and status topics: written as Java does, read from any origin."""
 
 from __future__ import annotations
 
@@ -81,13 +81,12 @@ KEYS = (
 
 @given(CONFIG_RECORDS)
 def test_config_records_come_back_as_they_were_written(record: ConfigRecord) -> None:
-    """Whatever the names hold: dashes, digits, other prefixes."""
+    """For any names: dashes, digits, other prefixes."""
     assert read_config_record(record.key(), record.value()) == record
 
 
 @given(STATUS_RECORDS)
 def test_status_records_come_back_as_they_were_written(record: StatusRecord) -> None:
-    """Deletions, too."""
     assert read_status_record(record.key(), record.value()) == record
 
 
@@ -157,7 +156,7 @@ def test_records_have_the_bytes_of_the_specification(
 def test_config_records_of_other_versions_are_understood(
     key: str, value: str, meaning: ConfigRecord
 ) -> None:
-    """Missing fields have a meaning, unknown ones have none."""
+    """Missing fields have defaults, unknown ones are ignored."""
     assert read_config_record(key.encode(), value.encode()) == meaning
 
 
@@ -173,7 +172,7 @@ def test_config_records_of_other_versions_are_understood(
     ],
 )  # fmt: skip
 def test_statuses_of_other_versions_are_understood(value: str, status: Status) -> None:
-    """Those before 4.2 have no version; what lacks a generation may be written over by anybody."""
+    """Those before 4.2 have no version; without a generation any worker may overwrite it."""
     found = read_status_record(b"status-task-a-b-0", value.encode())
     assert found == TaskStatus("a-b", 0, status)
 
@@ -199,7 +198,7 @@ def test_statuses_of_other_versions_are_understood(value: str, status: Status) -
 @example("status-topic-t:connector-c", b'{"topic":[]}')
 @example("connector-c", b'{"properties":{"x":["\\ud800"]}}')
 def test_foreign_bytes_never_raise(key: str | None, value: bytes) -> None:
-    """Whatever lies in the topic, a worker must start."""
+    """Whatever is in the topic, a worker must start."""
     raw = None if key is None else key.encode()
     # A request to restart may say nothing more, as with Java.
     assert isinstance(read_config_record(raw, value), (UnreadableRecord, RestartRequest))
@@ -207,14 +206,14 @@ def test_foreign_bytes_never_raise(key: str | None, value: bytes) -> None:
 
 
 def test_bytes_that_are_no_text_are_read_as_java_reads_them() -> None:
-    """So that a Java worker and this one see the same connectors."""
+    """A Java worker and this one see the same connectors."""
     found = read_config_record(b"connector-\xff", b'{"properties":{}}')
     assert found == ConnectorConfig("\ufffd", {})
     assert ConnectorConfig("half \ud800", None).key() == b"connector-half ?"
 
 
 def test_whether_it_was_json_is_said() -> None:
-    """Java does not count what is none."""
+    """Java does not count records that are not JSON."""
     assert read_config_record(b"connector-c", b"{") == UnreadableRecord(
         "the record with key 'connector-c' is not JSON: Expecting property name enclosed in "
         "double quotes: line 1 column 2 (char 1).",

@@ -28,7 +28,7 @@ def test_a_value_comes_back(offset: StoredPosition) -> None:
 
 
 def test_other_alphabets_are_written_as_they_are() -> None:
-    """Java does not escape what is not ASCII, and keys are compared as bytes."""
+    """Java does not escape non-ASCII characters, and keys are compared as bytes."""
     key = SourceOffsetKey("Spiegel-ü", "köln", TopicPartition("t", 0)).key()
     assert key == '["Spiegel-ü",{"cluster":"köln","partition":0,"topic":"t"}]'.encode()
 
@@ -55,7 +55,7 @@ def test_other_alphabets_are_written_as_they_are() -> None:
     ],
 )
 def test_a_key_that_java_would_not_find_is_not_ours(key: bytes) -> None:
-    """Look-ups compare bytes, so a key in another order or spelling belongs to nobody."""
+    """Keys are compared as bytes, so another order or spelling is another key."""
     assert SourceOffsetKey.from_key(key) is None
 
 
@@ -71,7 +71,7 @@ def test_a_key_that_java_would_not_find_is_not_ours(key: bytes) -> None:
     ],
 )
 def test_a_value_with_other_fields_is_understood(value: bytes, expected: StoredPosition) -> None:
-    """Only the offset must be there; what else a value holds may change."""
+    """Only the offset is required."""
     assert StoredPosition.from_value(value) == expected
 
 
@@ -79,6 +79,6 @@ def test_a_value_with_other_fields_is_understood(value: bytes, expected: StoredP
     "value", [b"{}", b'{"offset":"41"}', b'{"offset":4.5}', b'{"offset":true}', b"41", b"nonsense"]
 )
 def test_a_value_without_an_offset_is_an_error(value: bytes) -> None:
-    """A position that cannot be read is not taken for none, which would copy everything again."""
+    """An undecodable position is not treated as missing, which would copy everything again."""
     with pytest.raises(WireError, match="A stored offset"):
         StoredPosition.from_value(value)

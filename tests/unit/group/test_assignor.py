@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of a leader: over any history of a group, and in the cases that people know."""
+"""The leader's assignment: over any history of a group, and in known cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DELAY = 300.0
 
 @dataclass
 class Group:
-    """Members that do what they are told, and a clock that others move."""
+    """Members that do what they are assigned, and a manual clock."""
 
     configured: tuple[str, ...] = ()
     heavy: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ configs = st.lists(st.sampled_from("abcdefghij"), unique=True).map(tuple)
 
 @given(st.integers(1, 6), configs)
 def test_everything_is_given_once_and_evenly(workers: int, configured: tuple[str, ...]) -> None:
-    """To workers that have nothing, in one round."""
+    """To workers without connectors, in one round."""
     group = Group(configured)
     for number in range(workers):
         group.add(f"w{number}")
@@ -118,7 +118,7 @@ def test_everything_is_given_once_and_evenly(workers: int, configured: tuple[str
 def test_work_moves_only_to_even_out(
     workers: int, configured: tuple[str, ...], changed: tuple[str, ...], more: int
 ) -> None:
-    """Workers and connectors come and go: two rounds or three, and no move that was not needed."""
+    """Workers and connectors are added and removed: two or three rounds, no unnecessary move."""
     group = Group(configured)
     for number in range(workers):
         group.add(f"w{number}")
@@ -145,7 +145,7 @@ def fewest_moves(stay: Mapping[str, str], group: Group) -> int:
 
 @given(st.data(), configs)
 def test_any_history_ends_well(data: st.DataObject, configured: tuple[str, ...]) -> None:
-    """Whoever comes, goes, forgets or returns: never two at once, and in the end all runs."""
+    """Never two owners at once, and in the end everything runs."""
     group = Group(configured)
     group.add("w0")
     for step in range(data.draw(st.integers(1, 12))):
@@ -180,7 +180,7 @@ def three_workers() -> tuple[Group, list[str]]:
 
 
 def test_the_work_of_a_lost_worker_waits() -> None:
-    """Nobody takes it before the delay is over; then the others share it."""
+    """Until the delay ends; then the others share it."""
     group, names = three_workers()
     gone = group.remove(names[0])
     assert len(gone) == 2
@@ -195,7 +195,7 @@ def test_the_work_of_a_lost_worker_waits() -> None:
 
 
 def test_a_worker_that_comes_back_in_time_gets_its_work_back() -> None:
-    """At once, and nothing of the others moves."""
+    """At once, and nothing else moves."""
     group, names = three_workers()
     others = {name: group.works[name] for name in names[1:]}
     gone = group.remove(names[0])
@@ -208,7 +208,7 @@ def test_a_worker_that_comes_back_in_time_gets_its_work_back() -> None:
 
 
 def test_a_strange_worker_does_not_get_what_another_one_lost() -> None:
-    """It waits like all others, and nothing moves meanwhile."""
+    """Nothing moves meanwhile."""
     group, names = three_workers()
     gone = group.remove(names[0])
     stranger = group.add("w9")
@@ -221,7 +221,7 @@ def test_a_strange_worker_does_not_get_what_another_one_lost() -> None:
 
 
 def test_without_a_delay_lost_work_is_given_at_once() -> None:
-    """As `scheduled.rebalance.max.delay.ms=0` says, and what stays is not touched."""
+    """With `scheduled.rebalance.max.delay.ms=0`; other connectors are not moved."""
     group, names = three_workers()
     group.delay = 0.0
     gone = group.remove(names[0])
@@ -235,7 +235,7 @@ def test_without_a_delay_lost_work_is_given_at_once() -> None:
 
 
 def test_what_was_revoked_is_given_in_the_next_round() -> None:
-    """Never in the same one: whoever has it may still be running it."""
+    """Never in the same one: its owner may still run it."""
     group = Group(("a", "b"))
     first = group.add("w0")
     group.settle()
@@ -248,7 +248,7 @@ def test_what_was_revoked_is_given_in_the_next_round() -> None:
 
 
 def test_what_two_members_run_is_taken_from_both() -> None:
-    """Somebody did not notice its end: only after both have stopped it is given again."""
+    """It is assigned again only after both have stopped it."""
     group = Group(("a",))
     names = [group.add("w0", "a"), group.add("w1", "a")]
     decision = group.round()
@@ -259,7 +259,7 @@ def test_what_two_members_run_is_taken_from_both() -> None:
 
 
 def test_what_is_configured_no_more_is_revoked_even_while_somebody_is_missing() -> None:
-    """A connector that was deleted must not run on for five minutes."""
+    """A deleted connector must not run for five more minutes."""
     group, names = three_workers()
     group.remove(names[0])
     group.configured = ()
@@ -269,7 +269,7 @@ def test_what_is_configured_no_more_is_revoked_even_while_somebody_is_missing() 
 
 
 def test_a_leader_that_lags_behind_decides_nothing() -> None:
-    """All are told so, and nobody's work changes; what is known of lost workers stays known."""
+    """All get an error, and nothing changes; lost workers are remembered."""
     group, names = three_workers()
     group.remove(names[0])
     decision = assign(
@@ -285,7 +285,7 @@ def test_a_leader_that_lags_behind_decides_nothing() -> None:
 
 
 def test_those_that_copy_are_shared_evenly_too() -> None:
-    """Not two of them on one worker while the other one only emits heartbeats."""
+    """Not two of them on one worker while another one only emits heartbeats."""
     heavy = frozenset({"a-copies", "b-copies", "c-copies"})
     group = Group(
         configured=("a-copies", "a-beats", "b-beats", "b-copies", "c-copies"), heavy=heavy
@@ -308,7 +308,7 @@ processes = st.lists(st.sampled_from("pqr"), min_size=1, max_size=6)
 def test_pairs_of_one_group_run_each_where_they_are_at_home(
     first: list[str], more: list[str], lost: int
 ) -> None:
-    """Aliases of one cluster: each pair runs once, at one who has it, whoever leads."""
+    """Aliases of one cluster: each flow runs once, on a member that has it, whoever leads."""
     group = Group(delay=0.0)
 
     def join(piece: str) -> str:
@@ -334,7 +334,7 @@ def test_pairs_of_one_group_run_each_where_they_are_at_home(
 
 
 def test_what_waits_for_a_lost_process_does_not_keep_another_pair() -> None:
-    """The delay is about the lost one's pair; a new pair begins at once."""
+    """The delay applies to the lost flow; a new flow starts at once."""
     group = Group()
     for url, piece in (("one", "p"), ("two", "p"), ("three", "q")):
         group.pieces[group.add(url)] = piece

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a worker may believe in its place, by a clock that the tests move."""
+"""How long a member may assume its membership, with a manual clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REBALANCE = 60.0
 
 
 class Hands:
-    """A clock."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -25,18 +25,16 @@ class Hands:
 
 @pytest.fixture
 def clock() -> Hands:
-    """Stands still."""
     return Hands()
 
 
 @pytest.fixture
 def session(clock: Hands) -> Session:
-    """Without a place."""
+    """A session without membership."""
     return Session(TIMEOUT, REBALANCE, clock)
 
 
 def test_there_is_no_place_before_one_is_given(session: Session) -> None:
-    """And none that could be lost."""
     session.confirm(100.0, rebalancing=False)
     assert (session.is_alive, session.has_expired) == (False, False)
     assert session.seconds_left == float("inf")
@@ -53,7 +51,7 @@ def test_it_counts_from_when_the_question_was_sent(session: Session, clock: Hand
 
 
 def test_an_answer_prolongs_it(session: Session, clock: Hands) -> None:
-    """One that comes late does not shorten it."""
+    """A late response does not shorten it."""
     session.begin(100.0)
     session.confirm(105.0, rebalancing=False)
     session.confirm(103.0, rebalancing=False)
@@ -62,7 +60,7 @@ def test_an_answer_prolongs_it(session: Session, clock: Hands) -> None:
 
 
 def test_what_has_ended_does_not_come_back(session: Session, clock: Hands) -> None:
-    """Also not if the coordinator was asleep and still knows us: the work has been given up."""
+    """Even if the coordinator still knows the member: its work was given up."""
     session.begin(100.0)
     clock.now = 111.0
     session.confirm(110.9, rebalancing=False)
@@ -75,14 +73,14 @@ def test_what_has_ended_does_not_come_back(session: Session, clock: Hands) -> No
 
 
 def test_an_assignment_that_comes_too_late_gives_no_place(session: Session, clock: Hands) -> None:
-    """The process was stopped between question and answer."""
+    """The process was suspended between request and response."""
     clock.now = 120.0
     session.begin(100.0)
     assert (session.is_alive, session.has_expired) == (False, True)
 
 
 def test_who_does_not_join_in_time_has_lost_its_place(session: Session, clock: Hands) -> None:
-    """Heartbeats alone do not keep it during a rebalance, which may have begun just after one."""
+    """Heartbeats alone do not keep it during a rebalance."""
     session.begin(100.0)
     for sent_at in range(101, 160):
         clock.now = float(sent_at)
@@ -100,7 +98,7 @@ def test_who_does_not_join_in_time_has_lost_its_place(session: Session, clock: H
 def test_who_has_joined_waits_for_others_as_long_as_they_need(
     session: Session, clock: Hands
 ) -> None:
-    """Heartbeats are all that it needs then, and the next rebalance has its own time."""
+    """Heartbeats are enough then, and the next rebalance has its own deadline."""
     session.begin(100.0)
     session.confirm(101.0, rebalancing=True)
     session.start_rejoin()
@@ -115,6 +113,5 @@ def test_who_has_joined_waits_for_others_as_long_as_they_need(
 
 
 def test_the_clock_goes_on() -> None:
-    """In seconds."""
     first = steady_clock()
     assert 0 <= steady_clock() - first < 5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a worker's place: there to be asked at any time, logged when it is news."""
+"""The problem of a worker's membership: always readable, logged when it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkmirror.group.status_message import StatusMessage
 
 
 def test_only_the_first_of_equal_troubles_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Another trouble is news again, and so is the end; the newest details can be asked for."""
+    """Another problem is logged again, and so is the recovery; details are always current."""
     caplog.set_level(logging.INFO, logger="sparkmirror.group.status_message")
     trouble = StatusMessage("g/member")
     trouble.clear()

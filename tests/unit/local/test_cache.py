@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cache is, and what is said when it cannot be written."""
+"""The cache directory, and the error if it is not writable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_own_variable_wins_over_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_xdg_variable_gets_our_own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """XDG_CACHE_HOME is shared with others, so we take a folder of it."""
+    """XDG_CACHE_HOME is shared, so a subdirectory is used."""
     monkeypatch.delenv("SPARKMIRROR_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert tmp_path / "sparkmirror" == cache_directory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state file and the cluster record: what is written is found, what does not fit is refused."""
+"""The state file and the cluster manifest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparkmirror.errors import SetupError
 
 @pytest.fixture
 def sleeper() -> Iterator[ProcessIdentity]:
-    """A process that stands for a broker."""
+    """A process instead of a broker."""
     with subprocess.Popen(["/bin/sleep", "600"]) as process:
         found = ProcessIdentity.of(process.pid)
         assert found is not None
@@ -40,7 +40,7 @@ def state(data: Path, process: ProcessIdentity, *, started: str | None = None) -
 
 
 def test_a_running_cluster_is_not_started_again(tmp_path: Path, sleeper: ProcessIdentity) -> None:
-    """The name is taken as long as its broker lives."""
+    """The name is in use as long as its broker runs."""
     state(tmp_path, sleeper)
     with pytest.raises(SetupError, match=r"a is already running at 127\.0\.0\.1:1"):
         LocalClusters(tmp_path).start(
@@ -57,7 +57,7 @@ def test_down_stops_and_forgets(tmp_path: Path, sleeper: ProcessIdentity) -> Non
 
 
 def test_down_stops_zookeeper_as_well(tmp_path: Path, sleeper: ProcessIdentity) -> None:
-    """Also one whose brokers are gone, which counts as running until then."""
+    """Also one whose brokers have exited, which counts as running until then."""
     state(tmp_path, sleeper, started="long ago")
     [cluster] = json.loads((tmp_path / "state.json").read_text())
     cluster["zookeeper"] = {**asdict(sleeper), "port": 2, "log": "log"}
@@ -68,7 +68,7 @@ def test_down_stops_zookeeper_as_well(tmp_path: Path, sleeper: ProcessIdentity) 
 
 
 def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
-    """A state file that outlived its brokers must not hurt anybody."""
+    """A state file that outlived its brokers must not affect other programs."""
     state(tmp_path, sleeper, started="long ago")
     assert LocalClusters(tmp_path).clusters()[0].brokers[0].state() == "stopped"
     LocalClusters(tmp_path).stop()
@@ -78,7 +78,6 @@ def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity
 def test_a_process_that_does_not_answer_is_told_apart(
     tmp_path: Path, sleeper: ProcessIdentity
 ) -> None:
-    """Alive is not the same as running."""
     state(tmp_path, sleeper)
     assert LocalClusters(tmp_path).find("a").brokers[0].state() == "not answering"
 
@@ -93,7 +92,7 @@ def test_names_that_cannot_be_directories_are_refused(tmp_path: Path, names: lis
 
 
 def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
-    """Half a file is an error with a remedy, not a stack trace."""
+    """An invalid file is an error with a remedy."""
     (tmp_path / "state.json").write_text("[{")
     with pytest.raises(SetupError, match=r"Cannot read .*state\.json"):
         LocalClusters(tmp_path).clusters()
@@ -118,7 +117,7 @@ def test_commands_answer_in_one_sentence(
     exit_code: int,
     said: str,
 ) -> None:
-    """Exit code 1 is ours, 2 is bad usage, and nobody sees a stack trace."""
+    """Exit code 1 for errors, 2 for wrong usage, no stack trace."""
     monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path))
     result = CliRunner().invoke(app, arguments)
     assert exit_code == result.exit_code
@@ -133,7 +132,7 @@ def test_a_cluster_needs_a_port_for_each_broker(tmp_path: Path) -> None:
 
 
 def test_addresses_are_unknown_before_the_start(tmp_path: Path) -> None:
-    """Port 0 must not reach anybody's configuration."""
+    """Port 0 must not get into a configuration."""
     with pytest.raises(SetupError, match=r"a has not been started yet"):
         _ = LocalCluster("a", tmp_path).bootstrap_servers
 
@@ -146,7 +145,7 @@ def test_record_keeps_the_cluster_id(tmp_path: Path) -> None:
 
 
 def test_data_with_zookeeper_is_not_read_without(tmp_path: Path) -> None:
-    """KRaft would begin an empty cluster beside it."""
+    """KRaft would create an empty cluster beside it."""
     ClusterManifest.load_or_create(tmp_path, brokers=1, version="2.4.1")
     ClusterManifest.load_or_create(tmp_path, brokers=1, version="3.0.0")
     with pytest.raises(SetupError, match=r"with ZooKeeper, written by Kafka 3\.0\.0"):
@@ -160,7 +159,7 @@ def test_data_with_zookeeper_is_not_read_without(tmp_path: Path) -> None:
 def test_data_that_does_not_fit_is_refused(
     tmp_path: Path, brokers: int, version: str, said: str
 ) -> None:
-    """Another number of brokers, an older version: one sentence before any JVM starts."""
+    """Another number of brokers, an older version: an error before any JVM starts."""
     ClusterManifest.load_or_create(tmp_path, brokers=1, version="4.3.1")
     with pytest.raises(SetupError, match=said):
         ClusterManifest.load_or_create(tmp_path, brokers=brokers, version=version)
@@ -184,7 +183,7 @@ def test_extra_settings_override_ours(tmp_path: Path) -> None:
 
 
 def test_brokers_with_zookeeper_have_no_controller_of_their_own(tmp_path: Path) -> None:
-    """They meet at its port; KRaft's settings would stop them."""
+    """They use ZooKeeper's port; KRaft's settings would stop them."""
     text = server_properties(
         node_id=2,
         port=1000,
@@ -202,7 +201,7 @@ def test_brokers_with_zookeeper_have_no_controller_of_their_own(tmp_path: Path) 
 
 
 def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
-    """Each listens on its own port and sends clients there, or, as a detour, to a proxy's."""
+    """Each listens on its own port and advertises it, or a proxy's port."""
     text = server_properties(
         node_id=1,
         port=1000,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jar cache: complete or absent, fetched once, retried, and never fetched twice at a time.
+"""The jar cache: complete or absent, downloaded once, with retries, never twice at a time.
 
-A shell script plays Java: it answers `-version`, counts Ivy's starts and brings a few jars.
+A shell script acts as Java: it answers `-version`, counts Ivy's starts and creates some jars.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ done
 
 
 class PlayedIvy:
-    """The script in a JAVA_HOME of its own, and how often it was asked to fetch."""
+    """The script in a JAVA_HOME, and the number of downloads."""
 
     def __init__(self, directory: Path) -> None:
         self.home = directory / "java"
@@ -43,7 +43,7 @@ class PlayedIvy:
         self.play()
 
     def play(self, *, failures: int = 0, seconds: float = 0) -> None:
-        """Fail so many times first; take so long each time."""
+        """Fail this many times first; take this long each time."""
         binary = self.home / "bin" / "java"
         binary.parent.mkdir(parents=True, exist_ok=True)
         text = _IVY.format(calls=self._calls, failures=failures, seconds=seconds)
@@ -58,7 +58,7 @@ class PlayedIvy:
 
 @pytest.fixture
 def ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedIvy:
-    """An empty cache and a Java that is under control."""
+    """An empty cache and a scripted Java."""
     ivy = PlayedIvy(tmp_path)
     monkeypatch.setattr(jars, "_PAUSE_SECONDS", 0)
     monkeypatch.setenv("JAVA_HOME", str(ivy.home))
@@ -78,7 +78,7 @@ def test_second_time_nothing_is_started(ivy: PlayedIvy) -> None:
 def test_cached_jars_need_no_java(
     ivy: PlayedIvy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The cache answers before anybody looks for Java."""
+    """Java is not needed."""
     kafka_classpath("4.3.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     assert kafka_classpath("4.3.1")
@@ -94,14 +94,14 @@ def test_sets_are_kept_apart(ivy: PlayedIvy) -> None:
 
 
 def test_a_failed_try_is_repeated(ivy: PlayedIvy) -> None:
-    """A slow registry often answers the second or third time."""
+    """A slow registry often responds the second or third time."""
     ivy.play(failures=2)
     assert kafka_classpath("4.3.1")
     assert ivy.starts == 3
 
 
 def test_three_failures_are_one_sentence(ivy: PlayedIvy, tmp_path: Path) -> None:
-    """Ivy's reason is quoted, the half-finished download is gone, and the next call tries again."""
+    """Ivy's reason is quoted, the partial download is removed, and the next call tries again."""
     ivy.play(failures=3)
     with pytest.raises(
         SetupError, match=r"after 3 attempts \(java\.net\.UnknownHostException"
@@ -115,7 +115,7 @@ def test_three_failures_are_one_sentence(ivy: PlayedIvy, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("damage", ["removed", "shortened"])
 def test_damaged_set_is_fetched_anew(ivy: PlayedIvy, damage: str) -> None:
-    """A jar that was deleted or cut off does not become a broker's strange failure."""
+    """A missing or truncated jar is detected."""
     jar = kafka_classpath("4.3.1")[0]
     if damage == "removed":
         jar.unlink()
@@ -140,7 +140,7 @@ def test_two_processes_fetch_once(ivy: PlayedIvy) -> None:
 def test_unwritable_cache_is_named(
     ivy: PlayedIvy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A cache that cannot be written is named before anything is fetched."""
+    """Before the download."""
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path / "file"))
     with pytest.raises(SetupError, match=rf"Cannot write to {tmp_path}/file/kafka"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Java is taken, and one sentence when none will do."""
+"""Which Java is used, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_release_file_without_a_version_does_not_count(tmp_path: Path) -> None
 
 
 def test_java_home_wins_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """JAVA_HOME is a choice, the PATH an accident."""
+    """JAVA_HOME is explicit, the PATH is not."""
     chosen = java_saying(tmp_path / "home", 'openjdk version "17.0.1"')
     other = java_saying(tmp_path / "other", 'openjdk version "21.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -57,7 +57,7 @@ def test_java_home_wins_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No java anywhere: say so, and which version to install."""
+    """With the version to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match=r"Cannot find Java.*Install Java 17 or newer"):
@@ -82,7 +82,7 @@ def test_old_java_is_refused_with_its_version(
 
 
 def test_java_that_does_not_work_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A launcher that only prints an error is told apart from a version."""
+    """A launcher that only prints an error has no version."""
     java_saying(tmp_path, "Unable to locate a Java Runtime.", exit_code=1)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SetupError, match=r"output: 'Unable to locate a Java Runtime\.'"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is quoted from the output of Kafka's programs, and how their JVM is called."""
+"""Reasons in the output of Kafka's programs, and the JVM's command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_reason_is_found_between_stack_traces(output: str, expected: str) ->
 
 
 def jvm(tmp_path: Path, version: str) -> KafkaJvm:
-    """A JVM that is only looked at."""
+    """A JVM that is not started."""
     return KafkaJvm(
         java=Path("/java"),
         jars=(tmp_path / "a.jar", tmp_path / "b.jar"),
@@ -55,7 +55,7 @@ def test_logging_is_named_as_the_version_wants_it(
 
 
 def test_archive_is_used_only_when_it_is_there(tmp_path: Path) -> None:
-    """A missing archive is recorded on request, a present one is read."""
+    """A missing archive is recorded on request, an existing one is used."""
     kafka = jvm(tmp_path, "4.3.1")
     assert kafka.archive.is_missing
     assert kafka.archive.use_options() == ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Held ports: ours alone, yet usable by the broker."""
+"""Reserved ports: not given to others, but usable by the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkmirror.errors import SetupError
 
 @pytest.fixture
 def port() -> Iterator[ReservedPort]:
-    """A free port, held."""
+    """A reserved free port."""
     port = ReservedPort()
     port.reserve()
     yield port
@@ -23,7 +23,7 @@ def port() -> Iterator[ReservedPort]:
 
 
 def test_the_broker_can_listen_on_a_held_port(port: ReservedPort) -> None:
-    """What every Java server does succeeds while we hold the port."""
+    """As every Java server does."""
     port.prepare_bind()
     with (
         closing(socket.create_server((HOST, port.number))) as server,
@@ -34,7 +34,7 @@ def test_the_broker_can_listen_on_a_held_port(port: ReservedPort) -> None:
 
 
 def test_nobody_else_is_given_a_held_port(port: ReservedPort) -> None:
-    """Free ports are never the held one, however many are asked for."""
+    """Free ports are never the reserved one, however many are requested."""
     others = [ReservedPort() for _ in range(200)]
     for other in others:
         other.reserve()
@@ -44,7 +44,6 @@ def test_nobody_else_is_given_a_held_port(port: ReservedPort) -> None:
 
 
 def test_a_port_in_use_is_named() -> None:
-    """The user chose it, so the user has to know."""
     with closing(socket.create_server((HOST, 0))) as server:
         taken = server.getsockname()[1]
         with pytest.raises(SetupError, match=rf"Port {taken} is in use by another program"):
@@ -53,13 +52,11 @@ def test_a_port_in_use_is_named() -> None:
 
 @pytest.mark.parametrize("number", [-1, 65536])
 def test_an_impossible_port_is_named(number: int) -> None:
-    """No stack trace for a typing mistake."""
     with pytest.raises(SetupError, match=rf"Cannot use port {number}"):
         ReservedPort(number).reserve()
 
 
 def test_change_takes_another_free_port(port: ReservedPort) -> None:
-    """Free choice means that any other will do."""
     before = port.number
     with closing(socket.create_server((HOST, before))):
         port.reserve_another()
@@ -67,7 +64,6 @@ def test_change_takes_another_free_port(port: ReservedPort) -> None:
 
 
 def test_change_keeps_a_chosen_port(port: ReservedPort) -> None:
-    """What the user chose is not replaced behind their back."""
     number = port.number
     port.release()
     chosen = ReservedPort(number)

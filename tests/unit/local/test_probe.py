@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probe's bytes, and its calm about brokers that are not there yet."""
+"""The bytes of the probe, and brokers that do not respond yet."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_topic_error_is_read() -> None:
 
 
 def test_cut_answers_mean_not_yet() -> None:
-    """A broker that dies in the middle of its answer is not an exception."""
+    """A broker that dies during its response is not an exception."""
     whole = metadata([1], controller=1)
     for answer in (b"", whole[:3], whole[:20], b"HTTP/1.1 400 Bad Request\r\n\r\n"):
         with server(answer) as port:
@@ -83,7 +83,6 @@ def test_cut_answers_mean_not_yet() -> None:
 
 
 def test_closed_port_means_not_yet() -> None:
-    """Nobody listens."""
     with closing(socket.socket()) as silent:
         silent.bind((HOST, 0))
         assert fetch_broker_metadata(HOST, silent.getsockname()[1], timeout_seconds=60) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process is its pid and its start time; nothing else is ever signalled."""
+"""A process is identified by pid and start time; no other process is signalled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_living_process_is_alive(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that has ended but was not reaped holds its pid and nothing else."""
+    """A process that has exited and was not reaped."""
     known = identity(sleeper)
     os.kill(sleeper.pid, signal.SIGKILL)
     stop_processes([known], timeout_seconds=60)
@@ -53,7 +53,7 @@ def test_a_reused_pid_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> No
 
 
 def test_a_suspended_process_is_stopped(sleeper: subprocess.Popen[bytes]) -> None:
-    """SIGTERM alone would wait for the SIGCONT."""
+    """SIGTERM alone would wait for SIGCONT."""
     known = identity(sleeper)
     os.kill(sleeper.pid, signal.SIGSTOP)
     stop_processes([known], timeout_seconds=60)
@@ -61,7 +61,7 @@ def test_a_suspended_process_is_stopped(sleeper: subprocess.Popen[bytes]) -> Non
 
 
 def test_a_stubborn_process_is_killed() -> None:
-    """Who ignores SIGTERM gets SIGKILL after the time is up."""
+    """After a timeout."""
     script = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
     with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

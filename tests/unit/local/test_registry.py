@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the settings of a machine become Ivy's address and Java's options."""
+"""The machine's settings as Ivy's URL and Java's options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def settings(home: Path, body: str) -> None:
 
 
 def test_bare_machine_uses_the_default() -> None:
-    """Nothing set, nothing passed on."""
     assert maven_repository().root is None
     assert maven_repository().java_options == ()
 
@@ -38,7 +37,7 @@ def test_bare_machine_uses_the_default() -> None:
     [("central", "http://mirror/m2"), ("*", "http://mirror/m2"), ("*,!central", None), ("x", None)],
 )
 def test_mirror_of_central_is_taken(tmp_path: Path, mirror_of: str, expected: str | None) -> None:
-    """Maven's own rules for the names a mirror stands for."""
+    """By Maven's rules for mirrors."""
     settings(
         tmp_path,
         '<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0"><mirrors><mirror>'
@@ -49,21 +48,21 @@ def test_mirror_of_central_is_taken(tmp_path: Path, mirror_of: str, expected: st
 
 
 def test_broken_settings_are_named(tmp_path: Path) -> None:
-    """A settings.xml that Maven could not read either is not skipped silently."""
+    """An invalid settings.xml is not ignored."""
     settings(tmp_path, "<settings>")
     with pytest.raises(SetupError, match=r"Cannot read .*settings\.xml"):
         maven_repository()
 
 
 def test_sparks_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has set up Spark for a mirror need not do it again."""
+    """A mirror that is configured for Spark is used."""
     settings(tmp_path, "<settings/>")
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://spark-mirror/")
     assert maven_repository().root == "http://spark-mirror/"
 
 
 def test_proxies_become_java_properties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java does not read the variables that everything else reads."""
+    """Java does not read the usual proxy variables."""
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     monkeypatch.setenv("no_proxy", "localhost,.example")
     assert maven_repository().java_options == (

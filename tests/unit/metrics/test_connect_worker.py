@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's figures have the names that dashboards ask for."""
+"""A worker's metrics have the names that dashboards use."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_connectors_and_tasks_are_counted() -> None:
 
 
 def test_a_worker_without_a_place_can_be_scraped() -> None:
-    """It counts nothing."""
+    """Its counts are zero."""
     assert "kafka_connect_worker_connector_count 0.0" in scraped(WorkerMetrics())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Prometheus is told, over a real socket, read back by its own parser."""
+"""Metrics over a real socket, parsed by Prometheus' parser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORBIDDEN = 29
 
 @pytest.fixture
 def status() -> FlowStatus:
-    """A flow that has copied something and met a gap and a refusal."""
+    """A flow that has copied records, with a gap and a refused record."""
     flow = FlowStatus("a->b")
     flow.set_state(FlowState.RUNNING)
     flow.begin_epoch(1, [(TopicPartition("t", index), 0, None) for index in range(2)])
@@ -37,7 +37,7 @@ def status() -> FlowStatus:
 
 @pytest.fixture
 def settings() -> Iterator[MetricsSettings]:
-    """A free port that nobody else gets meanwhile."""
+    """A reserved free port."""
     port = ReservedPort()
     port.reserve()
     port.prepare_bind()
@@ -47,14 +47,12 @@ def settings() -> Iterator[MetricsSettings]:
 
 @pytest.fixture
 def server(status: FlowStatus, settings: MetricsSettings) -> Iterator[MetricsServer]:
-    """The listener."""
     made = MetricsServer(settings, lambda: [status.snapshot()], ReloadMetrics())
     yield made
     made.stop()
 
 
 def figure(name: str, **labels: str) -> Sample:
-    """The name of a figure of the one flow."""
     return sample(name, flow="a->b", **labels)
 
 
@@ -80,7 +78,6 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -> None:
-    """Nothing is kept between scrapes."""
     scrape(settings.host, settings.port)
     status.add_incidents([Incident(IncidentKind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
     assert scrape(settings.host, settings.port)[GAPS] == 2
@@ -88,7 +85,7 @@ def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -
 
 @pytest.mark.usefixtures("server")
 def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
-    """It names the key to change."""
+    """The error names the key."""
     with pytest.raises(SetupError, match=r"metrics\.port"):
         MetricsServer(settings, list, ReloadMetrics())
 

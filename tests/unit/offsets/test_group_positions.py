@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where groups stand, which checkpoints are news, and what may be set on the target."""
+"""Group positions, new checkpoints, and commits on the target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = GroupRules(lambda topic: topic != "filtered", lambda topic: f"a.{topic}"
 
 
 def found(offset: int, translation: Translation | None, log_start: int = 0) -> GroupPosition:
-    """Where one committed offset was located."""
+    """The position of one committed offset."""
     (one,) = translate_group(
         "g", {TP: CommittedOffset(offset, "m")}, RULES, lambda _tp, _offset: translation
     )
@@ -45,7 +45,7 @@ def found(offset: int, translation: Translation | None, log_start: int = 0) -> G
 def test_every_translation_has_a_state(
     translation: Translation | None, state: GroupPositionState, is_placed: bool, is_exact: bool
 ) -> None:
-    """And a reason where it is not exact."""
+    """And a reason if it is not exact."""
     one = found(5, translation)
     assert one.state is state
     assert one.target == REMOTE
@@ -54,7 +54,7 @@ def test_every_translation_has_a_state(
 
 
 def test_behind_the_log_start_is_told_apart_from_older_than_the_copy() -> None:
-    """The group has lost records on the source itself."""
+    """The source has deleted records of the group."""
     assert (
         found(5, Translation(0, Fit.BEFORE), log_start=6).state
         is GroupPositionState.BEHIND_LOG_START
@@ -88,7 +88,7 @@ def test_a_filtered_topic_is_not_even_translated() -> None:
 def test_checkpoints_that_say_something_new(
     upstream: int, downstream: int, fit: Fit, last: tuple[int, int] | None, is_news: bool
 ) -> None:
-    """MM2's rules, and exact answers always."""
+    """MM2's rules, and exact translations always."""
     one = found(upstream, Translation(downstream, fit))
     known = {("g", REMOTE): Checkpoint("g", REMOTE, *last)} if last else {}
     expected = [Checkpoint("g", REMOTE, upstream, downstream, "m")] if is_news else []
@@ -97,7 +97,7 @@ def test_checkpoints_that_say_something_new(
 
 @pytest.mark.parametrize("translation", [None, Translation(0, Fit.BEFORE)])
 def test_what_has_no_place_has_no_checkpoint(translation: Translation | None) -> None:
-    """Nor is it synced."""
+    """It is not synced either."""
     one = found(3, translation)
     assert new_checkpoints([one], {}) == []
     plan = plan_commits([one], {}, {})
@@ -137,7 +137,7 @@ def test_idle_groups_move_forward_and_others_not_at_all(
 
 
 def test_a_group_the_copy_has_not_reached_is_set_as_far_as_it_goes() -> None:
-    """Its state says that more is to come."""
+    """Its state says that copying continues."""
     plan = plan_commits([found(20, Translation(10, Fit.AFTER))], {}, {})
     assert plan.writes == {"g": {REMOTE: CommittedOffset(10, "m")}}
     assert [one.state for one in plan.positions] == [GroupPositionState.CATCHING_UP]

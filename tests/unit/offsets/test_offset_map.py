@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset map against a brute-force model: whatever the tasks did, translation is exact."""
+"""The offset map against a brute-force model: translation is exact after any task history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TP = TopicPartition("orders", 3)
 
 @dataclass
 class Bench:
-    """Tasks that copy records, one after the other, the log they write, and a reader of it."""
+    """Tasks that copy records one after the other, the log they write, and a reader of it."""
 
     position: int = 0
     downstream: int = 0  # the next target offset
@@ -36,7 +36,7 @@ class Bench:
         self.builder = MapBuilder(self.position, self.downstream)
 
     def copy(self, length: int, source_gap: int, target_gap: int) -> None:
-        """Some records, behind offsets that hold none on one side or the other."""
+        """Copy records after offsets without records on either side."""
         source, target = self.position + source_gap, self.downstream + target_gap
         self.builder.add(source, target, length)
         for n in range(length):
@@ -44,7 +44,7 @@ class Bench:
         self.position, self.downstream = source + length, target + length
 
     def skip(self, length: int) -> None:
-        """Transaction markers: the position moves, and that is all."""
+        """Skip transaction markers: only the position moves."""
         self.position += length
 
     def flush(self) -> None:
@@ -60,7 +60,7 @@ class Bench:
         self.die()
 
     def die(self) -> None:
-        """The successor begins at the stored pair and finds what was copied since."""
+        """The successor starts at the resume point and finds what was copied since."""
         first, target_first = self.stored
         self.builder = MapBuilder(first, target_first)
         for source, target in sorted(self.true.items()):
@@ -68,12 +68,12 @@ class Bench:
                 self.builder.add(source, target, 1)
 
     def hand_over(self) -> None:
-        """A clean end: the successor goes on with the open chunk."""
+        """A clean end: the successor continues the open chunk."""
         self.flush()
         self.builder = MapBuilder.resume(self.builder.open_chunk(self.position, self.downstream))
 
     def lose_target(self, records: int) -> None:
-        """The target lost its last records: they are copied again, behind where it ends."""
+        """The target lost its last records: they are copied again, after its end."""
         kept = sorted(self.true)[: max(len(self.true) - records, 0)]
         lost = sorted(self.true)[len(kept) :]
         if not kept or not lost:
@@ -106,11 +106,9 @@ class Bench:
         return MapChunk.from_value(first, self.log[place])
 
     def to_target(self, offset: int) -> Translation | None:
-        """Ask the reader."""
         return self.map.to_target(offset, self.load)
 
     def to_source(self, offset: int) -> Translation | None:
-        """Ask the reader."""
         return self.map.to_source(offset, self.load)
 
     def reread(self) -> None:
@@ -124,7 +122,7 @@ class Bench:
             )
 
     def check(self) -> None:
-        """Every mirrored record is found, both ways; between them, the next one is."""
+        """Check that every mirrored record is found both ways; between them, the next one."""
         self.check_invariants()
         sources = sorted(self.true)
         if not sources:
@@ -169,7 +167,7 @@ STEPS = st.one_of(
 def test_every_mirrored_record_is_found_whatever_the_tasks_did(
     steps: list[tuple[str, int]], position: int, downstream: int
 ) -> None:
-    """Gaps on both sides, deaths at any point, restarts, lost records, compaction."""
+    """Gaps on both sides, crashes at any point, restarts, lost records, compaction."""
     bench = Bench(position, downstream, stored=(position, downstream))
     for name, *arguments in steps:
         getattr(bench, name)(*arguments)
@@ -216,7 +214,7 @@ def test_a_transaction_marker_per_commit_takes_three_bytes() -> None:
 
 
 def test_before_the_map_is_said() -> None:
-    """The copy began in the middle of the topic."""
+    """Copying started in the middle of the topic."""
     bench = Bench(1000, 0, stored=(1000, 0))
     bench.copy(10, 0, 0)
     bench.flush()
@@ -225,7 +223,7 @@ def test_before_the_map_is_said() -> None:
 
 
 def test_nothing_mirrored_is_no_answer() -> None:
-    """Not even if a chunk says how far the source was read."""
+    """Not even if a chunk covers source offsets."""
     bench = Bench()
     assert bench.to_target(0) is None
     bench.skip(5)
@@ -235,7 +233,7 @@ def test_nothing_mirrored_is_no_answer() -> None:
 
 
 def test_a_topic_made_anew_on_the_target_has_a_map_of_its_own() -> None:
-    """Its first offset is lower than what the chunks before say."""
+    """Its first offset is lower than in the earlier chunks."""
     bench = Bench()
     bench.copy(100, 0, 0)
     bench.flush()
@@ -249,7 +247,7 @@ def test_a_topic_made_anew_on_the_target_has_a_map_of_its_own() -> None:
 
 
 def test_a_remote_topic_made_anew_that_somebody_else_wrote_to_first() -> None:
-    """The old map seems to fit below the new one: never a position behind the true one."""
+    """The old map seems to fit below the new one: never a position after the true one."""
     bench = Bench()
     bench.copy(1_000, 0, 0)
     bench.flush()
@@ -265,7 +263,7 @@ def test_a_remote_topic_made_anew_that_somebody_else_wrote_to_first() -> None:
 
 
 def test_behind_the_marker_of_our_own_transaction_is_the_end() -> None:
-    """A consumer of the target that has read everything stands there."""
+    """A consumer that has read everything is there."""
     bench = Bench()
     bench.copy(10, 0, 0)
     for chunk in bench.builder.drain(10, 11):
@@ -275,7 +273,7 @@ def test_behind_the_marker_of_our_own_transaction_is_the_end() -> None:
 
 
 def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
-    """A chunk that was never written; never a position behind the true one."""
+    """A chunk that was never written; never a position after the true one."""
     bench = Bench()
     bench.copy(10, 0, 0)
     bench.flush()
@@ -291,7 +289,7 @@ def test_a_hole_is_answered_with_what_is_known_before_it() -> None:
 
 
 def test_records_whose_place_is_unknown_leave_a_hole() -> None:
-    """A broker that recognises a record batch may not say where it lies."""
+    """A broker that recognises a duplicate may not know its offset."""
     bench = Bench()
     bench.copy(10, 0, 0)
     bench.builder.leave_hole(10, 15)
@@ -306,7 +304,6 @@ def test_records_whose_place_is_unknown_leave_a_hole() -> None:
 
 
 def test_chunks_the_source_has_outlived_and_the_oldest_above_a_cap_are_named() -> None:
-    """So that they can be deleted."""
     offsets = OffsetMap()
     for number in range(5):
         offsets.add_chunk(number * 10, number * 10, number, number * 10)
@@ -321,7 +318,7 @@ def test_chunks_the_source_has_outlived_and_the_oldest_above_a_cap_are_named() -
 
 
 def test_a_rewind_names_what_it_makes_invalid() -> None:
-    """The keeper deletes those, or they would come back once the new ones are gone."""
+    """They must be deleted, or they would become valid again once the new ones are deleted."""
     offsets = OffsetMap()
     for number in range(4):
         offsets.add_chunk(number * 10, number * 10, number, number * 10)
@@ -343,7 +340,6 @@ def test_a_chunk_is_read_as_it_was_written() -> None:
     "value", ["", "0001", "0000" + "00" * 24 + "01", "0000" + "00" * 24 + "80", "0000" + "00" * 9]
 )
 def test_a_damaged_chunk_is_refused(value: str) -> None:
-    """Nothing is guessed."""
     with pytest.raises(WireError):
         MapChunk.from_value(0, bytes.fromhex(value))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of offsets from before the map."""
+"""Translation of offsets before the start of the map."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ BEFORE = Translation(40, Fit.BEFORE)
 def test_the_lower_of_two_rough_answers_counts(
     by_map: Translation | None, by_syncs: Translation | None, expected: Translation | None
 ) -> None:
-    """Some records more than once are better than some not at all."""
+    """Reading records twice is better than skipping them."""
     assert more_conservative(by_map, by_syncs) == expected

@@ -15,14 +15,14 @@ TP = TopicPartition("t", 0)
 
 
 class RecordByRecord:
-    """The rule as MM2 has it: asked after every record."""
+    """MM2's rule, applied after every record."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.previous_source = self.previous_target = self.last_synced = -1
 
     def see(self, source: int, target: int) -> bool:
-        """Whether this record is worth a sync."""
+        """Whether this record needs a sync."""
         due = (
             self.last_synced == -1
             or target - (self.last_synced + 1) >= self.most
@@ -69,7 +69,7 @@ def test_runs_are_decided_as_record_by_record(most: int, steps: list[tuple[int, 
 
 
 def test_what_is_not_due_waits_for_the_next_flush() -> None:
-    """The newest pair of every partition then goes out."""
+    """Then the newest pair of every partition is sent."""
     queue = OffsetSyncQueue(100)
     queue.add_run(TP, 0, 10, 5)
     assert queue.drain() == [OffsetSync(TP, 0, 10)]
@@ -83,7 +83,7 @@ def test_what_is_not_due_waits_for_the_next_flush() -> None:
 
 
 def test_while_syncs_cannot_be_written_the_first_and_the_newest_are_kept() -> None:
-    """Java has no answer for a group that stands before the first sync; memory is bounded."""
+    """Java cannot translate positions before the first sync; memory is limited."""
     queue = OffsetSyncQueue(100)
     for n in range(100):
         queue.add_run(TP, n * 1_000, n * 1_000, 1_000)
@@ -96,7 +96,7 @@ def test_while_syncs_cannot_be_written_the_first_and_the_newest_are_kept() -> No
 
 
 def test_going_back_makes_earlier_syncs_worthless() -> None:
-    """Java must see the lower offset first, else it would keep what it knows of the past."""
+    """Java must see the lower offset first, or it keeps obsolete syncs."""
     queue = OffsetSyncQueue(100)
     queue.add_run(TP, 5_000, 5_000, 10)
     queue.add_run(TP, 0, 5_010, 1)

@@ -20,7 +20,7 @@ LARGEST = (1 << 63) - 1
 
 
 class Recorder:
-    """A store that is looked at after every sync; upstream and downstream are the same."""
+    """A store that is checked after every sync; upstream and downstream are equal."""
 
     def __init__(self, *, must_read_to_end: bool, is_done: bool = False) -> None:
         self.store = OffsetSyncStore(must_read_to_end)
@@ -72,7 +72,7 @@ def check_spacing(slots: tuple[OffsetSync, ...]) -> None:
 
 
 def test_offsets_are_translated_at_and_behind_the_newest_sync() -> None:
-    """At a sync the pair itself, behind it one more, before all of them -1; rewinds start anew."""
+    """At a sync its offset, after it one more, before all of them -1; a rewind starts over."""
     recorder = Recorder(must_read_to_end=True, is_done=True)
     recorder.see(100, 200)
     assert recorder.translate(150) == 201
@@ -230,7 +230,7 @@ def test_a_sync_too_far_back_for_the_last_slot_is_forgotten() -> None:
 
 
 def test_the_nearest_sync_is_the_one_that_a_translation_stands_on() -> None:
-    """So that whoever knows better may refuse it."""
+    """So that a caller can ignore it."""
     found = Recorder(must_read_to_end=False, is_done=True)
     assert found.store.nearest(TP, 100) is None
     found.see_all([100, 200, 300])

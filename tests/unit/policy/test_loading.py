@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Class names become objects: Java's names of the built-in ones, dotted Python paths for others."""
+"""Objects from class names: Java's names of the built-in ones, dotted Python paths for others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Needy:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module of a user's own on the Python path."""
+    """A user's module on the Python path."""
     (tmp_path / "users_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
     yield "users_plugin"
@@ -78,7 +78,7 @@ def test_the_internal_flag_without_a_separator_changes_nothing() -> None:
 
 
 def test_a_dotted_path_loads_a_class_of_the_users(plugin: str) -> None:
-    """The class sees the flow's whole configuration, keys of its own included."""
+    """The class gets the flow's whole configuration, including its own keys."""
     chosen = settings(
         f"replication.policy.class={plugin}.Shouting",
         "a->b.shout.suffix=!",
@@ -102,7 +102,7 @@ def test_a_dotted_path_loads_a_class_of_the_users(plugin: str) -> None:
     ],
 )
 def test_a_class_that_cannot_be_loaded_says_what_to_write(name: str, part: str) -> None:
-    """Every way of being wrong names the key and a remedy."""
+    """Every error names the key and a remedy."""
     with pytest.raises(ConfigError) as error:
         load_policy(replace(settings(), replication_policy_class=name), FLOW)
     assert error.value.key == "replication.policy.class"
@@ -136,7 +136,7 @@ def test_all_errors_are_found_at_once() -> None:
 
 
 def test_groups_and_configs_have_their_filters() -> None:
-    """The default lists of MM2 are at work."""
+    """MM2's default lists apply."""
     loaded = load_policy(settings(), FLOW)
     assert loaded.group_filter.should_replicate_group("app")
     assert not loaded.group_filter.should_replicate_group("connect-x")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class is imported by name only if whoever names it may run its code."""
+"""A class is imported by name only if the allowlist permits it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODULES = {
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules of a user's own on the Python path."""
+    """Users' modules on the Python path."""
     for name, text in MODULES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -44,7 +44,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def refusal(name: str, allowed: ClassAllowlist | None) -> str:
-    """The sentence about a class that cannot be had."""
+    """Return the error about a class."""
     with pytest.raises(ConfigError) as error:
         instantiate(name, KEY, BUILT_IN, allowed)
     assert error.value.key == KEY
@@ -65,7 +65,7 @@ def test_a_listed_class_is_made(item: str) -> None:
     "item", ["", "acme_other", "acme.policies.Min", "acme.policies.Mine.x", "acm", "policies"]
 )
 def test_a_class_that_is_not_listed_is_not_even_imported(item: str) -> None:
-    """And the sentence says what to write where."""
+    """The error says what to set."""
     said = refusal("acme.policies.Mine", ClassAllowlist((item,) if item else ()))
     assert "connector.python.allowlist=acme.policies.Mine in the file of every worker" in said
     assert "org.example.BuiltIn" in said
@@ -73,7 +73,7 @@ def test_a_class_that_is_not_listed_is_not_even_imported(item: str) -> None:
 
 
 def test_a_java_class_is_told_apart() -> None:
-    """Whoever comes from MM2 should not look for it on the Python path."""
+    """Users of MM2 should not search for it on the Python path."""
     said = refusal("com.example.Policy", ClassAllowlist())
     assert "Java classes cannot be loaded" in said
     assert "connector.python.allowlist" in said
@@ -81,12 +81,12 @@ def test_a_java_class_is_told_apart() -> None:
 
 @pytest.mark.parametrize("name", ["Popen", "Thread", "make", "sys", "Popen.run"])
 def test_what_a_listed_module_imports_is_not_listed(name: str) -> None:
-    """Only classes that are defined there are meant."""
+    """Only classes that are defined there count."""
     refusal(f"acme.policies.{name}", ClassAllowlist(("acme.policies",)))
 
 
 def test_a_package_may_show_what_it_holds_further_in() -> None:
-    """As packages do; a class that is listed itself may come from anywhere."""
+    """A listed class may be defined anywhere."""
     assert instantiate("acme.Inner", KEY, BUILT_IN, ClassAllowlist(("acme",))) is not None
     assert instantiate(
         "acme.policies.Thread", KEY, BUILT_IN, ClassAllowlist(("acme.policies.Thread",))
@@ -113,5 +113,5 @@ def test_a_package_may_show_what_it_holds_further_in() -> None:
     ],
 )
 def test_whatever_goes_wrong_is_a_sentence(name: str, part: str) -> None:
-    """With the key, the class and what was said, also where any class may be named."""
+    """With the key, the class and the reason, also without an allowlist."""
     assert part in refusal(name, None)

@@ -45,7 +45,7 @@ def selection(
     ],
 )
 def test_topics_that_were_on_either_cluster_before_are_cycles(topic: str, copied: bool) -> None:
-    """The rule of Kafka 4.4: both aliases block, at any depth."""
+    """The rule of Kafka 4.4: both aliases count, at any depth."""
     assert copied == selection(".*").should_replicate_topic(topic)
 
 
@@ -63,7 +63,7 @@ def test_topics_that_were_on_either_cluster_before_are_cycles(topic: str, copied
     ],
 )
 def test_with_equal_names_only_heartbeats_can_go_round(topic: str, copied: bool) -> None:
-    """The identity policy sees no cycle in ordinary names."""
+    """The identity policy detects no cycle in ordinary names."""
     assert copied == selection(".*", identity=True).should_replicate_topic(topic)
 
 

@@ -12,7 +12,7 @@ from sparkmirror.spark import class_archive
 
 
 def test_room_is_made_by_removing_those_unused_for_longest(tmp_path: Path) -> None:
-    """Three stay beside the new one; other files are nobody's business."""
+    """Three remain beside the new one; other files are not touched."""
     for age, name in enumerate(["newest", "b", "c", "d", "oldest"]):
         (tmp_path / f"{name}.jsa").touch()
         os.utime(tmp_path / f"{name}.jsa", (1000 - age, 1000 - age))
@@ -29,7 +29,7 @@ def test_room_is_made_by_removing_those_unused_for_longest(tmp_path: Path) -> No
 def test_an_archive_in_use_counts_as_used_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cache of its own; none there is no error."""
+    """A missing archive is no error."""
     monkeypatch.setenv("SPARKMIRROR_CACHE", str(tmp_path))
     assert class_archive.existing_archive() is None
     path = class_archive.archive_path()

@@ -25,12 +25,12 @@ from sparkmirror.spark.context import archive_name, choose_master, spark_jars, s
     ],
 )
 def test_a_local_master_retries_failed_tasks(asked: str | None, splits: int, master: str) -> None:
-    """Spark's local mode gives up after the first failure unless told otherwise."""
+    """Spark's local mode does not retry by default."""
     assert choose_master(asked, splits) == master
 
 
 def test_nothing_listens_beyond_loopback_in_local_mode() -> None:
-    """Host and bind address both; the user may open it."""
+    """Host and bind address; the user may change them."""
     options = spark_options("local[2,4]", {}, archive=None)
     assert options["spark.driver.host"] == options["spark.driver.bindAddress"] == "127.0.0.1"
     opened = spark_options("local[2,4]", {"spark.driver.bindAddress": "0.0.0.0"}, archive=None)  # noqa: S104 - the user's wish
@@ -38,12 +38,12 @@ def test_nothing_listens_beyond_loopback_in_local_mode() -> None:
 
 
 def test_a_cluster_leaves_the_addresses_to_the_user() -> None:
-    """Executors elsewhere could not reach loopback."""
+    """Executors on other machines could not reach loopback."""
     assert "spark.driver.host" not in spark_options("spark://host:7077", {}, archive=None)
 
 
 def test_a_second_copy_of_a_copy_task_is_never_started() -> None:
-    """Speculation would write records twice, so not even the user turns it on."""
+    """Speculation would write records twice, so the user cannot enable it."""
     options = spark_options("local[2,4]", {"spark.speculation": "true"}, archive=None)
     assert options["spark.speculation"] == "false"
 
@@ -55,7 +55,7 @@ def test_any_other_key_of_the_user_wins() -> None:
 
 
 def test_the_archive_is_used_if_there_is_one() -> None:
-    """And written only when asked to."""
+    """It is written only on request."""
     path = Path("x.jsa")
     used = spark_options("local[2,4]", {}, archive=path)["spark.driver.extraJavaOptions"]
     plain = spark_options("local[2,4]", {}, archive=None)["spark.driver.extraJavaOptions"]
@@ -64,7 +64,7 @@ def test_the_archive_is_used_if_there_is_one() -> None:
 
 
 def test_workers_begin_with_our_module_where_it_is_installed() -> None:
-    """On a cluster nobody knows what the executors have before the package is shipped."""
+    """On a cluster the executors may not have the package yet."""
     options = spark_options("local-cluster[2,2,1024]", {}, archive=None)
     module = importlib.util.find_spec(options["spark.python.daemon.module"])
     assert module is not None
@@ -72,14 +72,14 @@ def test_workers_begin_with_our_module_where_it_is_installed() -> None:
 
 
 def test_an_archive_fits_one_java_only(tmp_path: Path) -> None:
-    """Its name tells which, in characters that any file system takes."""
+    """Its name identifies the Java build, in portable characters."""
     one, other = (archive_name(java, tmp_path) for java in ("17.0.15+6 (Debian)", "21.0.1"))
     assert one != other
     assert one.replace("-", "").replace(".", "").replace("_", "").isalnum()
 
 
 def test_an_archive_fits_one_installation_of_spark_only(tmp_path: Path) -> None:
-    """Java refuses an archive of other jars, and of the same jars in another place."""
+    """Java rejects an archive of other jars, and of the same jars in another path."""
     folders = [tmp_path / name for name in ("here", "there")]
     for folder in folders:
         folder.mkdir()
@@ -93,5 +93,4 @@ def test_an_archive_fits_one_installation_of_spark_only(tmp_path: Path) -> None:
 
 
 def test_the_jars_are_found_without_importing_spark() -> None:
-    """The folder that Spark is started from."""
     assert list(spark_jars().glob("spark-core_*.jar"))

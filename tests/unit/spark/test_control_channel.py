@@ -69,7 +69,7 @@ REFUSED = (OSError, WireError)
 
 
 class Epoch:
-    """A line on a running server, and what its tasks reported."""
+    """An epoch on a running server, and the reports of its tasks."""
 
     def __init__(self, server: ControlServer, epoch_seconds: float = 300.0) -> None:
         self.server = server
@@ -92,7 +92,7 @@ def server() -> Iterator[ControlServer]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The clocks of the driver and of its tasks, the one that counts a suspended machine too."""
+    """The clocks of the driver and of its tasks, which include suspended time."""
     return ManualClock(monkeypatch, "sparkmirror.spark.control_server", "sparkmirror.system.clock")
 
 
@@ -104,7 +104,7 @@ def epoch(server: ControlServer) -> Epoch:
 
 @pytest.fixture
 def join() -> Iterator[Callable[[ControlEndpoint], ControlClient]]:
-    """A function that checks in as the task of the split; hangs up at the end."""
+    """Returns a function that registers as the task of the split; disconnects at the end."""
     clients: list[ControlClient] = []
 
     def connect(invitation: ControlEndpoint) -> ControlClient:
@@ -119,7 +119,6 @@ def join() -> Iterator[Callable[[ControlEndpoint], ControlClient]]:
 
 
 def progress(position: int, records: int = 1) -> Progress:
-    """A report about the first partition."""
     row = PartitionProgress(
         *("t", 0, position + 7, position + 107, 50, records, 10, 0, "", 12, 3, 5, 0),
         stored_position=position,
@@ -129,13 +128,13 @@ def progress(position: int, records: int = 1) -> Progress:
 
 
 def raw_connection(invitation: ControlEndpoint) -> ssl.SSLSocket:
-    """A stranger who trusts the driver's certificate."""
+    """A client without token that trusts the driver's certificate."""
     sock = socket.create_connection((invitation.host, invitation.port), PATIENCE_SECONDS)
     return client_context(invitation.certificate).wrap_socket(sock, server_hostname=SERVER_NAME)
 
 
 def is_hung_up(stranger: socket.socket) -> bool:
-    """Whether the server ended the connection without a word, gently or not."""
+    """Whether the server closed the connection."""
     try:
         return stranger.recv(100) == b""
     except OSError as error:
@@ -145,7 +144,7 @@ def is_hung_up(stranger: socket.socket) -> bool:
 def test_a_task_with_the_token_gets_its_split_and_the_settings(
     epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """Unchanged by the way over the wire."""
+    """Both arrive unchanged."""
     client = join(epoch.invitation)
 
     assert client.split == SPLIT
@@ -156,7 +155,7 @@ def test_a_task_with_the_token_gets_its_split_and_the_settings(
 
 @pytest.mark.parametrize("token", ["", "0" * 32, "größe"])
 def test_a_wrong_token_gets_nothing(epoch: Epoch, token: str) -> None:
-    """The connection is closed, and the split is still to be had."""
+    """The connection is closed, and the split is still available."""
     with pytest.raises(REFUSED):
         ControlClient(replace(epoch.invitation, token=token), SPLIT.index)
 
@@ -178,7 +177,7 @@ def test_an_unknown_split_gets_nothing(epoch: Epoch) -> None:
 
 
 def test_a_task_that_trusts_another_certificate_refuses(epoch: Epoch) -> None:
-    """Nobody can play the driver without the key of this very run."""
+    """Without this run's key no process can act as the driver."""
     _context, other = new_server_context()
 
     with pytest.raises(ssl.SSLError):
@@ -186,7 +185,7 @@ def test_a_task_that_trusts_another_certificate_refuses(epoch: Epoch) -> None:
 
 
 def test_progress_arrives(epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]) -> None:
-    """In order, as it was reported, and the task counts as heard."""
+    """In order and unchanged; the task counts as alive."""
     client = join(epoch.invitation)
     reports = [progress(position) for position in range(50)]
     for report in reports:
@@ -201,7 +200,7 @@ def test_everything_reported_before_hanging_up_arrives(
     join: Callable[[ControlEndpoint], ControlClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last report of a task says where it stands."""
+    """The last report has the final positions."""
     monkeypatch.setattr(control_client, "_FLUSH_SECONDS", PATIENCE_SECONDS)
     client = join(epoch.invitation)
     client.report(progress(41))
@@ -214,7 +213,7 @@ def test_everything_reported_before_hanging_up_arrives(
 
 
 def test_the_end_arrives_and_wakes_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, not at the next tick."""
+    """At once, not at the next interval."""
     monkeypatch.setattr(control_server, "_ALIVE_SECONDS", 3600.0)
     server, woken = ControlServer(LOOPBACK, LOOPBACK), threading.Event()
     server.start()
@@ -246,7 +245,7 @@ def test_a_task_that_comes_after_the_end_is_told_at_once(
 def test_a_second_attempt_begins_at_the_stored_positions(
     epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """And compares, since more may have landed; the first attempt is told to end."""
+    """It compares, because more may have been written; the first attempt is told to end."""
     first = join(epoch.invitation)
     first.report(progress(15))
     eventually(lambda: epoch.reports, PATIENCE_SECONDS, "the report")
@@ -272,7 +271,7 @@ def test_a_second_attempt_begins_at_the_stored_positions(
 def test_all_tasks_of_an_epoch_end_together(
     clock: ManualClock, server: ControlServer, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """One that takes a dead one's place gets what is left, but enough to say something."""
+    """A task that replaces a dead one gets the remaining time, but enough for a report."""
     epoch = Epoch(server, epoch_seconds=2.0)
     first = join(epoch.invitation)
     clock.advance(0.5)
@@ -286,7 +285,7 @@ def test_all_tasks_of_an_epoch_end_together(
 
 
 def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
-    """The first connection is gone when Spark starts the task again."""
+    """The first connection is closed when Spark starts the task again."""
     first = ControlClient(epoch.invitation, SPLIT.index)
     first.start(lambda: None)
     first.report(progress(15))
@@ -307,7 +306,7 @@ def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
 def test_a_transactional_split_has_one_task_an_epoch(
     server: ControlServer, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """Its identity is used up: the second attempt is refused, and the epoch known as broken."""
+    """Its producer epoch is used up: the second attempt is rejected, and the epoch fails."""
     start = TransactionStart("a-mm2-MirrorSourceConnector-4", 9, 3)
     split = replace(SPLIT, transaction=start)
     line = EpochTasks({SPLIT.index: split}, SETTINGS, lambda _progress: None)
@@ -322,7 +321,7 @@ def test_a_transactional_split_has_one_task_an_epoch(
 def test_a_task_of_a_failed_epoch_is_cut_off(
     epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """It notices at once, and what it says is not heard."""
+    """It notices at once, and its reports are ignored."""
     client = join(epoch.invitation)
     epoch.server.close_epoch(epoch.line)
     epoch.server.disconnect_epoch(epoch.line)
@@ -337,7 +336,7 @@ def test_the_lease_is_kept_alive(
     join: Callable[[ControlEndpoint], ControlClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The driver speaks about once a second, so silence means that it is gone."""
+    """The driver sends a message about once a second."""
     assert SETTINGS.lease_seconds / 3 > control_server._ALIVE_SECONDS
     monkeypatch.setattr(control_server, "_ALIVE_SECONDS", 0.05)
     client = join(epoch.invitation)
@@ -347,7 +346,7 @@ def test_the_lease_is_kept_alive(
 
 
 def test_stopping_the_server_ends_its_tasks_promptly() -> None:
-    """They see the hang-up, not only the silence."""
+    """They notice the closed connection before the lease expires."""
     server = ControlServer(LOOPBACK, LOOPBACK)
     server.start()
     epoch = Epoch(server)
@@ -368,7 +367,7 @@ def test_stopping_the_server_ends_its_tasks_promptly() -> None:
 def test_a_task_that_says_nothing_shows_as_silent(
     clock: ManualClock, epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """A stopped process holds its connection open and reports nothing."""
+    """A suspended process keeps its connection open and reports nothing."""
     join(epoch.invitation)
     assert epoch.line.silent_splits(5.0) == []
     clock.advance(5.1)
@@ -377,7 +376,7 @@ def test_a_task_that_says_nothing_shows_as_silent(
 
 
 def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
-    """A large first message is refused by its announced length."""
+    """A large first message is rejected by its announced length."""
     with raw_connection(epoch.invitation) as stranger:
         stranger.sendall(struct.pack(">i", 100_000_000) + b"x" * 1_000)
 
@@ -398,7 +397,7 @@ def test_nonsense_is_refused_and_the_server_goes_on(
     hello: bytes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whatever knocks, tasks are served afterwards, and the log has one line about it."""
+    """Tasks are served afterwards, and the log has one line about it."""
     for _ in range(3):
         with raw_connection(epoch.invitation) as stranger:
             stranger.sendall(struct.pack(">i", len(hello)) + hello)
@@ -422,7 +421,7 @@ def test_nonsense_is_refused_and_the_server_goes_on(
 def test_a_task_whose_report_makes_no_sense_is_named(
     epoch: Epoch, said: bytes | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its flow and its split, in one line; nothing of it reaches the flow."""
+    """One line with flow and split; nothing of the report reaches the flow."""
     if said is None:
         other = progress_to_json(replace(progress(17), split=5))
         said = json.dumps({"type": "progress", "progress": other}).encode()
@@ -444,7 +443,7 @@ def test_a_task_whose_report_makes_no_sense_is_named(
 def test_a_split_that_is_no_number_is_refused(
     epoch: Epoch, split: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Even with the right token."""
+    """Even with a valid token."""
     hello = f'{{"token": "{epoch.invitation.token}", "split": {split}}}'.encode()
     with raw_connection(epoch.invitation) as stranger:
         stranger.sendall(struct.pack(">i", len(hello)) + hello)
@@ -456,7 +455,7 @@ def test_a_split_that_is_no_number_is_refused(
 def test_a_plain_connection_without_tls_gets_nothing(
     epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
-    """The token never crosses in the clear, and the server goes on."""
+    """The token never crosses unencrypted, and the server continues."""
     where = (epoch.invitation.host, epoch.invitation.port)
     with socket.create_connection(where, PATIENCE_SECONDS) as stranger:
         stranger.sendall(
@@ -475,7 +474,7 @@ def test_a_plain_connection_without_tls_gets_nothing(
 
 @pytest.mark.parametrize("size", [0, -1, MAX_MESSAGE_BYTES + 1])
 def test_lengths_that_make_no_sense_are_refused(size: int) -> None:
-    """Both sides check before they make room."""
+    """Both ends check before they allocate memory."""
     with pytest.raises(WireError, match=str(size)):
         message_length(struct.pack(">i", size))
 
@@ -490,5 +489,5 @@ def test_a_port_in_use_is_an_error_at_start(server: ControlServer) -> None:
 
 
 def test_the_invitation_does_not_name_clusters(epoch: Epoch) -> None:
-    """Brokers and settings never travel in the closure."""
+    """Brokers and settings are never in the closure."""
     assert "example" not in repr(epoch.invitation)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's own lines carry the token of an epoch: it is told if others can read it there."""
+"""A warning if Spark sends an epoch's token unencrypted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CRYPTO = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
 def task(protocol: SecurityProtocol) -> TaskSettings:
-    """Of a flow whose target is reached like that."""
+    """Settings of a flow whose target is reached like that."""
     return TaskSettings(
         flow="a->b",
         connector="MirrorSourceConnector",
@@ -56,26 +56,23 @@ def task(protocol: SecurityProtocol) -> TaskSettings:
 def test_a_token_that_others_can_read_is_told(
     options: Mapping[str, str], protocol: SecurityProtocol, *, is_told: bool
 ) -> None:
-    """Where there is something to be had with it."""
+    """If it gives access to credentials."""
     sentence = encryption_warning(options, task(protocol))
     assert bool(sentence) is is_told
     assert ("spark.network.crypto.enabled=true" in sentence) is is_told
 
 
 class Somewhere:
-    """Spark, as far as it is asked how it is set."""
+    """A SparkContext with a configuration only."""
 
     def getConf(self) -> Somewhere:  # noqa: N802 - Spark's name
-        """Itself."""
         return self
 
     def getAll(self) -> list[tuple[str, str]]:  # noqa: N802 - Spark's name
-        """No encryption."""
         return [*REMOTE.items()]
 
 
 def test_a_flow_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Not at every epoch."""
     spark = cast("Any", Somewhere())
     control = ControlServer("127.0.0.1", "127.0.0.1")
     control.start()

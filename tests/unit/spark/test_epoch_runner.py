@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a Spark failure is told to people."""
+"""The reason of a Spark failure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A flow's live figures over epochs and task retries."""
+"""A flow's status over epochs and task retries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def status(position: int = 0, stop_at: int | None = None) -> FlowStatus:
 
 
 def test_counts_grow_with_the_reports_of_a_task() -> None:
-    """Reports hold totals since the task began; they are not added up."""
+    """Reports have totals since the start of the task; they are not added up."""
     flow = status()
     for report in (row(10, 10), row(25, 25), row(25, 25)):
         flow.on_progress(progress(report))
@@ -58,7 +58,7 @@ def test_counts_grow_with_the_reports_of_a_task() -> None:
 
 
 def test_another_attempt_of_a_task_counts_from_zero() -> None:
-    """Spark ran the task again: what it copies comes on top."""
+    """Spark ran the task again: its records are added."""
     flow = status()
     flow.on_progress(progress(row(100, 100)))
     flow.on_progress(progress(row(250, 150), attempt=2))
@@ -68,7 +68,7 @@ def test_another_attempt_of_a_task_counts_from_zero() -> None:
 
 
 def test_the_next_epoch_counts_on() -> None:
-    """Totals are the flow's, not the epoch's."""
+    """Totals belong to the flow, not to the epoch."""
     flow = status()
     flow.on_progress(progress(row(100, 100)))
     flow.begin_epoch(2, [(ORDERS, 100, None)])
@@ -88,7 +88,7 @@ def test_a_partition_of_an_older_plan_is_not_counted() -> None:
 
 
 def test_a_bounded_run_says_what_remains() -> None:
-    """Counted from where the first epoch began, whatever epochs follow."""
+    """Counted from the start of the first epoch."""
     flow = status(position=40, stop_at=100)
     flow.on_progress(progress(row(70, 30, end=120)))
     flow.begin_epoch(2, [(ORDERS, 70, 100)])
@@ -107,7 +107,7 @@ def test_an_unbounded_run_has_no_remainder() -> None:
 
 
 def test_troubles_are_listed_once_and_go_away() -> None:
-    """Of partitions, of whole clusters and of the flow itself."""
+    """Problems of partitions, of clusters and of the flow."""
     flow = status()
     lost = error_codes.CONNECTION_LOST
     flow.on_progress(progress(row(0, 0, code=lost, trouble="t-0: lost"), trouble="b is away"))
@@ -125,7 +125,7 @@ def test_troubles_are_listed_once_and_go_away() -> None:
 
 
 def test_a_trouble_that_needs_a_person_is_told_apart() -> None:
-    """Authorization does not come by itself."""
+    """Authorization needs manual action."""
     flow = status()
     flow.on_progress(progress(row(0, 0, code=29, trouble="refused")))
 
@@ -143,7 +143,6 @@ def test_a_target_that_acknowledges_nothing_is_said() -> None:
 
 
 def test_latency_state_and_load_are_those_of_all_tasks() -> None:
-    """Two tasks, one flow."""
     flow = status()
     flow.set_state(FlowState.RETRYING, "because")
     flow.on_progress(progress(split=0, buckets={latency_histogram.bucket(10): 9}))
@@ -160,7 +159,7 @@ def test_latency_state_and_load_are_those_of_all_tasks() -> None:
 
 
 def test_a_flow_runs_once_every_task_has_reported() -> None:
-    """Not while a cluster is still looking for executors."""
+    """Not while a cluster is still allocating executors."""
     flow = status()
     flow.await_reports(2, "in transactions")
     flow.on_progress(progress(row(1, 1)))
@@ -174,7 +173,7 @@ def test_a_flow_runs_once_every_task_has_reported() -> None:
 
 
 def test_a_flow_that_runs_stays_so_from_epoch_to_epoch() -> None:
-    """The hand-over is no change of state."""
+    """A change of epoch is no change of state."""
     flow = status()
     flow.await_reports(1)
     flow.on_progress(progress(row(1, 1)))
@@ -185,7 +184,6 @@ def test_a_flow_that_runs_stays_so_from_epoch_to_epoch() -> None:
 
 
 def test_a_flow_that_was_stopped_is_not_woken_by_a_late_report() -> None:
-    """Nor one that failed."""
     flow = status()
     flow.await_reports(1)
     flow.set_state(FlowState.STOPPED)
@@ -195,7 +193,7 @@ def test_a_flow_that_was_stopped_is_not_woken_by_a_late_report() -> None:
 
 
 def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
-    """So that one sees what it recovers from."""
+    """The reason of the retries stays visible until then."""
     flow = status()
     flow.set_state(FlowState.RETRYING, "the epoch failed")
     flow.await_reports(1)
@@ -207,7 +205,7 @@ def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
 
 
 def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
-    """Counters and the epoch's number go on; troubles, partitions and the state are new."""
+    """Counters and the epoch's number continue; problems, partitions and the state are new."""
     old = status()
     old.on_progress(progress(row(10, 10, code=29, trouble="may not")))
     old.set_problem("topics", "nobody answers")
@@ -226,7 +224,7 @@ def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
 
 
 def test_troubles_belong_to_the_task_that_has_them() -> None:
-    """What needs a person apart from what is tried again; partitions without a task to none."""
+    """Failures are separate from warnings; partitions without a task belong to none."""
     payments = TopicPartition("payments", 0)
     flow = FlowStatus("a->b")
     assert flow.tasks() == ()
@@ -252,7 +250,7 @@ def test_troubles_belong_to_the_task_that_has_them() -> None:
 
 
 def test_a_task_of_the_next_epoch_inherits_what_is_wrong_with_its_partitions() -> None:
-    """Until it has looked itself: a status does not flicker with every epoch."""
+    """Until its own report: the status does not flicker with every epoch."""
     flow = FlowStatus("a->b")
     flow.begin_epoch(1, [(ORDERS, 0, None)], {ORDERS: 1})
     flow.on_progress(progress(row(1, 1, code=29, trouble="forbidden"), split=1))
@@ -264,7 +262,7 @@ def test_a_task_of_the_next_epoch_inherits_what_is_wrong_with_its_partitions() -
 
 
 def test_a_failure_has_its_trace_and_what_follows_has_none() -> None:
-    """Neither a state that is entered nor tasks that report keep an older one."""
+    """Neither a new state nor reports of tasks keep an older trace."""
     flow = status()
     flow.set_state(FlowState.FAILED, "broken", "Traceback")
     assert (flow.snapshot().reason, flow.snapshot().trace) == ("broken", "Traceback")
@@ -280,12 +278,10 @@ def test_a_failure_has_its_trace_and_what_follows_has_none() -> None:
 
 
 def incident(offset: int, kind: IncidentKind = IncidentKind.GAP, partition: int = 0) -> Incident:
-    """Something that happened at an offset."""
     return Incident(kind, "t", partition, offset, offset, 1, "why", offset, "continue")
 
 
 def test_incidents_are_counted_by_partition_and_kind() -> None:
-    """As the metric has them."""
     tally = IncidentCounter("a->b")
     tally.add([incident(1), incident(2), incident(3, partition=1)])
     tally.add([incident(1, IncidentKind.DEAD_LETTER)])
@@ -303,7 +299,7 @@ def test_a_repeated_report_changes_nothing(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_flood_does_not_drown_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Ten lines of a kind in one report, then their number; all are counted."""
+    """Ten lines per kind in one report, then their number; all are counted."""
     tally = IncidentCounter("a->b")
     with caplog.at_level(logging.WARNING):
         tally.add([incident(number, IncidentKind.DEAD_LETTER) for number in range(500)])

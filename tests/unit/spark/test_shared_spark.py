@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known about Spark before it starts; the rest is tested with a real one."""
+"""The shared Spark context before its start; the rest is tested with a real one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_control_port_that_is_none_is_refused_by_name(text: str) -> None:
 
 
 def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
-    """A file without flows leaves its options open; ending it is no trouble."""
+    """A file without flows leaves its options open; stopping it works."""
     spark: SharedSparkContext[Flow] = SharedSparkContext(None)
     spark.configure({"spark.executor.memory": "2g"}, {})
     spark.start()
@@ -35,7 +35,7 @@ def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
 
 
 def test_a_control_port_that_is_taken_leaves_everything_open() -> None:
-    """A file with another port may still be taken up."""
+    """A file with another port may still be loaded."""
     spark: SharedSparkContext[Flow] = SharedSparkContext(None)
     with closing(socket.create_server((HOST, 0))) as taken:
         spark.configure({CONTROL_PORT_KEY: str(taken.getsockname()[1])}, {FLOW: 1})

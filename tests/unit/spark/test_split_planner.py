@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits and slots, planned as values."""
+"""Planning of splits and slots."""
 
 from __future__ import annotations
 
@@ -40,14 +40,13 @@ def test_partitions_go_round_as_mm2_deals_them() -> None:
 
 
 def test_no_split_is_empty() -> None:
-    """Fewer partitions than tasks: fewer splits; none at all: none."""
     assert [names(split) for split in plan_splits(starts(t=2), 5)] == [["t-0"], ["t-1"]]
     assert plan_splits([], 5) == ()
 
 
 @given(count=st.integers(0, 60), most=st.integers(1, 20))
 def test_every_partition_is_in_exactly_one_split(count: int, most: int) -> None:
-    """And no split has more than one partition more than another."""
+    """Split sizes differ by one partition at most."""
     wanted = starts(t=count)
 
     splits = plan_splits(wanted, most)
@@ -61,7 +60,7 @@ def test_every_partition_is_in_exactly_one_split(count: int, most: int) -> None:
 
 
 def test_slots_are_shared_round_and_one_stays_free() -> None:
-    """Three flows that want 4, 1 and 2 of six slots: five are given."""
+    """Three flows that request 4, 1 and 2 of six slots: five are used."""
     assert allocate_slots(dict(zip(FLOWS, [4, 1, 2], strict=True)), 6) == {
         FLOWS[0]: 2,
         FLOWS[1]: 1,
@@ -77,7 +76,7 @@ def test_every_flow_gets_a_slot_even_when_there_are_too_few() -> None:
 
 @given(wanted=st.lists(st.integers(1, 9), min_size=1, max_size=5), slots=st.integers(1, 40))
 def test_nobody_gets_more_than_wanted_or_starves(wanted: list[int], slots: int) -> None:
-    """Slots are used up to the spare one, and never overdrawn unless there are too few."""
+    """Slots are used up to the spare one, unless there are too few."""
     asked = {Flow("a", f"t{index}"): count for index, count in enumerate(wanted)}
 
     given_ = allocate_slots(asked, slots)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker knows after some records of the config topic."""
+"""A worker's view after some records of the config topic."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def log(records: Sequence[ConfigRecord]) -> list[LogRecord]:
 def read(
     *records: ConfigRecord,
 ) -> tuple[ClusterConfigState, list[ConfigEvent | UnreadableRecord | None]]:
-    """The state afterwards and what every record has led to."""
+    """The state afterwards and the events of all records."""
     state = ClusterConfigState()
     return state, [state.apply(record) for record in log(records)]
 
 
 def test_tasks_count_from_their_commit_on() -> None:
-    """Before it they wait."""
+    """Before it they are pending."""
     state, events = read(C, *TASKS)
     assert state.tasks("c") == []
     assert events == [ConnectorChanged("c"), None, None]
@@ -74,7 +74,7 @@ def test_tasks_count_from_their_commit_on() -> None:
 
 
 def test_fewer_tasks_leave_none_behind() -> None:
-    """The record of the second task stays in the topic and says nothing any more."""
+    """The record of the second task stays in the topic without effect."""
     state, _ = read(C, *TASKS, TasksCommit("c", 2), TASKS[0], TasksCommit("c", 1))
     assert state.tasks("c") == [{"n": "0"}]
     compacted, _ = read(C, TASKS[1], TASKS[0], TasksCommit("c", 1))
@@ -82,7 +82,7 @@ def test_fewer_tasks_leave_none_behind() -> None:
 
 
 def test_a_commit_without_all_its_tasks_makes_a_connector_inconsistent() -> None:
-    """Until all are published anew; what waited does not count for the next commit."""
+    """Until all are published again; pending tasks do not count for the next commit."""
     state, events = read(C, TASKS[1], TasksCommit("c", 2))
     assert (state.inconsistent, state.tasks("c")) == ({"c"}, [])
     assert events[-1] == TasksChanged("c", ())
@@ -94,7 +94,7 @@ def test_a_commit_without_all_its_tasks_makes_a_connector_inconsistent() -> None
 
 
 def test_a_deleted_connector_takes_its_tasks_with_it() -> None:
-    """Created again, it begins without any."""
+    """A new connector with its name starts without tasks."""
     state, events = read(C, *TASKS, TasksCommit("c", 2), TASKS[0], GONE)
     assert (state.connectors, state.tasks("c")) == ([], [])
     assert events[-1] == ConnectorRemoved("c")
@@ -110,7 +110,7 @@ def test_tasks_that_the_cleaner_left_of_a_deleted_connector_do_not_count() -> No
 
 
 def test_a_connector_is_meant_to_run_unless_somebody_says_otherwise() -> None:
-    """A state before its connector is the one to begin with, and no news."""
+    """A state before its connector is the initial one, and no event."""
     paused = ConnectorTargetState("c", TargetState.PAUSED)
     state, events = read(paused, C)
     assert state.target_state("c") is TargetState.PAUSED
@@ -145,7 +145,7 @@ def test_what_workers_are_asked_to_do_is_told_and_not_kept() -> None:
 
 
 def test_foreign_records_are_counted_and_change_nothing() -> None:
-    """And what is not even JSON does not move the offset, as with Java."""
+    """A record that is not JSON does not change the offset, as in Java."""
     state, _ = read(C)
     before = state.copy()
     assert isinstance(state.apply(LogRecord(0, 1, 0, b"connector-c", b"{")), UnreadableRecord)
@@ -157,7 +157,6 @@ def test_foreign_records_are_counted_and_change_nothing() -> None:
 
 
 def test_nothing_read_is_offset_minus_one() -> None:
-    """As Java tells its group."""
     assert ClusterConfigState().offset == -1
     assert read(C)[0].offset == 1
 
@@ -225,7 +224,7 @@ def test_compaction_never_shows_tasks_that_were_not_committed(
 
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_all_tasks_of_a_commit_are_told(size: int) -> None:
-    """Also that there are none any more, which is how a connector is stopped."""
+    """Also if there are none any more, which is how a connector is stopped."""
     tasks = [TaskConfig("c", number, {}) for number in range(size)]
     state, events = read(C, *TASKS, TasksCommit("c", 2), *tasks, TasksCommit("c", size))
     assert events[-1] == TasksChanged("c", tuple(range(size)))

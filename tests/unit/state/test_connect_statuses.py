@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker knows after some records of the status topic, and what it may write."""
+"""A worker's view after some records of the status topic, and what it may write."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def status(state: RunState, generation: int = 3, worker: str = HERE) -> Status:
 
 
 def test_the_last_status_counts() -> None:
-    """Of connectors, tasks and topics, each by itself."""
+    """Separately for connectors, tasks and topics."""
     running, failed = status(RunState.RUNNING), Status(RunState.FAILED, HERE, 3, "because", "4.3.1")
     seen = TopicSeen(1, 99)
     state = read(
@@ -82,7 +82,7 @@ def test_the_last_status_counts() -> None:
 def test_bad_news_is_not_written_over_what_a_newer_generation_does(
     bad: RunState, known: Status | None, allowed: bool
 ) -> None:
-    """A worker that has lost its place must not call FAILED what runs elsewhere."""
+    """A worker that lost its membership must not write FAILED about another worker's task."""
     state = read(
         *([] if known is None else [ConnectorStatus("c", known), TaskStatus("c", 0, known)])
     )
@@ -105,7 +105,7 @@ def test_bad_news_is_not_written_over_what_a_newer_generation_does(
 def test_an_unassigned_task_that_runs_elsewhere_already_is_running(
     known: RunState, generation: int, counts: bool
 ) -> None:
-    """The worker that lost it says so late; a connector's last word counts always."""
+    """The worker that lost it writes late; a connector's last status always counts."""
     late = status(RunState.UNASSIGNED, generation, THERE)
     state = read(TaskStatus("c", 0, status(known)), TaskStatus("c", 0, late))
     assert (state.tasks("c")[0] == late) is counts
@@ -114,7 +114,7 @@ def test_an_unassigned_task_that_runs_elsewhere_already_is_running(
 
 
 def test_a_connector_that_is_gone_takes_its_tasks_with_it() -> None:
-    """Not its topics, which are forgotten one by one, as Java does."""
+    """Topics are removed one by one, as in Java."""
     running = status(RunState.RUNNING)
     state = read(
         TaskStatus("c", 0, running),
@@ -128,7 +128,7 @@ def test_a_connector_that_is_gone_takes_its_tasks_with_it() -> None:
 
 
 def test_tasks_of_a_connector_that_was_created_again_survive_the_deletion_before() -> None:
-    """Partitions come in any order: the new task may be read before the old connector's end."""
+    """Partitions are read in any order: a new task may be read before the old deletion."""
     running = status(RunState.RUNNING)
     gone, task = ConnectorStatus("c", None), TaskStatus("c", 0, running)
     state = ClusterStatusState()
@@ -138,7 +138,7 @@ def test_tasks_of_a_connector_that_was_created_again_survive_the_deletion_before
 
 
 def test_foreign_records_are_counted() -> None:
-    """And told, so that a log line can say so."""
+    """And returned for a log line."""
     state = ClusterStatusState()
     assert isinstance(state.apply(LogRecord(0, 0, 0, b"status-connector-c", b"")), UnreadableRecord)
     assert isinstance(state.apply(LogRecord(0, 1, 0, None, None)), UnreadableRecord)
@@ -147,7 +147,7 @@ def test_foreign_records_are_counted() -> None:
 
 @given(st.lists(RECORDS, max_size=30))
 def test_the_records_without_a_connector_leave_nothing_of_it(records: list[StatusRecord]) -> None:
-    """Whatever was there before; and nothing else goes."""
+    """Nothing else is removed."""
     state = read(*records)
     other = (state.connectors.get("a-0"), state.tasks("a-0"), state.topics("a-0"))
     twin = state.copy()

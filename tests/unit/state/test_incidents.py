@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Incidents as values: a sentence for people, a decision about the ledger, one table of kinds."""
+"""Incidents: text, ledger decision, one table of kinds."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_the_page_about_incidents_is_complete() -> None:
 def test_the_ledger_lists_what_left_a_mark(
     kind: IncidentKind, policy: str, is_entered: bool
 ) -> None:
-    """A partition that waits has lost nothing yet."""
+    """A waiting partition has lost nothing yet."""
     assert replace(GAP, kind=kind, policy=policy).belongs_in_ledger == is_entered
 
 
 def test_the_same_thing_seen_again_is_the_same() -> None:
-    """Another time and another wording change nothing; other offsets do."""
+    """Another time or wording does not matter; other offsets do."""
     assert replace(GAP, time_ms=5, cause="other words").identity == GAP.identity
     assert replace(GAP, first_offset=11).identity != GAP.identity

@@ -47,13 +47,13 @@ def test_an_entry_is_plain_json() -> None:
     ],
 )
 def test_what_is_no_entry_is_refused(key: bytes, value: bytes) -> None:
-    """Somebody else's record, or one that is damaged."""
+    """A foreign or malformed record."""
     with pytest.raises(WireError):
         parse_entry(key, value)
 
 
 def test_kinds_of_a_newer_version_are_read() -> None:
-    """The command prints what it does not know by its name."""
+    """The command prints unknown kinds by name."""
     entry = entry_for_incident("a->b", INCIDENT)
     newer = entry.key().replace(b'"gap"', b'"eclipse"')
     assert parse_entry(newer, entry.value()).kind == "eclipse"

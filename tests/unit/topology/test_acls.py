@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ACLs go to the target under which name, and that nothing of others is taken away."""
+"""Which ACLs are copied under which name; ACLs of others are never revoked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDENTITY = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityRep
 
 
 def rules(scope: AclScope, *lines: str) -> AclRules:
-    """Those of the flow a->b under a file with these further lines."""
+    """The rules of the flow a->b, with further lines in its file."""
     flow = Flow("a", "b")
     settings = MirrorConfig.parse("\n".join((FILE, *lines))).flow_settings(flow)
     policy = load_policy(settings.policy, flow)
@@ -53,19 +53,17 @@ def acl(
     kind: ResourceType = ResourceType.TOPIC,
     pattern: PatternType = PatternType.LITERAL,
 ) -> AclBinding:
-    """An ACL of one user."""
     return AclBinding(kind, name, pattern, "User:app", "*", operation, permission)
 
 
 def carried(one: AclBinding, to: AclRules, *mirrored: str) -> AclBinding | None:
-    """What becomes of one ACL; None: it stays where it is."""
+    """Return the copy of one ACL; None if it is not copied."""
     wanted = desired_acls([one], to, mirrored)
     assert wanted.notices == ()
     return next(iter(wanted.bindings), None)
 
 
 def test_an_acl_reads_as_a_phrase() -> None:
-    """People see this in plans, logs and the status."""
     expected = "allow User:app READ from * on topic 'a.orders' (literal)"
     assert expected == str(acl("a.orders"))
 
@@ -101,7 +99,7 @@ def test_the_scope_of_topics_is_mm2s(found: AclBinding, expected: AclBinding | N
 
 
 def test_the_scope_of_topics_lets_nobody_write_under_identity_either() -> None:
-    """MM2 does not look at the policy."""
+    """As in MM2, whatever the policy."""
     identity = rules(AclScope.TOPICS, IDENTITY)
     assert carried(acl(operation=Operation.WRITE), identity) is None
     assert acl() == carried(acl(operation=Operation.ALL), identity)
@@ -135,7 +133,7 @@ def test_the_scope_of_topics_lets_nobody_write_under_identity_either() -> None:
 def test_the_scope_of_all_has_prefixed_topic_acls(
     found: AclBinding, expected: AclBinding | None
 ) -> None:
-    """If a mirrored topic begins so; '*' becomes the beginning of all remote names."""
+    """If a mirrored topic has the prefix; '*' becomes the common prefix of remote names."""
     assert expected == carried(found, rules(AclScope.ALL), "orders", "z")
 
 
@@ -152,7 +150,7 @@ def test_the_scope_of_all_has_prefixed_topic_acls(
     ids=str,
 )
 def test_what_is_not_about_topics_keeps_its_name(found: AclBinding) -> None:
-    """Groups, transactional ids and clusters are called the same on both sides."""
+    """Groups, transactional ids and clusters have the same names on both clusters."""
     assert found == carried(found, rules(AclScope.ALL))
 
 
@@ -166,14 +164,14 @@ def test_what_is_not_about_topics_keeps_its_name(found: AclBinding) -> None:
     ids=str,
 )
 def test_groups_that_are_left_out_and_tokens_stay(found: AclBinding) -> None:
-    """The group filter says no; a token belongs to its cluster."""
+    """The group filter excludes the group; a token belongs to its cluster."""
     assert carried(found, rules(AclScope.ALL)) is None
 
 
 @pytest.mark.parametrize("operation", [Operation.WRITE, Operation.ALL, Operation.READ])
 @pytest.mark.parametrize("name", ["orders", "*"])
 def test_a_migration_carries_topic_acls_as_they_are(name: str, operation: Operation) -> None:
-    """Under the identity policy those who write will write to the very same topic."""
+    """With the identity policy producers write to the same topic on the target."""
     found = acl(name, operation)
     assert found == carried(found, rules(AclScope.ALL, IDENTITY), "orders")
     prefixed = acl("ord", operation, pattern=PatternType.PREFIXED)
@@ -182,7 +180,7 @@ def test_a_migration_carries_topic_acls_as_they_are(name: str, operation: Operat
 
 @pytest.mark.parametrize("found", [acl("ord", pattern=PatternType.PREFIXED), acl("*")], ids=str)
 def test_an_acl_that_the_policy_cannot_carry_is_named(found: AclBinding) -> None:
-    """A policy that puts the source behind the name has no common beginning."""
+    """A policy that appends the source's alias has no common prefix."""
     suffix = replace(rules(AclScope.ALL), remote_name=lambda topic: f"{topic}.x")
     wanted = desired_acls([found, acl()], suffix, ["orders"])
     assert wanted.bindings == {acl("orders.x")}
@@ -190,14 +188,14 @@ def test_an_acl_that_the_policy_cannot_carry_is_named(found: AclBinding) -> None
 
 
 def test_only_what_is_missing_is_granted() -> None:
-    """What we granted and somebody deleted comes back."""
+    """A granted ACL that was deleted on the target is granted again."""
     one, two, three = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls({one, two, three}, {one}, {one, two}, removals=False)
     assert plan == AclPlan(grants=(GrantAcl(two), GrantAcl(three)))
 
 
 def test_only_ours_is_revoked_and_only_if_it_is_asked_for() -> None:
-    """One of somebody else's stays; one that is gone already is forgotten."""
+    """ACLs of others stay; one that is deleted already is forgotten."""
     ours, theirs, gone = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=True)
     assert plan == AclPlan(revocations=(RevokeAcl(ours),), vanished=(gone,))
@@ -206,7 +204,7 @@ def test_only_ours_is_revoked_and_only_if_it_is_asked_for() -> None:
 
 
 def test_a_target_that_does_not_tell_gets_each_acl_once() -> None:
-    """And loses none: what is there may be somebody else's."""
+    """Nothing is revoked: an existing ACL may belong to others."""
     one, two, three = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls({one, two}, None, {one, three}, removals=True)
     assert plan == AclPlan(grants=(GrantAcl(two),), target_unreadable=True)
@@ -222,7 +220,7 @@ def test_a_plan_never_reaches_beyond_ours(
     ours: frozenset[AclBinding],
     removals: bool,
 ) -> None:
-    """Whatever the sets: no right of somebody else's is lost, and all that is wanted is there."""
+    """For any sets: no ACL of others is revoked, and all desired ACLs exist."""
     plan = plan_acls(wanted, existing, ours, removals=removals)
     grants = {action.binding for action in plan.grants}
     revoked = {action.binding for action in plan.revocations}
@@ -239,7 +237,7 @@ def test_a_plan_never_reaches_beyond_ours(
 
 
 def test_a_denial_on_the_whole_cluster_is_not_carried_over() -> None:
-    """It may be about the mirror itself, which could not take it back."""
+    """It may be meant for the mirror itself, which could not revoke it."""
     denial = acl("kafka-cluster", Operation.ALTER, Permission.DENY, kind=ResourceType.CLUSTER)
     found = desired_acls([denial], rules(AclScope.ALL))
     assert found.bindings == frozenset()
@@ -247,7 +245,7 @@ def test_a_denial_on_the_whole_cluster_is_not_carried_over() -> None:
 
 
 def test_a_prefix_without_a_topic_is_neither_given_nor_taken() -> None:
-    """Topics that cannot be listed for a while cost nobody a right."""
+    """Topics that cannot be listed for a while do not cause a revocation."""
     one = acl("orders-", pattern=PatternType.PREFIXED)
     there = replace(one, name="a.orders-")
     assert desired_acls([one], rules(AclScope.ALL), ["orders-eu"]).bindings == {there}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying out a plan: refused configs are found in few requests, failures are handed back."""
+"""Carrying out a plan: rejected configs are found in few requests, errors are returned."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,7 +21,6 @@ POLICY_VIOLATION = 44
 
 
 def refusal(code: int, sentence: str = "Refused.") -> BrokerError:
-    """A broker's refusal."""
     return BrokerError(sentence, cluster="b", code=code, retriable=False)
 
 
@@ -32,7 +31,7 @@ def creation(name: str = "t", **configs: str) -> CreateTopic:
 
 
 class PickyCluster:
-    """A target with a rule of its own about topics; remembers what exists and what was asked."""
+    """A target with a rule about topics; records existing topics and requests."""
 
     def __init__(self, judge: Callable[[NewTopic], BrokerError | None]) -> None:
         self.judge = judge
@@ -42,7 +41,7 @@ class PickyCluster:
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Judges each topic and keeps the good ones."""
+        """Apply the rule to each topic and keep the accepted ones."""
         self.requests += 1
         results = {topic.name: self.judge(topic) for topic in topics}
         if not validate_only:
@@ -50,12 +49,12 @@ class PickyCluster:
         return results
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
-        """Judges each topic by its name alone."""
+        """Apply the rule to each topic by its name."""
         return {name: self.judge(NewTopic(name, count, 1)) for name, count in totals.items()}
 
 
 def refusing(*names: str, says_which: bool) -> Callable[[NewTopic], BrokerError | None]:
-    """A rule against these configs, which may or may not name the culprit."""
+    """A rule that rejects these configs, with or without naming them."""
 
     def judge(topic: NewTopic) -> BrokerError | None:
         for name in names:
@@ -70,7 +69,7 @@ def refusing(*names: str, says_which: bool) -> Callable[[NewTopic], BrokerError 
 
 @pytest.mark.parametrize("says_which", [True, False])
 def test_a_refused_config_is_left_out_and_the_topic_created(says_which: bool) -> None:
-    """Whether or not the broker names it, only the culprit is missing."""
+    """Only the rejected config is missing, whether or not the broker names it."""
     target = PickyCluster(refusing("segment.bytes", says_which=says_which))
     action = creation(retention_ms="1", segment_bytes="2", cleanup_policy="compact")
     (outcome,) = apply_topic_plan([action], target)
@@ -82,7 +81,6 @@ def test_a_refused_config_is_left_out_and_the_topic_created(says_which: bool) ->
 
 @pytest.mark.parametrize("says_which", [True, False])
 def test_several_refused_configs_are_left_out(says_which: bool) -> None:
-    """One after the other, all of them."""
     target = PickyCluster(refusing("a.a", "c.c", "e.e", says_which=says_which))
     (outcome,) = apply_topic_plan([creation(a_a="1", b_b="2", c_c="3", d_d="4", e_e="5")], target)
     assert {one.name for one in outcome.rejected} == {"a.a", "c.c", "e.e"}
@@ -90,7 +88,7 @@ def test_several_refused_configs_are_left_out(says_which: bool) -> None:
 
 
 def test_a_target_that_refuses_everything_still_gets_the_topic() -> None:
-    """After some tries the topic is created with no config at all, and all are reported."""
+    """After some attempts the topic is created without configs, and all are reported."""
     configs = {f"c_{number}": "1" for number in range(12)}
     target = PickyCluster(refusing(*(f"c.{n}" for n in range(12)), says_which=True))
     (outcome,) = apply_topic_plan([creation(**configs)], target)
@@ -100,7 +98,7 @@ def test_a_target_that_refuses_everything_still_gets_the_topic() -> None:
 
 
 def test_many_topics_with_one_culprit_cost_few_requests() -> None:
-    """What was learnt from one topic is used for the others."""
+    """The result of one topic is used for the others."""
     target = PickyCluster(refusing("segment.bytes", says_which=False))
     actions = [creation(f"t{n}", retention_ms="1", segment_bytes="2") for n in range(100)]
     outcomes = apply_topic_plan(actions, target)
@@ -110,7 +108,6 @@ def test_many_topics_with_one_culprit_cost_few_requests() -> None:
 
 
 def test_a_refused_config_makes_one_sentence_for_all_topics() -> None:
-    """A hundred topics with the same refused config are not a hundred log lines."""
     target = PickyCluster(refusing("segment.bytes", says_which=True))
     outcomes = apply_topic_plan(
         [creation("x", segment_bytes="2"), creation("y", segment_bytes="2")], target
@@ -122,7 +119,7 @@ def test_a_refused_config_makes_one_sentence_for_all_topics() -> None:
 
 
 def test_a_config_is_recognised_by_its_whole_name() -> None:
-    """The refusal of local.retention.ms is not blamed on retention.ms."""
+    """A rejection of local.retention.ms is not attributed to retention.ms."""
     target = PickyCluster(refusing("local.retention.ms", says_which=True))
     (outcome,) = apply_topic_plan([creation(retention_ms="1", local_retention_ms="2")], target)
     reason = "Topic 'a.t': config local.retention.ms is not allowed."
@@ -130,7 +127,7 @@ def test_a_config_is_recognised_by_its_whole_name() -> None:
 
 
 def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
-    """A policy against the name stays an error, with no config left out in vain."""
+    """A policy about the name is an error, and no config is left out."""
     target = PickyCluster(lambda _: refusal(POLICY_VIOLATION, "Names begin with x."))
     action = creation(retention_ms="1")
     (outcome,) = apply_topic_plan([action], target)
@@ -140,7 +137,6 @@ def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
 
 
 def test_an_existing_topic_is_success() -> None:
-    """Another worker was faster."""
     target = PickyCluster(lambda _: refusal(36))
     assert [outcome.error for outcome in apply_topic_plan([creation()], target)] == [None]
 
@@ -156,7 +152,7 @@ def test_one_failure_leaves_the_others_alone() -> None:
 
 
 def test_partitions_added_by_somebody_else_are_success() -> None:
-    """INVALID_PARTITIONS says that the topic has grown meanwhile."""
+    """INVALID_PARTITIONS means that the topic has grown meanwhile."""
     target = PickyCluster(lambda topic: refusal(37) if topic.name == "a.x" else refusal(29))
     outcomes = apply_topic_plan([GrowTopic("x", "a.x", 1, 2), GrowTopic("y", "a.y", 1, 2)], target)
     assert outcomes[0].error is None
@@ -164,7 +160,7 @@ def test_partitions_added_by_somebody_else_are_success() -> None:
 
 
 def test_an_unreachable_target_fails_every_action() -> None:
-    """Nothing is swallowed: the caller plans again when the cluster is back."""
+    """The caller plans again when the cluster is reachable."""
 
     def judge(_topic: NewTopic) -> BrokerError | None:
         raise UnreachableError("Cluster 'b' is down.", cluster="b")
@@ -174,7 +170,7 @@ def test_an_unreachable_target_fails_every_action() -> None:
 
 
 def test_a_target_lost_while_looking_for_the_culprit_is_handed_back() -> None:
-    """The search for a refused config needs requests, which may fail as well."""
+    """The search for a rejected config needs requests, which may fail, too."""
     answers: list[BrokerError | None] = [refusal(INVALID_CONFIG)]
 
     def judge(_topic: NewTopic) -> BrokerError | None:
@@ -187,14 +183,13 @@ def test_a_target_lost_while_looking_for_the_culprit_is_handed_back() -> None:
 
 
 def test_an_empty_plan_asks_nothing() -> None:
-    """The steady state costs no request."""
     target = PickyCluster(lambda _: None)
     assert apply_topic_plan([], target) == []
     assert target.requests == 0
 
 
 def test_a_config_that_an_old_target_does_not_know_is_no_refusal() -> None:
-    """The topic is created without it, and the remark is kept apart: nobody can change that."""
+    """The topic is created without it, and the message is separate from rejections."""
     said = "INVALID_CONFIG (40), Unknown topic config name: remote.storage.enable."
 
     def judge(topic: NewTopic) -> BrokerError | None:

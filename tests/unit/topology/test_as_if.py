@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as plans would leave it."""
+"""The projected state of a cluster after other plans."""
 
 from uuid import UUID
 
@@ -45,7 +45,6 @@ def test_a_plan_that_is_reckoned_with_is_not_planned_again() -> None:
 
 
 def test_a_value_that_is_taken_back_is_not_the_topics_own_any_more() -> None:
-    """A copy of the copy loses it, too."""
     changes = ProjectedChanges()
     changes.add(AlterTopic("t", "a.t", {"retention.ms": None}, {"retention.ms": "9"}))
     shown = (ConfigEntry("retention.ms", "9", ConfigSource.DYNAMIC_TOPIC),)
@@ -56,14 +55,14 @@ def test_a_value_that_is_taken_back_is_not_the_topics_own_any_more() -> None:
 
 
 def test_what_is_found_counts_more_than_what_is_planned() -> None:
-    """Somebody may have been quicker."""
+    """Another client may have created it already."""
     changes = ProjectedChanges()
     changes.add(CreateTopic("t", "a.t", 5, 1, {}))
     assert changes.projected_topics(THERE)["a.t"].partitions == 1
 
 
 def test_more_of_the_same_becomes_one_action() -> None:
-    """With the state before the first of them."""
+    """With the previous state of the first action."""
     first = [
         GrowTopic("t", "a.t", 1, 3),
         AlterTopic("t", "a.t", {"x": "1"}, {"x": None}),
@@ -83,7 +82,6 @@ def test_more_of_the_same_becomes_one_action() -> None:
 
 
 def test_only_some_internal_topics_are_on_the_source() -> None:
-    """Everything else is done on the target."""
     flow = Flow("a", "b")
     assert cluster_of(CreateInternalTopic(Side.SOURCE, "s", 1, 1, {}), flow) == "a"
     assert cluster_of(CreateInternalTopic(Side.TARGET, "s", 1, 1, {}), flow) == "b"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which configs differ, and carrying out the alterations on targets that refuse some."""
+"""Which configs differ, and alterations on targets that reject some."""
 
 from collections.abc import Mapping
 
@@ -34,14 +34,13 @@ def own(name: str, value: str) -> ConfigEntry:
 
 
 def default(name: str, value: str) -> ConfigEntry:
-    """A config that nobody set."""
+    """A config without override."""
     return ConfigEntry(name, value, ConfigSource.DEFAULT_CONFIG)
 
 
 def plan(
     source: ConfigEntry, target: ConfigEntry, rules: TopicRules = RULES
 ) -> dict[str, str | None]:
-    """What is altered on a.t."""
     actions = plan_configs({"t": "a.t"}, {"t": (source,)}, {"a.t": (target,)}, rules)
     assert len(actions) <= 1
     return dict(actions[0].changes) if actions else {}
@@ -62,12 +61,12 @@ def plan(
 def test_only_differences_are_planned(
     source: ConfigEntry, target: ConfigEntry, changes: dict[str, str | None]
 ) -> None:
-    """Drift goes back, an unset config is unset, an excluded one is never touched."""
+    """Changes are set back, an unset config is unset, an excluded one is never changed."""
     assert plan(source, target) == changes
 
 
 def test_a_config_that_the_target_does_not_know_is_passed_over() -> None:
-    """An older version of Kafka does not list it, and would refuse it at every start."""
+    """An older Kafka version does not list it, and would reject it at every start."""
     source = (own("message.timestamp.before.max.ms", "9"), own("retention.ms", "1"))
     target = (default("retention.ms", "2"),)
 
@@ -80,7 +79,7 @@ def test_a_config_that_the_target_does_not_know_is_passed_over() -> None:
 
 @pytest.mark.parametrize("kind", [ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER])
 def test_what_brokers_were_told_while_running_counts_as_set(kind: ConfigSource) -> None:
-    """As in MM2, and what stands in a broker's file counts as nothing at all."""
+    """As in MM2; values from a broker's file are ignored."""
     source = ConfigEntry("retention.ms", "7", kind)
     assert plan(source, default("retention.ms", "1")) == {"retention.ms": "7"}
     from_file = ConfigEntry("retention.ms", "7", ConfigSource.STATIC_BROKER)
@@ -94,7 +93,7 @@ def test_the_sources_defaults_are_set_if_asked_for() -> None:
 
 
 def test_what_cannot_be_set_is_left_out() -> None:
-    """Read-only and secret ones."""
+    """Read-only and sensitive configs."""
     entries = (
         ConfigEntry("a", "1", ConfigSource.DYNAMIC_TOPIC, read_only=True),
         ConfigEntry("b", None, ConfigSource.DYNAMIC_TOPIC, sensitive=True),
@@ -104,14 +103,13 @@ def test_what_cannot_be_set_is_left_out() -> None:
 
 
 def test_a_topic_that_one_side_did_not_answer_for_is_passed_over() -> None:
-    """Nothing is altered on a guess."""
     entry = (own("retention.ms", "1"),)
     assert plan_configs({"t": "a.t"}, {"t": entry}, {}, RULES) == []
     assert plan_configs({"t": "a.t"}, {}, {"a.t": entry}, RULES) == []
 
 
 class PickyCluster:
-    """A target that refuses configs; remembers what it took and how often it was asked."""
+    """A target that rejects configs; records accepted changes and requests."""
 
     def __init__(self, *refused: str, says_which: bool, code: int = POLICY_VIOLATION) -> None:
         self.refused = refused
@@ -123,7 +121,7 @@ class PickyCluster:
     def alter_configs(
         self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """All changes of a topic or none."""
+        """Accept all changes of a topic or none."""
         self.requests += 1
         answers = {topic: self.judge(topic, configs) for topic, configs in changes.items()}
         if not validate_only:
@@ -133,7 +131,7 @@ class PickyCluster:
         return answers
 
     def judge(self, topic: str, configs: Mapping[str, str | None]) -> BrokerError | None:
-        """The refusal of a topic, if there is one."""
+        """Return the rejection of a topic, if any."""
         for name in self.refused:
             if name in configs:
                 sentence = f"Topic '{topic}': {name if self.says_which else 'it'} is not allowed."
@@ -149,7 +147,7 @@ def alter(topic: str, **changes: str) -> AlterTopic:
 
 @pytest.mark.parametrize("says_which", [True, False])
 def test_the_rest_goes_through_when_some_are_refused(says_which: bool) -> None:
-    """Whether or not the target says which ones it does not like."""
+    """Whether or not the target names the rejected ones."""
     cluster = PickyCluster("retention.ms", "segment.ms", says_which=says_which)
     action = alter("t", retention_ms="1", segment_ms="2", retention_bytes="3", cleanup_policy="4")
     [result] = apply_configs([action], cluster)
@@ -159,7 +157,7 @@ def test_the_rest_goes_through_when_some_are_refused(says_which: bool) -> None:
 
 
 def test_what_one_topic_taught_is_not_asked_for_the_others() -> None:
-    """A thousand topics with the same config that is refused take a few requests."""
+    """A thousand topics with the same rejected config take a few requests."""
     cluster = PickyCluster("retention.ms", says_which=False)
     actions = [alter(f"t{n}", retention_ms="1", segment_ms=str(n)) for n in range(1000)]
     results = apply_configs(actions, cluster)
@@ -169,7 +167,6 @@ def test_what_one_topic_taught_is_not_asked_for_the_others() -> None:
 
 
 def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
-    """Such as a missing right."""
     cluster = PickyCluster("retention.ms", says_which=True, code=AUTHORIZATION)
     [result] = apply_configs([alter("t", retention_ms="1")], cluster)
     assert isinstance(result.error, BrokerError)
@@ -178,7 +175,6 @@ def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
 
 
 def test_a_target_out_of_reach_fails_every_alteration() -> None:
-    """Each result says so."""
 
     class Away(PickyCluster):
         def alter_configs(self, *_: object, **__: object) -> dict[str, BrokerError | None]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which remote topics may follow a deleted source topic: every doubt speaks against it."""
+"""Which remote topics are deleted after their source topic; every doubt keeps them."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -27,12 +27,10 @@ MIRRORED = {"u": MirroredTopic("a.u", "u-id")}
 
 
 def failure(code: int) -> BrokerError:
-    """A cluster's answer about a topic."""
     return BrokerError(f"code {code}", cluster="a", code=code, retriable=False)
 
 
 def remote(topic_id: UUID | None = OURS, *ends: int) -> RemoteTopics:
-    """A topic on the target."""
     found = {"a.t": TopicDescription("a.t", topic_id, len(ends) or 1, 1)}
     return RemoteTopics(
         found, {}, {TopicPartition("a.t", n): end for n, end in enumerate(ends or (100,))}
@@ -45,12 +43,12 @@ def plan(
     target: RemoteTopics | None = None,
     markers: int = 0,
 ) -> DeletionPlan:
-    """What becomes of a.t after t was deleted."""
+    """Plan for a.t after t was deleted."""
     return plan_deletions({"t": "a.t"}, copied, mirrored, target or remote(), markers=markers)
 
 
 def test_what_we_wrote_is_deleted() -> None:
-    """The id is that of the topic which the positions name."""
+    """The remote topic has the id of the stored positions."""
     assert plan() == DeletionPlan((DeleteTopic("t", "a.t", str(OURS)),))
 
 
@@ -73,29 +71,29 @@ def test_what_we_wrote_is_deleted() -> None:
     ],
 )
 def test_every_doubt_keeps_a_topic(given: dict[str, object], reason: str) -> None:
-    """Another topic, another cluster, another origin, another writer, no answer."""
+    """Another topic, another cluster, another source, another producer, no response."""
     found = plan(**given)  # type: ignore[arg-type]
     assert found.actions == ()
     assert reason in str(found.kept[0])
 
 
 def test_the_marker_of_our_last_transaction_is_nobody_elses() -> None:
-    """It lies behind the last record."""
+    """It follows the last record."""
     assert plan(target=remote(OURS, 101), markers=1).actions
 
 
 def test_a_topic_that_is_gone_on_both_sides_is_to_be_forgotten() -> None:
-    """Only if the target says so plainly."""
+    """Only if the target reports it as unknown."""
     assert plan(target=RemoteTopics({}, {"a.t": failure(3)}, {})) == DeletionPlan(gone=("t",))
 
 
 def test_a_topic_that_may_not_be_seen_is_not_a_deleted_one() -> None:
-    """A list of topics cannot tell the two apart, an answer by name can."""
+    """A list of topics cannot tell them apart; a request by name can."""
     assert deleted_topics({"gone": failure(3), "hidden": failure(29)}) == ["gone"]
 
 
 def test_what_was_copied_is_known_by_the_positions() -> None:
-    """Ids, and where each partition ends there; Java's positions know neither."""
+    """Ids, and the end of each partition on the target; Java's positions have neither."""
     positions = {
         TopicPartition("t", 0): StoredPosition(9, 41, source_topic="s", target_topic="r"),
         TopicPartition("t", 1): StoredPosition(9, None, source_topic="s", target_topic="r"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replication factors: kept or refused when set, fitted to the cluster when not."""
+"""Replication factors: used or rejected if set, limited by the brokers if not."""
 
 import logging
 
@@ -17,17 +17,15 @@ def unset(preferred: int) -> ReplicationFactor:
 
 @pytest.mark.parametrize(("brokers", "expected"), [(1, 1), (2, 2), (3, 3), (5, 3)])
 def test_an_unset_factor_is_what_the_cluster_can_hold(brokers: int, expected: int) -> None:
-    """MM2's default at most, the number of brokers if that is smaller."""
+    """MM2's default, limited by the number of brokers."""
     assert choose_factor(unset(3), "b", brokers) == expected
 
 
 def test_a_set_factor_is_kept() -> None:
-    """Also where MM2's default is another one."""
     assert choose_factor(ReplicationFactor("replication.factor", 1, 2), "b", 3) == 1
 
 
 def test_a_set_factor_that_cannot_be_met_names_key_cluster_and_brokers() -> None:
-    """The sentence says all that is needed to correct the file."""
     factor = ReplicationFactor("replication.factor", 3, 2)
     with pytest.raises(
         ReplicationFactorError, match=r"replication\.factor=3 .* 'b', which has 1 broker\."
@@ -42,7 +40,7 @@ def test_minus_one_leaves_the_factor_to_the_brokers() -> None:
 
 
 def test_each_cluster_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Many topics, one sentence per cluster that falls short."""
+    """One warning per cluster, for many topics."""
     factors = ReplicationFactorChooser()
     with caplog.at_level(logging.WARNING):
         chosen = [factors.choose(unset(3), alias, 1) for alias in ("b", "b", "c", "b")]

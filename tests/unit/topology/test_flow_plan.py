@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a stored plan still fits, the order of its actions, and their words."""
+"""Whether a stored plan still applies, the order of its actions, and their text."""
 
 from dataclasses import replace
 
@@ -43,13 +43,12 @@ ALTER = AlterTopic("views", "a.views", {"retention.ms": "6"}, {"retention.ms": "
 
 
 def test_the_same_actions_fit() -> None:
-    """In whatever order they come."""
     fit = compare_actions([CREATE, ALTER, MOVE], [MOVE, CREATE, ALTER])
     assert (fit.changed, fit.new_actions) == ((), ())
 
 
 def test_an_action_that_is_not_planned_any_more_does_not_fit() -> None:
-    """Somebody has done it, or it cannot be done."""
+    """It was done meanwhile, or is not possible any more."""
     assert compare_actions([CREATE, ALTER], [ALTER]).changed == (ChangedAction(CREATE, None),)
 
 
@@ -67,25 +66,25 @@ def test_an_action_that_is_not_planned_any_more_does_not_fit() -> None:
     ],
 )
 def test_an_action_that_would_be_another_now_does_not_fit(stored: Action, now: Action) -> None:
-    """Both are told."""
+    """The result has both actions."""
     fit = compare_actions([stored], [now])
     assert (fit.changed, fit.new_actions) == ((ChangedAction(stored, now),), ())
 
 
 def test_a_group_that_has_gone_on_still_fits() -> None:
-    """The stored position is one that it has passed."""
+    """The group has passed the stored position."""
     assert compare_actions([MOVE], [replace(MOVE, after=25, metadata="new")]).changed == ()
 
 
 def test_what_is_only_in_the_new_plan_is_news() -> None:
-    """It does no harm to the stored one."""
+    """It does not affect the stored plan."""
     fit = compare_actions([CREATE], [CREATE, MOVE, ALTER])
     assert (fit.changed, fit.new_actions) == ((), (ALTER, MOVE))
 
 
 @given(st.lists(actions, unique_by=action_key))
 def test_the_order_does_not_depend_on_how_actions_were_found(some: list[Action]) -> None:
-    """Stages follow each other; what takes something away is last."""
+    """Stages in order, destructive ones last."""
     ordered = sorted_actions(some)
     assert sorted_actions(reversed(some)) == ordered
     stages = [STAGES.index(type(one)) for one in ordered]
@@ -96,7 +95,6 @@ def test_the_order_does_not_depend_on_how_actions_were_found(some: list[Action])
 
 @given(st.lists(actions, unique_by=action_key))
 def test_a_plan_fits_itself(some: list[Action]) -> None:
-    """Whatever is in it."""
     fit = compare_actions(some, list(reversed(some)))
     assert (fit.changed, fit.new_actions) == ((), ())
 
@@ -134,12 +132,11 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
     ],
 )
 def test_actions_are_told_in_words(action: Action, line: str) -> None:
-    """Names of others cannot do anything to a terminal."""
+    """Control characters in names are escaped."""
     assert str(describe_action(action, FLOW)) == line
 
 
 def test_counts_follow_the_order_of_the_stages() -> None:
-    """Internal topics and remote ones are both created."""
     internal = CreateInternalTopic(Side.TARGET, "offsets", 25, 3, {})
     some = [DeleteTopic("o", "a.o", "id"), RevokeAcl(ACL), CREATE, MOVE, internal]
     assert summarize_actions(some) == "2 to create, 1 to move, 1 to revoke, 1 to delete"
@@ -147,5 +144,4 @@ def test_counts_follow_the_order_of_the_stages() -> None:
 
 @given(st.text())
 def test_nothing_unprintable_is_printed(text: str) -> None:
-    """Whatever a group is called."""
     assert printable(text).isprintable()

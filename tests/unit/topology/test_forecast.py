@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left to copy, and how that is put in words."""
+"""The amount to copy, and its formatting."""
 
 import pytest
 from hypothesis import given
@@ -41,12 +41,12 @@ def backlog(
 def test_only_what_is_there_and_not_copied_counts(
     one: PartitionBacklog, records: int, size: int | None
 ) -> None:
-    """Bytes are in proportion."""
+    """Bytes are proportional to the offsets."""
     assert (one.records, one.bytes) == (records, size)
 
 
 def test_the_biggest_topics_are_named_and_all_are_counted() -> None:
-    """Those with nothing to copy are not named."""
+    """Topics with nothing to copy are not listed."""
     some = [backlog(f"t{n:02}", size=100 * n) for n in range(1, 15)]
     found = summarize_backlogs([*some, backlog("done", position=100)])
     assert (found.records, found.bytes) == (1400, 100 * sum(range(1, 15)))
@@ -55,7 +55,6 @@ def test_the_biggest_topics_are_named_and_all_are_counted() -> None:
 
 
 def test_an_unknown_size_makes_the_sum_unknown() -> None:
-    """Half of a sum would be taken for all of it."""
     found = summarize_backlogs([backlog("a"), backlog("b", size=None)])
     biggest = (TopicForecast("a", 100, 1000), TopicForecast("b", 100, None))
     assert found == Forecast(200, None, biggest)
@@ -65,7 +64,6 @@ def test_an_unknown_size_makes_the_sum_unknown() -> None:
 def test_a_forecast_is_never_negative_nor_more_than_there_is(
     places: list[tuple[int, int, int]],
 ) -> None:
-    """Wherever the position lies."""
     some = [
         PartitionBacklog(TopicPartition("t", n), first, first + held, position, 1000)
         for n, (first, held, position) in enumerate(places)
@@ -95,7 +93,7 @@ def test_rates_are_understood(text: str, rate: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "50", "-5MB/s", "0MB/s", "5iB/s", "5MB/h", "1bit/s"])
 def test_other_rates_are_refused(text: str) -> None:
-    """With an example of one that is understood, or the reason."""
+    """The error has an example or the reason."""
     with pytest.raises(ValueError, match="rate"):
         parse_rate(text)
 
@@ -115,7 +113,7 @@ def test_other_rates_are_refused(text: str) -> None:
     ],
 )
 def test_sizes_are_short(size: float, text: str) -> None:
-    """Never 1000 of a unit while there is a larger one."""
+    """Never 1000 of a unit if there is a larger unit."""
     assert format_bytes(size) == text
 
 
@@ -132,5 +130,4 @@ def test_sizes_are_short(size: float, text: str) -> None:
     ],
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    """A forecast is no more exact than that."""
     assert format_duration(seconds) == text

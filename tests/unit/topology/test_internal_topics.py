@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which internal topics a pair gets on which side, from the property file on."""
+"""The internal topics of a flow on each cluster, from the properties file."""
 
 from dataclasses import replace
 
@@ -48,12 +48,12 @@ def shapes(topics: tuple[InternalTopic, ...]) -> set[tuple[str, str, int]]:
 
 
 def test_an_enabled_pair_gets_all_topics() -> None:
-    """Offset syncs live on the source and are named after the other cluster."""
+    """Offset syncs are on the source and named after the target."""
     assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
 
 
 def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
-    """MM2 runs the heartbeat connector for every pair."""
+    """MM2 runs the heartbeat connector for every flow."""
     expected = {(side, name.replace(".a.", ".b."), count) for side, name, count in STORAGE}
     assert shapes(planned(flow=Flow("b", "a"))) == expected | {HEARTBEATS}
 
@@ -83,7 +83,7 @@ def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
 def test_the_file_decides(
     line: str, gone: set[tuple[str, str, int]], added: set[tuple[str, str, int]]
 ) -> None:
-    """Keys that move, resize or drop internal topics do so as in MM2."""
+    """Keys that move, resize or disable internal topics work as in MM2."""
     everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
     assert shapes(planned(line)) == (everything - gone) | added
 
@@ -99,7 +99,7 @@ def test_the_file_decides(
     ],
 )
 def test_topics_of_our_own_are_internal_to_every_policy(line: str, names: tuple[str, str]) -> None:
-    """The flow in the other direction must not mirror them."""
+    """The reverse flow must not mirror them."""
     settings = MirrorConfig.parse(FILE + line).flow_settings(Flow("a", "b"))
     policy = load_policy(settings.policy, Flow("a", "b")).replication
     ledger, letters = on_demand_topics(settings, policy)
@@ -109,7 +109,7 @@ def test_topics_of_our_own_are_internal_to_every_policy(line: str, names: tuple[
 
 
 def test_dead_letters_need_no_key_and_may_be_large() -> None:
-    """A compacted topic refuses records without a key."""
+    """A compacted topic rejects records without a key."""
     settings = MirrorConfig.parse(FILE).flow_settings(Flow("a", "b"))
     ledger, letters = on_demand_topics(
         settings, load_policy(settings.policy, Flow("a", "b")).replication
@@ -119,7 +119,7 @@ def test_dead_letters_need_no_key_and_may_be_large() -> None:
 
 
 def test_storage_topics_know_the_keys_that_name_them() -> None:
-    """Error sentences tell the user which key to change."""
+    """Errors name the key to change."""
     keys = {topic.name: topic.storage_key for topic in planned()}
     assert keys["mm2-offsets.a.internal"] == "offset.storage.topic"
     assert keys["mm2-status.a.internal"] == "status.storage.topic"
@@ -144,7 +144,7 @@ def test_unset_factors_prefer_mm2s_defaults() -> None:
 def test_a_connector_sees_to_its_own_topics(
     kind: ConnectorClass, expected: set[tuple[str, str, int]]
 ) -> None:
-    """The three storage topics are its worker's; a disabled one has heartbeats at most."""
+    """The worker creates the three storage topics; a disabled flow has heartbeats at most."""
     settings = MirrorConfig.parse(FILE).flow_settings(Flow("a", "b"))
     names = load_policy(settings.policy, settings.flow).replication
     assert shapes(connector_topics(kind, settings, names)) == expected
@@ -153,7 +153,7 @@ def test_a_connector_sees_to_its_own_topics(
 
 
 def test_exactly_once_positions_are_the_connectors_own() -> None:
-    """They are on the target, where the worker may not be."""
+    """They are on the target; the worker may be on another cluster."""
     line = "b.exactly.once.source.support = enabled"
     settings = MirrorConfig.parse(FILE + line).flow_settings(Flow("a", "b"))
     names = load_policy(settings.policy, settings.flow).replication

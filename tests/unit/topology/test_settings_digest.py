@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of a pair's settings: moved by what a plan depends on, and by nothing else."""
+"""The digest of a flow's settings changes with what a plan depends on, and only with that."""
 
 import pytest
 
@@ -35,7 +35,6 @@ def digest(extra: str = "") -> str:
     ],
 )
 def test_what_a_plan_depends_on_changes_it(line: str) -> None:
-    """A plan for other settings is another plan."""
     assert digest(line) != digest()
 
 
@@ -50,5 +49,5 @@ def test_what_a_plan_depends_on_changes_it(line: str) -> None:
     ],
 )
 def test_what_it_does_not_depend_on_leaves_it(line: str) -> None:
-    """Secrets among that: not even a hash of them goes into a file."""
+    """Secrets do not affect it: not even a hash of them is in a plan file."""
     assert digest(line) == digest()

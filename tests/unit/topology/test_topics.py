@@ -47,7 +47,7 @@ def test_a_smaller_remote_topic_is_grown() -> None:
 
 
 def test_topics_that_somebody_else_creates_are_named_with_their_shape() -> None:
-    """Neither created nor grown; what is there flows."""
+    """Neither created nor grown; existing topics are mirrored."""
     rules = replace(RULES, creates=False)
     source = topics(("orders", 4), ("bills", 3))
     plan = plan_topics(source, topics(("a.bills", 1)), {"orders": (COMPACT,)}, rules, -1)
@@ -63,20 +63,19 @@ def test_topics_that_somebody_else_creates_are_named_with_their_shape() -> None:
 
 
 def test_an_equal_remote_topic_is_left_alone() -> None:
-    """Nothing to do means an empty plan."""
     plan = plan_topics(topics(("orders", 4)), topics(("a.orders", 4)), {}, RULES, 2)
     assert plan == TopicPlan()
 
 
 def test_a_larger_remote_topic_is_reported() -> None:
-    """Kafka cannot shrink a topic, so a person has to know."""
+    """Kafka cannot shrink a topic."""
     plan = plan_topics(topics(("orders", 2)), topics(("a.orders", 4)), {}, RULES, 2)
     assert plan == TopicPlan(notices=(PartitionMismatch("orders", "a.orders", 2, 4),))
     assert "'a.orders' has 4 partitions" in str(plan.notices[0])
 
 
 def test_topics_that_do_not_take_part_are_left_out() -> None:
-    """The filter decides, and Kafka's own topics never take part."""
+    """The filter selects, and Kafka's own topics are never mirrored."""
     source = topics(("private", 1), ("orders", 1), ("__consumer_offsets", 50))
     source["__consumer_offsets"] = TopicDescription(
         "__consumer_offsets", UUID(int=2), 50, 1, is_internal=True
@@ -86,13 +85,13 @@ def test_topics_that_do_not_take_part_are_left_out() -> None:
 
 
 def test_only_missing_topics_need_their_configs() -> None:
-    """Configs are expensive to ask for, so existing remote topics do without."""
+    """Configs are expensive to read, so existing remote topics do not need them."""
     source = topics(("orders", 1), ("bills", 1))
     assert topics_to_create(source, topics(("a.orders", 1)), RULES) == ["bills"]
 
 
 def test_a_topic_with_unknown_configs_is_not_created() -> None:
-    """Created with other configs it might delete what the source keeps."""
+    """With other configs it could delete what the source keeps."""
     plan = plan_topics(topics(("orders", 1), ("bills", 1)), {}, {"bills": ()}, RULES, 1)
     assert plan.actions == (CreateTopic("bills", "a.bills", 1, 1, {}),)
     assert plan.notices == (ConfigsUnknown("orders", "a.orders"),)
@@ -100,7 +99,7 @@ def test_a_topic_with_unknown_configs_is_not_created() -> None:
 
 
 def test_two_topics_with_one_remote_name_are_reported() -> None:
-    """One creation per remote name, and the odd policy is named."""
+    """One creation per remote name."""
     rules = TopicRules(replicates=lambda _: True, remote_name=lambda _: "all")
     plan = plan_topics(topics(("x", 1), ("y", 2)), {}, {"x": (), "y": ()}, rules, 1)
     assert plan.actions == (CreateTopic("x", "all", 1, 1, {}),)
@@ -133,7 +132,7 @@ def test_configs_are_chosen_as_mm2_does(entry: ConfigEntry, is_copied: bool) -> 
 
 
 def test_source_defaults_are_copied_on_request() -> None:
-    """With use.defaults.from=source the built-in defaults come along, static ones never."""
+    """With use.defaults.from=source built-in defaults are copied, static ones never."""
     rules = TopicRules(
         replicates=lambda _: True, remote_name=lambda name: name, copies_default=lambda _: True
     )
@@ -143,6 +142,6 @@ def test_source_defaults_are_copied_on_request() -> None:
 
 
 def test_of_two_topics_with_one_remote_name_only_the_first_is_copied() -> None:
-    """Two sources of one partition would take each other's places."""
+    """Two sources of one partition would mix their records."""
     rules = TopicRules(replicates=lambda _: True, remote_name=str.lower)
     assert remote_names(["Orders", "orders", "paid"], rules) == {"Orders": "orders", "paid": "paid"}
