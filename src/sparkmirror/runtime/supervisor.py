@@ -194,10 +194,10 @@ class Supervisor:
         self._announce()
         is_current = all(self._start(slot, revision) for slot in due if slot.is_announced)
         with self._changed:
-            is_ending = any(slot.ending_since is not None for slot in self._slots.values())
+            ending = [slot for slot in self._slots.values() if slot.ending_since is not None]
         if not is_current:
             return 0.0
-        return _ENDING_SECONDS if is_ending else _POLL_SECONDS
+        return _POLL_SECONDS if all(slot.is_slow for slot in ending) else _ENDING_SECONDS
 
     def _apply(self, targets: Mapping[str, Target]) -> list[ConnectorSlot]:
         """Take targets over under the lock; returns the slots that need an instance."""
