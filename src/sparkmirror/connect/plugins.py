@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker says about classes and configurations: answers that need no connector.
+"""Connector classes, their keys, and validation: answers that need no connector.
 
 Connect answers a wrong class name differently when a configuration is only validated: 500 there,
 400 when a connector is created (`ConnectorConfigCache.check`).
@@ -29,7 +29,7 @@ Config = Mapping[str, str | None]
 
 
 def plugins(*, connectors_only: bool) -> list[Plugin]:
-    """The three connectors, and the one converter whose work is to do nothing."""
+    """The three connectors, and ByteArrayConverter."""
     found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
     found.sort(key=lambda one: one.class_name)
     if not connectors_only:
@@ -41,7 +41,7 @@ def plugins(*, connectors_only: bool) -> list[Plugin]:
 
 
 def plugin_config(plugin: str, version: str | None) -> tuple[KeyDefinition, ...]:
-    """The keys of a plugin; converters have none that do anything here."""
+    """The keys of a plugin; converters have none here."""
     kind = resolve_class_name(plugin)
     if kind is None and plugin != BYTE_ARRAY_CONVERTER:
         raise ApiError(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
@@ -55,7 +55,7 @@ def plugin_config(plugin: str, version: str | None) -> tuple[KeyDefinition, ...]
 
 
 def validate(plugin: str, config: Config, worker: WorkerConfig) -> ConfigValidation:
-    """What is wrong with a configuration."""
+    """ApiError 400 for another class, 500 without one."""
     class_name = config.get("connector.class")
     if class_name is not None and not plugin_matches_class(plugin, class_name):
         raise ApiError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/connectors` but offsets."""
+"""`/connectors`, except offsets and topics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def list_connectors(
     dispatcher: DispatcherParam,
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
-    """Names of all connectors; with `expand` what they do and what they are."""
+    """List connectors; `expand` adds their status or configuration."""
     return await dispatcher.run(request, _list_connectors, expand)
 
 
@@ -57,7 +57,7 @@ def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            log.debug(f"Connector '{name}' has gone while connectors were listed.")
+            log.debug(f"Connector '{name}' was deleted while connectors were listed.")
     return found
 
 
@@ -81,7 +81,7 @@ async def create_connector(
     request: Request, dispatcher: DispatcherParam, forward: ForwardParam = None
 ) -> Response:
     """Create a connector."""
-    del forward  # the dispatcher reads it where it is needed
+    del forward  # read by the dispatcher; declared for the OpenAPI document
     return await dispatcher.run_with_body(request, _create_connector, base_url(request))
 
 
@@ -97,7 +97,7 @@ def _create_connector(api: ConnectApi, body: bytes, base: str) -> Response:
 async def get_connector(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's configuration and tasks."""
+    """Get the configuration and tasks of a connector."""
     return await dispatcher.run(request, _get_connector, connector)
 
 
@@ -111,7 +111,7 @@ def _get_connector(api: ConnectApi, connector: str) -> Response:
 async def get_config(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's configuration."""
+    """Get the configuration of a connector."""
     return await dispatcher.run(request, _get_config, connector)
 
 
@@ -131,7 +131,7 @@ async def put_config(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Create a connector, or give it another configuration."""
+    """Create a connector, or replace its configuration."""
     del forward
     return await dispatcher.run_with_body(request, _put_config, connector, base_url(request))
 
@@ -154,7 +154,7 @@ async def patch_config(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Change some keys of a configuration; null removes one."""
+    """Change keys of a configuration; null removes a key."""
     del forward
     return await dispatcher.run_with_body(request, _patch_config, connector)
 
@@ -197,7 +197,7 @@ def _delete_connector(api: ConnectApi, connector: str) -> Response:
 async def get_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """What a connector and its tasks do."""
+    """Get the state of a connector and its tasks."""
     return await dispatcher.run(request, _get_status, connector)
 
 
@@ -213,7 +213,7 @@ def _get_status(api: ConnectApi, connector: str) -> Response:
 async def get_tasks(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """The configurations of a connector's tasks."""
+    """Get the configurations of the tasks of a connector."""
     return await dispatcher.run(request, _get_tasks, connector)
 
 
@@ -229,7 +229,7 @@ def _get_tasks(api: ConnectApi, connector: str) -> Response:
 async def get_task_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
-    """What one task does."""
+    """Get the state of a task."""
     return await dispatcher.run(request, _get_task_status, connector, parse_task_id(task))
 
 
@@ -250,7 +250,7 @@ async def restart_task(
     task: TaskIdParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Begin one task anew."""
+    """Restart a task."""
     del forward
     return await dispatcher.run(request, _restart_task, connector, parse_task_id(task))
 
@@ -274,7 +274,7 @@ async def restart(
     onlyFailed: BooleanParam = None,  # noqa: N803 - Connect's name
     forward: ForwardParam = None,
 ) -> Response:
-    """Begin a connector anew, with its tasks or only what has failed if that is asked for."""
+    """Restart a connector; `includeTasks` with its tasks, `onlyFailed` only what has failed."""
     del includeTasks, onlyFailed, forward
     return await dispatcher.run(
         request,
@@ -303,7 +303,7 @@ def _restart(
 async def pause(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Copy nothing until it is resumed."""
+    """Pause a connector and its tasks."""
     return await dispatcher.run(request, _pause, connector)
 
 
@@ -321,7 +321,7 @@ def _pause(api: ConnectApi, connector: str) -> Response:
 async def resume(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Go on, after a pause or a stop."""
+    """Resume a connector that was paused or stopped."""
     return await dispatcher.run(request, _resume, connector)
 
 
@@ -342,7 +342,7 @@ async def stop(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Copy nothing and have no tasks, so that offsets can be altered."""
+    """Stop a connector and remove its tasks; its offsets can then be altered."""
     del forward
     return await dispatcher.run(request, _stop, connector)
 
@@ -353,7 +353,7 @@ def _stop(api: ConnectApi, connector: str) -> Response:
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:
-    """The configuration with its name in it."""
+    """The configuration with its name; ApiError 400 if it has another one."""
     inside = config.get("name")
     if inside is not None and inside != name:
         raise ApiError(
@@ -365,7 +365,7 @@ def _named(name: str, config: Texts) -> dict[str, str | None]:
 
 
 def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
-    """What a client was not shown is kept as it is stored."""
+    """Replace `[hidden]`, which a client has sent back, by the stored secrets."""
     if HIDDEN not in config.values():
         return config
     try:

@@ -54,7 +54,7 @@ _JSON = "application/json"
 _THREADS = 64
 _HEALTH_THREADS = 4
 _PAUSE_SECONDS = 0.25
-_HANG_UP_SECONDS = 0.005  # in which the event loop learns that a connection was closed long ago
+_HANG_UP_SECONDS = 0.005  # for the event loop to notice a closed connection
 _LARGEST_INT = (1 << 31) - 1
 _REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)")
 _TASK = re.compile(r"[+-]?[0-9]{1,10}")
@@ -62,11 +62,11 @@ _TASK = re.compile(r"[+-]?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """How long and how large a request may be."""
+    """Limits of time and size for requests."""
 
     request_seconds: float = 90.0
     health_seconds: float = 10.0
-    leader_wait_seconds: float = 15.0  # that a request waits for the successor of a dead leader
+    leader_wait_seconds: float = 15.0  # for the successor of a leader that died
     body_bytes: int = 12 << 20
 
 
@@ -79,7 +79,7 @@ class _Call:
 
 
 class Dispatcher:
-    """One for each application; its event loop's."""
+    """One for each application; belongs to its event loop."""
 
     def __init__(
         self, api: ConnectApi, limits: RequestLimits, peers: TlsSettings | None = None
@@ -156,7 +156,7 @@ class Dispatcher:
         except SparkmirrorError:
             raise
         except Exception as error:
-            # The trace belongs into our log, never into an answer.
+            # The trace goes to the log, never to a client.
             log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -210,19 +210,19 @@ DispatcherParam = Annotated[Dispatcher, Depends(get_dispatcher)]
 ConnectorParam = Annotated[
     str,
     AfterValidator(unescape_segment),
-    Path(description="The connector's name.", examples=["beat"]),
+    Path(description="The name of the connector.", examples=["beat"]),
 ]
 NameParam = Annotated[str, AfterValidator(unescape_segment), Path()]
 TaskIdParam = Annotated[
     str,
     WithJsonSchema({"type": "integer", "minimum": 0, "maximum": _LARGEST_INT}),
-    Path(description="The task's number.", examples=[0]),
+    Path(description="The number of the task.", examples=[0]),
 ]
 BooleanParam = Annotated[str | None, WithJsonSchema({"type": "boolean"}), Query()]
 ForwardParam = Annotated[
     str | None,
     WithJsonSchema({"type": "boolean"}),
-    Query(description="Set by workers: whether the request may be passed on once more."),
+    Query(description="Set by workers: whether the request may be forwarded once more."),
 ]
 
 
@@ -295,5 +295,5 @@ def _response(request: Request, answer: ForwardedResponse) -> Response:
 def _too_large(most: int) -> ApiError:
     return ApiError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f"The request's body has more than {most} bytes, which is more than any connector needs.",
+        f"The request's body has more than {most} bytes.",
     )

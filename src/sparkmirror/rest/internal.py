@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers ask of their leader; signed, and not part of the documented API."""
+"""Requests of workers to their leader: signed, and not part of the documented API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(include_in_schema=False)
 async def put_task_configs(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's tasks, from the worker that runs it."""
+    """Publish the tasks of a connector; sent by the worker that runs it."""
     return await dispatcher.run_with_raw_body(
         request, _put_task_configs, connector, request.headers
     )

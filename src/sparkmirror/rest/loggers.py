@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/admin/loggers`: how much a worker says."""
+"""`/admin/loggers`: log levels of workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/admin/loggers", tags=["admin"])
 
 @router.get("", response_model=dict[str, entities.LoggerLevel], responses=error_responses())
 async def list_loggers(request: Request, dispatcher: DispatcherParam) -> Response:
-    """Every logger whose level is set."""
+    """List loggers whose level is set."""
     return await dispatcher.run(request, _list_loggers)
 
 
@@ -31,7 +31,7 @@ def _list_loggers(api: ConnectApi) -> Response:
 
 @router.get("/{logger}", response_model=entities.LoggerLevel, responses=error_responses(404))
 async def get_logger(request: Request, dispatcher: DispatcherParam, logger: NameParam) -> Response:
-    """One of them."""
+    """Get the level of a logger."""
     return await dispatcher.run(request, _get_logger, logger)
 
 
@@ -43,7 +43,7 @@ def _get_logger(api: ConnectApi, logger: str) -> Response:
     "/{logger}",
     response_model=list[str],
     responses={
-        204: {"description": "All workers were told."},
+        204: {"description": "The level is set on all workers."},
         **error_responses(400, 404, 413, 415),
     },
     openapi_extra=string_property_schema("level", "DEBUG"),
@@ -54,7 +54,7 @@ async def set_logger(
     logger: NameParam,
     scope: Annotated[str | None, Query(description="worker, or cluster")] = None,
 ) -> Response:
-    """Set a level, also of all loggers below; on all workers with `scope=cluster`."""
+    """Set the level of a logger and its children; `scope=cluster` on all workers."""
     is_cluster = (scope or "").lower() == "cluster"
     return await dispatcher.run_with_body(request, _set_logger, logger, cluster=is_cluster)
 

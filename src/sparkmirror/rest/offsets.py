@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector's offsets, and the topics that it has written to.
-
-Whether a worker's file lets anybody ask which topics a connector writes to.
-"""
+"""`/connectors/{connector}/offsets` and `/connectors/{connector}/topics`."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ router = APIRouter(tags=["offsets and topics"])
 async def get_offsets(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Where a connector stands."""
+    """Get the stored offsets of a connector."""
     return await dispatcher.run(request, _get_offsets, connector)
 
 
@@ -51,7 +48,7 @@ async def alter_offsets(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Set offsets of a connector that is stopped."""
+    """Alter offsets of a stopped connector."""
     del forward
     return await dispatcher.run_with_body(request, _alter_offsets, connector)
 
@@ -74,7 +71,7 @@ async def reset_offsets(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Forget all offsets of a connector that is stopped."""
+    """Delete all offsets of a stopped connector."""
     del forward
     return await dispatcher.run(request, _reset_offsets, connector)
 
@@ -94,7 +91,7 @@ async def get_topics(
     tracking: TopicTrackingParam,
     connector: ConnectorParam,
 ) -> Response:
-    """Topics that a connector has written to; none for one that nobody knows."""
+    """Get the topics that a connector has written to; none for an unknown connector."""
     tracking.check()
     return await dispatcher.run(request, _get_topics, connector)
 
@@ -115,7 +112,7 @@ async def reset_topics(
     tracking: TopicTrackingParam,
     connector: ConnectorParam,
 ) -> Response:
-    """Forget them."""
+    """Clear the topics that a connector has written to."""
     tracking.check_reset()
     return await dispatcher.run(request, _reset_topics, connector)
 
@@ -133,12 +130,12 @@ class TopicTrackingPolicy:
     allows_reset: bool = True
 
     def check(self) -> None:
-        """ApiError unless topics may be asked for."""
+        """ApiError 403 unless topics are tracked."""
         if not self.is_enabled:
             raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking is disabled.")
 
     def check_reset(self) -> None:
-        """ApiError unless they may be forgotten."""
+        """ApiError 403 unless they may be cleared."""
         self.check()
         if not self.allows_reset:
             raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")

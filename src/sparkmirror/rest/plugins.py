@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/connector-plugins`: what can be configured, and whether it is right."""
+"""`/connector-plugins`: connector classes, their keys, validation of configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def list_plugins(
     dispatcher: DispatcherParam,
     connectorsOnly: BooleanParam = None,  # noqa: N803 - Connect's name
 ) -> Response:
-    """Connector classes; with `connectorsOnly=false` converters as well."""
+    """List connector classes; `connectorsOnly=false` adds converters."""
     del connectorsOnly
     connectors_only = query_flag(request, "connectorsOnly", default=True)
     return await dispatcher.run(request, _list_plugins, connectors_only=connectors_only)
@@ -44,9 +44,9 @@ async def get_plugin_config(
     request: Request,
     dispatcher: DispatcherParam,
     plugin: NameParam,
-    version: Annotated[str | None, Query(description="Not set: the only one.")] = None,
+    version: Annotated[str | None, Query(description="Default: the only version.")] = None,
 ) -> Response:
-    """The keys of a plugin."""
+    """Get the configuration keys of a plugin."""
     return await dispatcher.run(request, _get_plugin_config, plugin, version)
 
 
@@ -62,7 +62,7 @@ def _get_plugin_config(api: ConnectApi, plugin: str, version: str | None) -> Res
     openapi_extra=config_schema(),
 )
 async def validate(request: Request, dispatcher: DispatcherParam, plugin: NameParam) -> Response:
-    """Look at a configuration without creating anything; 200 also if it is wrong."""
+    """Validate a configuration; the status is 200 also if it is wrong."""
     return await dispatcher.run_with_body(request, _validate, plugin)
 
 

@@ -66,15 +66,18 @@ class Supervisor:
         spark: SharedSparkContext[str],
         *,
         start_spark: Callable[[Mapping[str, int]], None] = lambda _: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`start_spark` starts Spark for these labels and their splits unless it has started.
 
-        It runs on the supervisor's thread. Without it Spark is the root's business.
+        Without it Spark is the root's business. `on_change` runs after a round that has started,
+        stopped or forgotten an instance. Both run on the supervisor's thread.
         """
         self._source = source
         self._build = build
         self._spark = spark
         self._start_spark = start_spark
+        self._on_change = on_change
         self._changed = threading.Condition()  # also the lock of what follows
         self._slots: dict[str, ConnectorSlot] = {}
         self._revision = 0  # of `release` and `close`
@@ -83,6 +86,7 @@ class Supervisor:
         # Supervisor's thread only.
         self._allocated: dict[str, int] | None = None
         self._is_spark_expected = False
+        self._reported: dict[str, object] = {}  # the slots as of the last `on_change`
         self._spark_failure = ""
         self._announce_at = 0.0
         self._announce_backoff = Backoff()
@@ -195,6 +199,13 @@ class Supervisor:
         is_current = all(self._start(slot, revision) for slot in due if slot.is_announced)
         with self._changed:
             ending = [slot for slot in self._slots.values() if slot.ending_since is not None]
+            slots: dict[str, object] = {
+                name: (slot.desired, id(slot.instance), slot.ending_since, slot.failure)
+                for name, slot in self._slots.items()
+            }
+        if slots != self._reported:
+            self._reported = slots
+            self._on_change()
         if not is_current:
             return 0.0
         return _POLL_SECONDS if all(slot.is_slow for slot in ending) else _ENDING_SECONDS

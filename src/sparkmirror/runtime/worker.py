@@ -81,6 +81,7 @@ class ConnectWorker:
             partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
             self._spark,
             start_spark=self._start_spark,
+            on_change=self._wake_reporter,
         )
         self._reporter = Reporter(
             self._group_state,
@@ -200,6 +201,9 @@ class ConnectWorker:
 
     def _wake_supervisor(self) -> None:
         self._supervisor.wake()
+
+    def _wake_reporter(self) -> None:
+        self._reporter.wake()
 
     def _announce(self, names: Collection[str]) -> None:
         self._reporter.announce(names)

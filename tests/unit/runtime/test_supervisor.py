@@ -115,7 +115,13 @@ class Bench:
         self.on_poll = lambda: None
         self.on_build = lambda: None
         spark = cast("SharedSparkContext[str]", self)
-        self.supervisor = Supervisor(self, self.build, spark, start_spark=self.start_spark)
+        self.changes = 0
+        self.supervisor = Supervisor(
+            self, self.build, spark, start_spark=self.start_spark, on_change=self.count_change
+        )
+
+    def count_change(self) -> None:
+        self.changes += 1
 
     def poll(self) -> Wanted:
         restarts, self.restarts = tuple(self.restarts), []
@@ -410,6 +416,21 @@ def test_a_connector_that_comes_back_before_its_end_starts_once(bench: Bench) ->
     assert bench.state is RunState.RESTARTING
     bench.end()
     assert bench.calls == [["start", "stop"], ["start"]]
+
+
+def test_a_round_that_changes_an_instance_is_reported_and_no_other(bench: Bench) -> None:
+    """The status of a connector that restarts does not wait for the next report."""
+    before = bench.changes
+    bench.supervisor.step()
+    assert bench.changes == before
+    bench.restart()
+    assert bench.changes == before + 1
+    bench.made[0].end()
+    bench.supervisor.step()
+    assert (len(bench.made), bench.changes) == (2, before + 2)
+    bench.supervisor.step()
+    bench.want(Desired.PAUSED)
+    assert bench.changes == before + 3
 
 
 def test_a_restart_replaces_the_instance_and_tasks_are_shown_restarting(bench: Bench) -> None:
