@@ -39,18 +39,15 @@ class Reconciler:
         levels: LogLevels,
         *,
         announce: Callable[[Collection[str]], None],
-        on_change: Callable[[], None],
     ) -> None:
-        """`announce` writes a status before a connector starts; `on_change` asks for a poll."""
+        """`announce` writes a status before a connector starts."""
         self._group_state = group_state
         self._config_cache = config_cache
         self._membership = membership
         self._levels = levels
         self._announce = announce
-        self._on_change = on_change
         self._lock = threading.Lock()
         self._assigned: frozenset[str] = frozenset()
-        self._restarts: list[Restart] = []
         self._last_connectors: frozenset[str] | None = None  # that the group was asked to share
 
     # --- any thread
@@ -59,7 +56,6 @@ class Reconciler:
         """Run these, and nothing else, from now on."""
         with self._lock:
             self._assigned = frozenset(names)
-        self._on_change()
 
     def revoke(self, names: Collection[str]) -> None:
         """Do not run these any more."""
@@ -69,12 +65,6 @@ class Reconciler:
     def owns(self, name: str) -> bool:
         """Whether a connector is assigned to this worker."""
         return name in self._assigned
-
-    def request_restart(self, restart: Restart) -> None:
-        """Restart a connector of this worker at the next poll."""
-        with self._lock:
-            self._restarts.append(restart)
-        self._on_change()
 
     # --- the supervisor's thread
 
@@ -97,20 +87,17 @@ class Reconciler:
         self._announce(names)
 
     def _take_restarts(self) -> tuple[Restart, ...]:
-        """Requests and events of the config topic; the references of a config are read again."""
-        with self._lock:
-            restarts, self._restarts = self._restarts, []
+        """Events of the config topic; references in the config of a restart are read again."""
+        restarts = []
         for event in self._group_state.drain_events():
             match event:
                 case RestartRequest(name, include_tasks, only_failed) if self.owns(name):
                     restarts.append(
                         Restart(name, include_tasks=include_tasks, only_failed=only_failed)
                     )
+                    self._config_cache.invalidate(name)
                 case LoggerLevel(logger, level):
                     self._set_level(logger, level)
-        for one in restarts:
-            if not one.tasks_only:
-                self._config_cache.invalidate(one.name)
         return tuple(restarts)
 
     def _rejoin_if_changed(self, configs: ClusterConfigState) -> None:

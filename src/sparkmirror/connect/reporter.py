@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """The thread `connect/reporter`; any thread may call `wake`, `announce` and `give_up`."""
+    """The thread `connect/reporter`; any thread may call its public methods but `report`."""
 
     def __init__(
         self,
@@ -115,6 +115,15 @@ class Reporter:
                     if name not in known or known[name].state is RunState.STOPPED
                 ]
             )
+
+    def update_statuses(self) -> None:
+        """Write statuses on the caller's thread; the reporter tries again if that fails."""
+        try:
+            with self._status_lock:
+                self._update_statuses(self._instances())
+        except ClusterError as error:
+            _log.debug(f"Statuses could not be written at once: {error}")
+            self.wake()
 
     def give_up(self, names: Collection[str]) -> None:
         """Write that these have ended here; another worker is to run them."""

@@ -66,9 +66,13 @@ class WorkerApi(ConnectorQueries):
         config_cache: ConnectorConfigCache,
         levels: LogLevels,
         *,
+        restart: Callable[[Restart], None],
         problem: Callable[[], str],
     ) -> None:
-        """`problem` says why the worker cannot do what it should; empty if it can."""
+        """`restart` restarts a connector of this worker.
+
+        `problem` says why the worker cannot do what it should; empty if it can.
+        """
         super().__init__(levels)
         self._file = file
         self._startup = startup
@@ -76,6 +80,7 @@ class WorkerApi(ConnectorQueries):
         self._membership = membership
         self._reconciler = reconciler
         self._config_cache = config_cache
+        self._restart = restart
         self._problem = problem
         self._leader = leader
 
@@ -253,7 +258,7 @@ class WorkerApi(ConnectorQueries):
         self._startup.require()
         if not include_tasks and not only_failed:
             self._require_owner(name)
-            self._reconciler.request_restart(Restart(name))
+            self._restart(Restart(name))
             return None
         self._leader.require()
         self._require_known(name)
@@ -272,7 +277,7 @@ class WorkerApi(ConnectorQueries):
         if task not in range(len(self._group_state.configs.tasks(name))):
             raise api_errors.unknown_task(name, task)
         self._require_owner(name)
-        self._reconciler.request_restart(Restart(name, tasks_only=True))
+        self._restart(Restart(name, tasks_only=True))
 
     def _require_known(self, name: str) -> None:
         if name not in self._group_state.configs.configs:

@@ -198,7 +198,7 @@ class Supervisor:
         self._announce()
         is_current = all(self._start(slot, revision) for slot in due if slot.is_announced)
         with self._changed:
-            is_ending = any(slot.ending_since is not None for slot in self._slots.values())
+            ending = [slot for slot in self._slots.values() if slot.ending_since is not None]
             slots: dict[str, object] = {
                 name: (slot.desired, id(slot.instance), slot.ending_since, slot.failure)
                 for name, slot in self._slots.items()
@@ -208,7 +208,7 @@ class Supervisor:
             self._on_change()
         if not is_current:
             return 0.0
-        return _ENDING_SECONDS if is_ending else _POLL_SECONDS
+        return _POLL_SECONDS if all(slot.is_slow for slot in ending) else _ENDING_SECONDS
 
     def _apply(self, targets: Mapping[str, Target]) -> list[ConnectorSlot]:
         """Take targets over under the lock; returns the slots that need an instance."""

@@ -26,7 +26,7 @@ from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.targets import Desired, InstanceView
+from sparkmirror.connectors.targets import Desired, InstanceView, Restart
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
@@ -74,7 +74,6 @@ class ConnectWorker:
             self._membership,
             levels,
             announce=self._announce,
-            on_change=self._wake_supervisor,
         )
         self._supervisor = Supervisor(
             self._reconciler,
@@ -109,6 +108,7 @@ class ConnectWorker:
             self._reconciler,
             self._config_cache,
             levels,
+            restart=self._restart,
             problem=lambda: self._reporter.problem or self._supervisor.problem,
         )
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
@@ -190,6 +190,15 @@ class ConnectWorker:
             _log.exception("The worker could not be started.")
             self._startup.failure = error
 
+    # --- threads of requests
+
+    def _restart(self, restart: Restart) -> None:
+        """The status of the connector is written before the response is sent."""
+        if not restart.tasks_only:
+            self._config_cache.invalidate(restart.name)  # its references are read again
+        self._supervisor.restart(restart)
+        self._reporter.update_statuses()
+
     # --- the supervisor's thread
 
     def _start_spark(self, wanted: Mapping[str, int]) -> None:
@@ -198,9 +207,6 @@ class ConnectWorker:
             options = self._file.settings.spark
             self._spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
             self._spark.start()
-
-    def _wake_supervisor(self) -> None:
-        self._supervisor.wake()
 
     def _wake_reporter(self) -> None:
         self._reporter.wake()
@@ -212,6 +218,7 @@ class ConnectWorker:
 
     def _on_assigned(self, names: Collection[str]) -> None:
         self._reconciler.assign(names)
+        self._supervisor.wake()
         self._reporter.wake(read=True)
 
     def _on_revoked(self, names: Collection[str]) -> None:

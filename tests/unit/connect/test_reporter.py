@@ -148,6 +148,25 @@ def test_states_are_written_and_tasks_published(bench: Bench) -> None:
     assert bench.statuses.connectors["x"].warning == "its file is gone"
 
 
+def test_statuses_are_written_at_once_if_that_is_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure is left to the next report."""
+    bench.reporter.update_statuses()
+    assert bench.states() == {"x": RunState.RUNNING, "y": RunState.RUNNING}
+    assert bench.published == []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterError("gone", cluster="b")
+
+    bench.views["x"] = view("x", RunState.RESTARTING)
+    monkeypatch.setattr(bench, "write_statuses", refuse)
+    bench.reporter.update_statuses()
+    monkeypatch.undo()
+    bench.reporter.report()
+    assert bench.states()["x"] is RunState.RESTARTING
+
+
 def test_a_worker_without_a_place_writes_nothing(bench: Bench) -> None:
     """It still gives the lead back."""
     bench.is_member = False

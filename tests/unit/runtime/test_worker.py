@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connectors.targets import Restart
 from sparkmirror.runtime.worker import ConnectWorker
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -44,6 +45,26 @@ def test_a_revoked_connector_is_disowned_ended_and_given_up_in_this_order(
     assert calls == [("release", "x", False, 7.0), ("give up", "x")]
     assert worker._reconciler.owns("y")
     assert "x: revoked before everything has ended here" in caplog.text
+
+
+def test_a_restart_on_request_reads_references_again_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the response; a restart of tasks leaves the config alone."""
+    worker: Any = ConnectWorker(UNREACHABLE, "http://127.0.0.1:1/")
+    calls: list[object] = []
+    monkeypatch.setattr(worker._config_cache, "invalidate", calls.append)
+    monkeypatch.setattr(worker._supervisor, "restart", calls.append)
+    monkeypatch.setattr(worker._reporter, "update_statuses", lambda: calls.append("statuses"))
+    for restart in (Restart("x"), Restart("x", tasks_only=True)):
+        worker._restart(restart)
+    assert calls == [
+        "x",
+        Restart("x"),
+        "statuses",
+        Restart("x", tasks_only=True),
+        "statuses",
+    ]
 
 
 def test_a_worker_without_a_cluster_says_so_and_ends() -> None:
