@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from sparkmirror.config.keys.value_types import ConfigType, Validator, one_of, parse_value
@@ -133,39 +134,44 @@ class KeyFacts(TypedDict, total=False):
     no_effect: str
 
 
-def boolean(
-    name: str, default: bool, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
+def _text_key(
+    value_type: ConfigType,
+    name: str,
+    default: str | None,
+    doc: str,
+    *validators: Validator,
+    **facts: Unpack[KeyFacts],
 ) -> ConfigKey:
+    return ConfigKey(
+        name=name, type=value_type, default=default, doc=doc, validators=validators, **facts
+    )
+
+
+def _number_key(
+    value_type: ConfigType,
+    name: str,
+    default: int | None,
+    doc: str,
+    *validators: Validator,
+    **facts: Unpack[KeyFacts],
+) -> ConfigKey:
+    text = None if default is None else str(default)
+    return _text_key(value_type, name, text, doc, *validators, **facts)
+
+
+# A key of each type: name, default, doc, validators, facts. Defaults of lists are texts, because
+# documentation and REST show them to the letter.
+integer = partial(_number_key, ConfigType.INT)
+short = partial(_number_key, ConfigType.SHORT)
+long = partial(_number_key, ConfigType.LONG)
+string = partial(_text_key, ConfigType.STRING)
+string_list = partial(_text_key, ConfigType.LIST)
+class_name = partial(_text_key, ConfigType.CLASS)
+
+
+def boolean(name: str, default: bool, doc: str, **facts: Unpack[KeyFacts]) -> ConfigKey:
     """A BOOLEAN key."""
-    return _key(ConfigType.BOOLEAN, name, str(default).lower(), doc, validators, facts)
-
-
-def integer(
-    name: str, default: int | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """An INT key."""
-    return _key(ConfigType.INT, name, _number(default), doc, validators, facts)
-
-
-def short(
-    name: str, default: int | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """A SHORT key."""
-    return _key(ConfigType.SHORT, name, _number(default), doc, validators, facts)
-
-
-def long(
-    name: str, default: int | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """A LONG key."""
-    return _key(ConfigType.LONG, name, _number(default), doc, validators, facts)
-
-
-def string(
-    name: str, default: str | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """A STRING key."""
-    return _key(ConfigType.STRING, name, default, doc, validators, facts)
+    return _text_key(ConfigType.BOOLEAN, name, str(default).lower(), doc, **facts)
 
 
 def choice(
@@ -177,36 +183,4 @@ def choice(
     **facts: Unpack[KeyFacts],
 ) -> ConfigKey:
     """A STRING key with a closed set of values; the first one is the default."""
-    validators = (one_of(*values, ignore_case=ignore_case),)
-    return _key(ConfigType.STRING, name, values[0], doc, validators, facts)
-
-
-def string_list(
-    name: str, default: str | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """A LIST key; documentation and REST show the default to the letter."""
-    return _key(ConfigType.LIST, name, default, doc, validators, facts)
-
-
-def class_name(
-    name: str, default: str | None, doc: str, *validators: Validator, **facts: Unpack[KeyFacts]
-) -> ConfigKey:
-    """A CLASS key."""
-    return _key(ConfigType.CLASS, name, default, doc, validators, facts)
-
-
-def _number(default: int | None) -> str | None:
-    return None if default is None else str(default)
-
-
-def _key(
-    value_type: ConfigType,
-    name: str,
-    default: str | None,
-    doc: str,
-    validators: tuple[Validator, ...],
-    facts: KeyFacts,
-) -> ConfigKey:
-    return ConfigKey(
-        name=name, type=value_type, default=default, doc=doc, validators=validators, **facts
-    )
+    return string(name, values[0], doc, one_of(*values, ignore_case=ignore_case), **facts)
