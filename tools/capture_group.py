@@ -20,10 +20,10 @@ from typing import Any, Self
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.wire.settings import ConnectionSettings
 from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import eventually
 

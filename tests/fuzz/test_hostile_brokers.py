@@ -15,13 +15,12 @@ from collections.abc import Iterator
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Dialer
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.frames import MAX_PREALLOCATED_BYTES
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.peers.hostile_broker import Answer, HostileBroker, framed
 
@@ -80,9 +79,9 @@ def bounded() -> Iterator[None]:
 def ask(peer: HostileBroker) -> Outcome:
     """A request on a connection of the data path, whose owner looks at the clock at times."""
     loop, outcome = EventLoop(), Outcome()
-    dialer = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
+    settings = ConnectionSettings("b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS)
     try:
-        connection = BrokerConnection(loop, dialer, peer.address)
+        connection = BrokerConnection(loop, settings, peer.address)
         connection.when_ready(
             lambda: connection.request(
                 MetadataRequest(topics=None),

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import (
     BrokerError,
@@ -34,6 +33,7 @@ from sparkmirror.kafka.topic_log import build_record_batch
 from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.connect_configs import ConfigLog
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     admin,
     create_topics,

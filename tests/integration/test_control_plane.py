@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings, ReplicationFactor
+from sparkmirror.config.settings import ReplicationFactor
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -36,6 +36,7 @@ from sparkmirror.topology.topics import (
     plan_topics,
     topics_to_create,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.topic_histories import create_with_admin
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually

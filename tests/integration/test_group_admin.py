@@ -21,7 +21,6 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.consumer import JoinGroupRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka import cluster_client
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -30,6 +29,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic, PartialResults
 from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics
 from support.clusters.client_quotas import set_quota
 from support.clusters.topic_histories import create_with_admin

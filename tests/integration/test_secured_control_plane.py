@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from sparkmirror.cli.check import check
 from sparkmirror.client import MirrorClient
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError, ClusterError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.security import oauth
 from sparkmirror.security.settings import SaslMechanism, SaslSettings
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.secure_cluster import (
     MASTER,
     MECHANISMS,

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka import topic_watcher
 from sparkmirror.kafka.topic_watcher import TopicWatcher
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Record, create_topics, delete_topic, produce, topics
 from support.peers.tcp_proxy import HOST
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -15,7 +15,6 @@ import pytest
 from sparkmirror.config.config_changes import ConfigChanges, FlowChange, FlowPart
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.model import Flow
@@ -31,6 +30,7 @@ from sparkmirror.runtime.flow_supervisor import (
 from sparkmirror.runtime.herder import Herder
 from sparkmirror.security.settings import SecurityProtocol, SecuritySettings, TlsSettings
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.wire.settings import ConnectionSettings
 from support.waiting import PATIENCE_SECONDS, eventually
 
 AB, BA = Flow("a", "b"), Flow("b", "a")

@@ -23,7 +23,7 @@ from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.properties import PropertiesFile, read_properties
 from sparkmirror.config.files.spark_conf import displayed_spark_conf
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -31,6 +31,7 @@ from sparkmirror.kafka.broker_capabilities import Role
 from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
+from sparkmirror.wire.settings import ConnectionSettings
 
 _MAX_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
 

@@ -23,7 +23,6 @@ from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run import set_up_logging
 from sparkmirror.cli.run_view import View, choose_view, format_count
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
 from sparkmirror.errors import SparkmirrorError
@@ -33,6 +32,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
+from sparkmirror.wire.settings import ConnectionSettings
 
 TOPIC, REMOTE, PARTITIONS = "orders", "source.orders", 4
 _PER_SECOND = 200

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass, resolve_class_name
-from sparkmirror.config.settings import ConnectionSettings, InternalTopics
+from sparkmirror.config.settings import InternalTopics
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import StatusRecord
@@ -23,6 +23,7 @@ from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.state.connect_configs import ClusterConfigState, ConfigEvent, ConfigLog
 from sparkmirror.state.connect_statuses import ClusterStatusState, StatusLog
+from sparkmirror.wire.settings import ConnectionSettings
 
 _REQUEST_SECONDS = 10.0
 _BLIND_SECONDS = 5.0  # after a failure, for which whoever asks is told what is known

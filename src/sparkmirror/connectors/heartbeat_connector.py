@@ -26,8 +26,8 @@ from sparkmirror.kafka.error_mapping import cluster_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkmirror.config.settings import ConnectionSettings
     from sparkmirror.model import Flow
+    from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 

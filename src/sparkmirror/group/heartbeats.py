@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from sparkmirror.errors import ClusterError
 from sparkmirror.group.session import Session
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.coordinator_client import REBALANCE_IN_PROGRESS, CoordinatorClient
 from sparkmirror.system.clock import Clock
+from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class HeartbeatSender:
         """Whom the next heartbeat will be for."""
         return self._identity
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect in another way, should the line be lost: a place is not risked for less."""
         self._line.update_connection(connection)
 

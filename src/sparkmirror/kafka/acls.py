@@ -23,9 +23,9 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from sparkmirror.errors import BrokerError, WireError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.kafka.topic_requests import chunks
+from sparkmirror.wire.settings import ConnectionSettings
 
 SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -140,9 +140,7 @@ class AclBinding:
 class AclAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
         self.unknown_acls = (
             0  # ACLs that the last answer held and that this version has no words for

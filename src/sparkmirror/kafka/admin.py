@@ -16,7 +16,6 @@ from typing import Any
 import kafka.errors
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
@@ -52,6 +51,7 @@ from sparkmirror.kafka.topic_requests import (
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
+from sparkmirror.wire.settings import ConnectionSettings
 
 _CONFIG_TOPICS_A_REQUEST = 250
 _KEPT_ANSWERS = 256
@@ -76,9 +76,7 @@ class _CachedConfigs:
 class ClusterAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
         self._kept_configs: dict[tuple[str, ...], _CachedConfigs] = {}
         self._known_configs: dict[str, TopicConfigs] = {}

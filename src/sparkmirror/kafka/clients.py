@@ -21,7 +21,6 @@ from sparkmirror.errors import AuthenticationError, ClusterError
 from sparkmirror.kafka.async_resolver import resolve_blocking
 from sparkmirror.kafka.connection_manager import ConnectionManager, raise_if_refused
 from sparkmirror.kafka.error_mapping import (
-    ConnectionParameters,
     cluster_error,
     login_error,
     silent_listener_error,
@@ -29,10 +28,9 @@ from sparkmirror.kafka.error_mapping import (
 )
 from sparkmirror.kafka.sasl_adapter import SaslAdapter
 from sparkmirror.security.tls import client_context
+from sparkmirror.wire.settings import ConnectionSettings
 
 T = TypeVar("T")
-
-__all__ = ["ConnectionParameters", "open_client"]
 
 _NEVER_MS = 10 * 365 * 24 * 3600 * 1000  # kafka-python has no word for it
 
@@ -52,7 +50,7 @@ class _DirectSockets(KafkaNetSocket):  # type: ignore[misc] # kafka-python has n
             raise
 
 
-def open_client(kind: type[T], connection: ConnectionParameters, **options: object) -> T:
+def open_client(kind: type[T], connection: ConnectionSettings, **options: object) -> T:
     """A connected client of that kind; UnreachableError within the connect timeout otherwise."""
     raise_if_refused(connection)
     _check_bootstrap(connection)
@@ -80,7 +78,7 @@ def open_client(kind: type[T], connection: ConnectionParameters, **options: obje
 
 
 def _failure(
-    connection: ConnectionParameters, error: KafkaError, managers: list[ConnectionManager]
+    connection: ConnectionSettings, error: KafkaError, managers: list[ConnectionManager]
 ) -> ClusterError:
     if isinstance(error, KafkaTimeoutError):
         last = managers[0].last_failure if managers else None
@@ -88,7 +86,7 @@ def _failure(
     return cluster_error(connection, "connecting", error)
 
 
-def _security_options(connection: ConnectionParameters) -> dict[str, Any]:
+def _security_options(connection: ConnectionSettings) -> dict[str, Any]:
     """What kafka-python has to know; AuthenticationError if there is no token, ticket or key."""
     security = connection.security
     options: dict[str, Any] = {"security_protocol": security.protocol.value}
@@ -110,7 +108,7 @@ def _security_options(connection: ConnectionParameters) -> dict[str, Any]:
 _context = lru_cache(maxsize=64)(client_context)  # to read what is trusted takes a while
 
 
-def _check_bootstrap(connection: ConnectionParameters) -> None:
+def _check_bootstrap(connection: ConnectionSettings) -> None:
     reasons = []
     timeout_seconds = connection.connect_timeout_seconds / len(connection.bootstrap_servers)
     for address in connection.bootstrap_servers:
@@ -142,7 +140,7 @@ def _host(address: str) -> str:
 
 
 def _open_network(
-    connection: ConnectionParameters,
+    connection: ConnectionSettings,
     managers: list[ConnectionManager],
     opened: list[Any],
     **configs: object,

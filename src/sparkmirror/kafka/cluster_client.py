@@ -24,11 +24,12 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from sparkmirror.errors import AuthenticationError, BrokerError, UnreachableError
-from sparkmirror.kafka.clients import ConnectionParameters, open_client
+from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.error_mapping import broker_error, cluster_error, unreachable_error
 from sparkmirror.kafka.raw_responses import RawRequest, RawResponse
 from sparkmirror.kafka.topic_requests import metadata_request
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.settings import ConnectionSettings
 
 T = TypeVar("T")
 
@@ -72,16 +73,14 @@ class _AdminTransport(KafkaAdminClient):  # type: ignore[misc] # kafka-python ha
 class ClusterClient:
     """Connects at the first question; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, stop: threading.Event | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, stop: threading.Event | None = None) -> None:
         """Once `stop` is set, nothing is tried a second time."""
         self.connection = connection
         self._stop = stop or threading.Event()
         self._client: _AdminTransport | None = None
         self._is_outdated = False
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect anew, in another way, at the next question; any thread may say so."""
         self.connection = connection
         self._is_outdated = True

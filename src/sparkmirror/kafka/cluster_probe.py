@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import ConnectionParameters, open_client
+from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.error_mapping import bootstrap_key, cluster_error
-from sparkmirror.security.settings import PLAINTEXT, SecuritySettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 _ALREADY_EXISTS = 36
 
@@ -54,23 +54,6 @@ class ClusterProbe:
         return not self.error and all(broker.version for broker in self.brokers)
 
 
-@dataclass(frozen=True, slots=True)
-class _ProbeConnection:
-    """One cluster, or one of its addresses, with a short patience."""
-
-    alias: str
-    bootstrap_servers: tuple[str, ...]
-    client_id: str
-    request_timeout_seconds: float
-    connect_timeout_seconds: float
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-    max_idle_seconds: float | None = None
-    max_request_bytes: int | None = None
-    servers_key: str = ""
-    security: SecuritySettings = PLAINTEXT
-
-
 class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
     def advertised(self) -> list[tuple[int, str]]:
         brokers = self._manager.cluster.brokers()
@@ -92,7 +75,7 @@ class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has n
         }
 
 
-def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0) -> ClusterProbe:
+def probe_cluster(connection: ConnectionSettings, timeout_seconds: float = 5.0) -> ClusterProbe:
     """Reach the cluster through its bootstrap addresses, then each broker where it says it is."""
     security = connection.security.protocol.value
     silent = {}
@@ -123,7 +106,7 @@ def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0
 
 
 def missing_permissions(
-    connection: ConnectionParameters,
+    connection: ConnectionSettings,
     reads: Sequence[str],
     writes: Sequence[str],
     timeout_seconds: float = 5.0,
@@ -167,7 +150,7 @@ def _lacking(allowed: frozenset[str] | None, needed: Sequence[str], topic: str) 
     ]
 
 
-def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> BrokerProbe:
+def _probe_broker(reach: ConnectionSettings, node_id: int, address: str) -> BrokerProbe:
     reason = _refusal(address, reach.connect_timeout_seconds)
     if reason:
         return BrokerProbe(
@@ -186,22 +169,20 @@ def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> Broker
         return BrokerProbe(node_id, address, error=_reason(error))
 
 
-def _topics(reach: _ProbeConnection, addresses: tuple[str, ...]) -> tuple[str, ...]:
+def _topics(reach: ConnectionSettings, addresses: tuple[str, ...]) -> tuple[str, ...]:
     with ClusterAdmin(_probe_connection(reach, addresses, reach.connect_timeout_seconds)) as admin:
         return tuple(sorted(t.name for t in admin.topics().found.values() if not t.is_internal))
 
 
 def _probe_connection(
-    connection: ConnectionParameters, addresses: tuple[str, ...], timeout_seconds: float
-) -> _ProbeConnection:
-    return _ProbeConnection(
-        connection.alias,
-        addresses,
-        connection.client_id,
-        timeout_seconds,
-        timeout_seconds,
-        servers_key=connection.servers_key,
-        security=connection.security,
+    connection: ConnectionSettings, addresses: tuple[str, ...], timeout_seconds: float
+) -> ConnectionSettings:
+    return replace(
+        connection,
+        bootstrap_servers=addresses,
+        request_timeout_seconds=timeout_seconds,
+        connect_timeout_seconds=timeout_seconds,
+        max_idle_seconds=None,
     )
 
 

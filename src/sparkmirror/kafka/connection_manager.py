@@ -34,16 +34,16 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from sparkmirror.kafka.async_resolver import resolve
 from sparkmirror.kafka.error_mapping import (
-    ConnectionParameters,
     authentication_error,
     cluster_error,
 )
 from sparkmirror.security.circuit_breaker import MAX_PAUSE_SECONDS, CircuitBreaker
 from sparkmirror.security.redaction import redact_broker_message
 from sparkmirror.security.settings import SecuritySettings
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.frames import MAX_UNTRUSTED_FRAME_BYTES
 from sparkmirror.wire.responses import DECODE_ERRORS
+from sparkmirror.wire.settings import ConnectionSettings
 
 # What time heals (a token endpoint that is down) is not counted against anybody.
 _LONGEST_RETRIABLE_SECONDS = 5.0
@@ -52,7 +52,7 @@ _LONGEST_RETRIABLE_SECONDS = 5.0
 _refusals = CircuitBreaker[tuple[Address, SecuritySettings], KafkaError]()
 
 
-def raise_if_refused(connection: ConnectionParameters) -> None:
+def raise_if_refused(connection: ConnectionSettings) -> None:
     """AuthenticationError if none of the addresses is to be tried yet."""
     now, found = time.monotonic(), None
     for text in connection.bootstrap_servers:
@@ -116,7 +116,7 @@ def _receive(receive: Callable[[bytes], None], data: bytes) -> None:
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc] # kafka-python has no types
     """All connections of one client."""
 
-    def __init__(self, net: object, connection: ConnectionParameters, **configs: object) -> None:
+    def __init__(self, net: object, connection: ConnectionSettings, **configs: object) -> None:
         super().__init__(net, **configs)
         self._connection = connection
         self.last_failure: KafkaError | None = None

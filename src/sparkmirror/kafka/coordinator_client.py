@@ -16,7 +16,6 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from sparkmirror.errors import ClusterError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.kafka.error_mapping import cluster_error, unreachable_error
 from sparkmirror.kafka.group_requests import (
@@ -26,6 +25,7 @@ from sparkmirror.kafka.group_requests import (
     leave_request,
     sync_request,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -67,13 +67,13 @@ class JoinResult:
 class CoordinatorClient(Closable):
     """Connects at the first question; raises ClusterErrors, with the code that a broker gave."""
 
-    def __init__(self, connection: ConnectionParameters, group: str) -> None:
+    def __init__(self, connection: ConnectionSettings, group: str) -> None:
         self._group = group
         self._client = ClusterClient(connection)
         self._coordinator: int | None = None
         self._closed = False
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect in another way, should the line be lost; any thread may say so."""
         self._client.connection = connection
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 from kafka.errors import (
     BrokerResponseError,
@@ -27,34 +26,7 @@ from sparkmirror.kafka.sasl_adapter import LoginError
 from sparkmirror.security.error_hints import no_response_hint, tls_error_hint
 from sparkmirror.security.redaction import redact_broker_message
 from sparkmirror.security.settings import SecuritySettings
-
-
-class ConnectionParameters(Protocol):
-    """How to reach a cluster; `config.settings.ConnectionSettings` is one."""
-
-    @property
-    def alias(self) -> str: ...  # noqa: D102 - the names say it
-    @property
-    def bootstrap_servers(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def client_id(self) -> str: ...  # noqa: D102
-    @property
-    def request_timeout_seconds(self) -> float: ...  # noqa: D102
-    @property
-    def connect_timeout_seconds(self) -> float: ...  # noqa: D102
-    @property
-    def send_buffer_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def receive_buffer_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def max_idle_seconds(self) -> float | None: ...  # noqa: D102
-    @property
-    def max_request_bytes(self) -> int | None: ...  # noqa: D102
-    @property
-    def servers_key(self) -> str: ...  # noqa: D102
-    @property
-    def security(self) -> SecuritySettings: ...  # noqa: D102
-
+from sparkmirror.wire.settings import ConnectionSettings
 
 _NO_ANSWER = (
     KafkaConnectionError,
@@ -77,7 +49,7 @@ _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission
 
 
 def unreachable_error(
-    connection: ConnectionParameters, doing: str, reason: str, advertised: str = ""
+    connection: ConnectionSettings, doing: str, reason: str, advertised: str = ""
 ) -> UnreachableError:
     """No broker did what was asked; names the cluster and where we looked for it.
 
@@ -99,7 +71,7 @@ def unreachable_error(
 
 
 def broker_error(
-    connection: ConnectionParameters,
+    connection: ConnectionSettings,
     doing: str,
     code: int,
     message: str | None,
@@ -122,7 +94,7 @@ def broker_error(
 
 
 def cluster_error(
-    connection: ConnectionParameters, doing: str, error: KafkaError, advertised: str = ""
+    connection: ConnectionSettings, doing: str, error: KafkaError, advertised: str = ""
 ) -> ClusterError:
     """The error of ours that says what a kafka-python exception means."""
     refused = authentication_error(connection, error)
@@ -141,7 +113,7 @@ def cluster_error(
 
 
 def authentication_error(
-    connection: ConnectionParameters, error: KafkaError
+    connection: ConnectionSettings, error: KafkaError
 ) -> AuthenticationError | None:
     """What a failed TLS handshake or login means; None if it was something else."""
     security = connection.security
@@ -174,7 +146,7 @@ def authentication_error(
 
 
 def login_error(
-    connection: ConnectionParameters, failure: AuthenticationError
+    connection: ConnectionSettings, failure: AuthenticationError
 ) -> AuthenticationError:
     """What a login of ours could not do, with the cluster's name and the key to look at."""
     keys, sasl = connection.security.keys, connection.security.sasl
@@ -200,7 +172,7 @@ def _tls_reason(error: KafkaError, address: str, security: SecuritySettings) -> 
 
 
 def silent_listener_error(
-    connection: ConnectionParameters, doing: str, reason: str
+    connection: ConnectionSettings, doing: str, reason: str
 ) -> UnreachableError:
     """Somebody accepts connections at the addresses, and does not talk to us."""
     addresses = ", ".join(connection.bootstrap_servers)
@@ -212,7 +184,7 @@ def silent_listener_error(
     )
 
 
-def bootstrap_key(connection: ConnectionParameters) -> str:
+def bootstrap_key(connection: ConnectionSettings) -> str:
     """The key that gave the addresses; a client without an alias is called by its addresses."""
     if connection.servers_key:
         return connection.servers_key

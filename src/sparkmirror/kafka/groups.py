@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from kafka.errors import IncompatibleBrokerVersion
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.kafka.group_requests import (
@@ -34,6 +33,7 @@ from sparkmirror.kafka.group_requests import (
 )
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.settings import ConnectionSettings
 
 __all__ = ["CommittedOffset", "GroupAdmin", "GroupListing"]
 
@@ -62,9 +62,7 @@ _LINES = 8
 class GroupAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
 
     @property

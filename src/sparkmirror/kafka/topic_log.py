@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.log_records import FetchedRecords, LogRecord, decode_records
 from sparkmirror.kafka.topic_requests import log_fetch_request, produce_request
@@ -23,6 +22,7 @@ from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import HEADER_SIZE, build_key_value_batch, stamp
+from sparkmirror.wire.settings import ConnectionSettings
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -38,7 +38,7 @@ class TopicLog:
 
     def __init__(
         self,
-        connection: ConnectionParameters,
+        connection: ConnectionSettings,
         topic: str,
         isolation_level: str = "read_committed",
         client: ClusterClient | None = None,

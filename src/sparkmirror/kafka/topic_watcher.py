@@ -19,7 +19,6 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from sparkmirror.errors import SparkmirrorError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import (
     LEADER_NOT_AVAILABLE,
     ClusterClient,
@@ -31,6 +30,7 @@ from sparkmirror.kafka.topic_requests import LATEST, list_offsets_request, log_f
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.settings import ConnectionSettings
 
 _WAIT_SECONDS = 5.0  # how long the leader keeps a question
 _GRACE_SECONDS = 5.0  # how much longer its answer may take
@@ -49,7 +49,7 @@ class TopicWatcher:
     """Listens from `start` to `stop`, each of which is called once."""
 
     def __init__(
-        self, connection: ConnectionParameters, topic: str, ring: Callable[[], None]
+        self, connection: ConnectionSettings, topic: str, ring: Callable[[], None]
     ) -> None:
         """`ring` must not raise; it may call `stop`."""
         self._client = ClusterClient(connection)
@@ -65,7 +65,7 @@ class TopicWatcher:
             for role, target in (("poll", self._poll_loop), ("notify", self._notify_loop))
         ]
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect anew, in another way, for the next question."""
         self._client.update_connection(connection)
 

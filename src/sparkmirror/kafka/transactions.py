@@ -22,12 +22,12 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from sparkmirror.errors import BrokerError, ClusterError, OpenTransactionError, UnreachableError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.error_mapping import broker_error
 from sparkmirror.kafka.topic_requests import describe_producers_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
 _TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
@@ -43,9 +43,7 @@ _NONE_OPEN = -1
 class TransactionalIds(Closable):
     """The transactional ids on one cluster; belongs to one thread."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._has_own_client = client is None  # one that is shared stays open
         self._client = client or ClusterClient(connection)
 

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_config_records import RestartRequest, TargetState
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION, ClusterClient
 from sparkmirror.state.connect_configs import ConfigLog
 from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.settings import ConnectionSettings
 
 TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
 

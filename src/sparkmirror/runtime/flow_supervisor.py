@@ -21,13 +21,14 @@ from typing import Protocol
 
 from sparkmirror.config.config_changes import ConfigChanges, FlowPart
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates, connector_names
 from sparkmirror.runtime.herder import Herder
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.wire.settings import ConnectionSettings
 
 SLOW_SECONDS = 8.0  # what a clean end may take
 _LOOK_SECONDS = 0.02

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import threading
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.group.membership import Membership
 from sparkmirror.runtime.commands import FlowCommands, TargetStates
 from sparkmirror.runtime.flow_supervisor import FlowSpec, OwnershipCallbacks, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState
+from sparkmirror.wire.settings import ConnectionSettings
 
 
 class FlowOwnership:

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.state.incidents import Incident
+from sparkmirror.wire.settings import ConnectionSettings
 
 PARTITION = 0
 _UNKNOWN_TOPIC = 3
@@ -108,7 +108,7 @@ class Ledger:
 
 
 def read_ledger(
-    connection: ConnectionParameters, topic: str, timeout_seconds: float = 60.0
+    connection: ConnectionSettings, topic: str, timeout_seconds: float = 60.0
 ) -> Ledger:
     """What the topic holds; nothing if it does not exist, for then nothing has happened yet."""
     latest: dict[bytes, bytes] = {}
@@ -134,7 +134,7 @@ def read_ledger(
 
 
 def append_entries(
-    connection: ConnectionParameters, topic: str, entries: Iterable[LedgerEntry]
+    connection: ConnectionSettings, topic: str, entries: Iterable[LedgerEntry]
 ) -> None:
     """Write entries; returns when every replica has them."""
     with TopicLog(connection, topic) as log:

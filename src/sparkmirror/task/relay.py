@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.task.comparison import Comparison
@@ -26,7 +25,6 @@ from sparkmirror.task.transactional_delivery import TransactionalDelivery, Trans
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_id
-from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetch_session import FetchPartition
@@ -52,8 +50,8 @@ class Relay:
         self._settings = settings
         self._loop = loop
         self.budget = MemoryBudget(settings.buffer_bytes)
-        self.source = _open_cluster(loop, settings.consumer)
-        self.target = _open_cluster(loop, settings.producer)
+        self.source = Cluster(loop, settings.consumer)
+        self.target = Cluster(loop, settings.producer)
         fetch, produce = settings.fetch, settings.produce
         self._codec = codec_id(produce.compression)
         self.fetcher = Fetcher(
@@ -126,7 +124,7 @@ class Relay:
         settings = self._settings
         if settings.offsets_cluster is None or self._split.transaction is not None:
             return None
-        cluster = _open_cluster(self._loop, settings.offsets_cluster)
+        cluster = Cluster(self._loop, settings.offsets_cluster)
         return InternalProducer(
             self._loop, cluster, settings.offsets_cluster.client_id, self.on_produce_response
         )
@@ -136,7 +134,7 @@ class Relay:
         if not settings.syncs_topic:
             return None
         side = settings.consumer if settings.syncs_on_source else settings.producer
-        cluster = _open_cluster(self._loop, side)
+        cluster = Cluster(self._loop, side)
         produce = settings.produce
         is_bound = produce.enforces_max_request_bytes and not settings.syncs_on_source
         return OffsetSyncWriter(
@@ -545,22 +543,3 @@ class Relay:
         notices = tuple(self._notices)
         self._notices.clear()
         return notices
-
-
-def _open_cluster(loop: EventLoop, settings: ConnectionSettings) -> Cluster:
-    dialer = Dialer(
-        cluster=settings.alias,
-        client_id=settings.client_id,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-        request_timeout_seconds=settings.request_timeout_seconds,
-        send_buffer_bytes=settings.send_buffer_bytes,
-        receive_buffer_bytes=settings.receive_buffer_bytes,
-        max_idle_seconds=settings.max_idle_seconds,
-        security=settings.security,
-    )
-    return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
-
-
-def _address(text: str) -> Address:
-    host, _colon, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))

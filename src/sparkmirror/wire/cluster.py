@@ -10,7 +10,7 @@ the loop's thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,9 +21,11 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.security.circuit_breaker import CircuitBreaker
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
+from sparkmirror.wire.dns_resolver import RESOLVER, DnsResolver
 from sparkmirror.wire.event_loop import EventLoop, Timer
 from sparkmirror.wire.metadata_cache import MetadataCache
+from sparkmirror.wire.settings import ConnectionSettings
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
@@ -35,10 +37,13 @@ _ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for met
 class Cluster:
     """A cluster as seen from one task."""
 
-    def __init__(self, loop: EventLoop, dialer: Dialer, bootstrap: Sequence[Address]) -> None:
+    def __init__(
+        self, loop: EventLoop, settings: ConnectionSettings, resolver: DnsResolver = RESOLVER
+    ) -> None:
         self._loop = loop
-        self._dialer = dialer
-        self._bootstrap = list(bootstrap)
+        self._settings = settings
+        self._resolver = resolver
+        self._bootstrap = [Address.parse(one) for one in settings.bootstrap_servers]
         self._next_bootstrap = 0
         self._next_node = -1
         self._addresses: dict[int, Address] = {}
@@ -66,7 +71,7 @@ class Cluster:
     @property
     def alias(self) -> str:
         """The cluster's name in the configuration."""
-        return self._dialer.cluster
+        return self._settings.alias
 
     # --- metadata
 
@@ -212,7 +217,7 @@ class Cluster:
         def refused(error: UnreachableError) -> None:
             self._login_backoff.record_failure(address, error, time.monotonic())
 
-        return BrokerConnection(self._loop, self._dialer, address, refused)
+        return BrokerConnection(self._loop, self._settings, address, refused, self._resolver)
 
     def next_node(self) -> int | None:
         """A broker that may be asked anything; another one each time."""

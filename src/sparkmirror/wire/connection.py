@@ -28,12 +28,19 @@ from sparkmirror.errors import (
     WireError,
 )
 from sparkmirror.security.error_hints import no_response_hint, tls_error_hint
-from sparkmirror.wire.dialer import Address, Dialer
-from sparkmirror.wire.dns_resolver import CACHED_AFTER_SECONDS, Resolution, numeric_addresses
+from sparkmirror.wire.dialing import Address, open_socket
+from sparkmirror.wire.dns_resolver import (
+    CACHED_AFTER_SECONDS,
+    RESOLVER,
+    DnsResolver,
+    Resolution,
+    numeric_addresses,
+)
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.frames import FrameReader
 from sparkmirror.wire.responses import decode_response
 from sparkmirror.wire.sasl_authenticator import SaslAuthenticator
+from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.tls_socket import TlsSocket
 
 _MAX_GATHERED = 256
@@ -60,10 +67,16 @@ class BrokerConnection:
     """
 
     def __init__(
-        self, loop: EventLoop, dialer: Dialer, address: Address, on_refused: OnFailure | None = None
+        self,
+        loop: EventLoop,
+        settings: ConnectionSettings,
+        address: Address,
+        on_refused: OnFailure | None = None,
+        resolver: DnsResolver = RESOLVER,
     ) -> None:
         self._loop = loop
-        self._dialer = dialer
+        self._settings = settings
+        self._resolver = resolver
         self.address = address
         self._on_refused = on_refused
         self.api_versions: dict[int, tuple[int, int]] = {}
@@ -89,7 +102,7 @@ class BrokerConnection:
         self._socket: socket.socket | TlsSocket = (
             socket.socket() if self._is_resolving else self._dial()  # one that is never connected
         )
-        self._deadline_timer = loop.call_later(dialer.connect_timeout_seconds, self._check_open)
+        self._deadline_timer = loop.call_later(settings.connect_timeout_seconds, self._check_open)
         if self._is_resolving:
             self._resolve()
         self._request_api_versions()
@@ -98,7 +111,7 @@ class BrokerConnection:
 
     def _resolve(self) -> None:
         """Look the broker's name up; the loop goes on meanwhile."""
-        loop, resolver = self._loop, self._dialer.resolver
+        loop, resolver = self._loop, self._resolver
         resolver.resolve(
             *self.address, lambda answer: loop.call_soon_threadsafe(lambda: self._resolved(answer))
         )
@@ -106,7 +119,7 @@ class BrokerConnection:
             loop.call_later(CACHED_AFTER_SECONDS, self._use_known_addresses)
 
     def _use_known_addresses(self) -> None:
-        self._resolved(Resolution(self._dialer.resolver.cached(*self.address)))
+        self._resolved(Resolution(self._resolver.cached(*self.address)))
 
     def _resolved(self, answer: Resolution) -> None:
         if self.closed or not self._is_resolving:
@@ -118,7 +131,7 @@ class BrokerConnection:
         self._addresses = answer.addresses
         self._deadline_timer.cancel()
         self._deadline_timer = self._loop.call_later(
-            self._dialer.connect_timeout_seconds, self._check_open
+            self._settings.connect_timeout_seconds, self._check_open
         )
         self._next_address("")
 
@@ -135,7 +148,7 @@ class BrokerConnection:
 
     def _dial(self) -> socket.socket:
         try:
-            sock = self._dialer.dial(self._addresses)
+            sock = open_socket(self._settings, self._addresses)
         except OSError as error:
             raise self._unreachable(str(error)) from error
         self._watched_events = selectors.EVENT_WRITE
@@ -149,7 +162,7 @@ class BrokerConnection:
             if code:
                 self._next_address(errno.errorcode.get(code, str(code)))
                 return
-            tls = self._dialer.security.tls
+            tls = self._settings.security.tls
             if tls is not None:
                 self._loop.unwatch(self._socket)
                 self._watched_events = 0
@@ -171,7 +184,7 @@ class BrokerConnection:
     def _check_open(self) -> None:
         if self.closed or self.api_versions:
             return
-        longest = self._dialer.connect_timeout_seconds
+        longest = self._settings.connect_timeout_seconds
         if self._is_resolving:
             self.close(f"its name was not resolved within {longest:g} s")
         elif not self._is_open and self._addresses:
@@ -180,7 +193,7 @@ class BrokerConnection:
         elif (
             self._authenticator is not None and self._authenticator.is_computing
         ):  # not the broker's fault
-            longest = self._dialer.request_timeout_seconds
+            longest = self._settings.request_timeout_seconds
             if time.monotonic() - self._began_at > longest:
                 self.close(f"there was nothing to log in with within {longest:g} s")
             else:
@@ -201,7 +214,7 @@ class BrokerConnection:
                 key.api_key: (max(key.min_version, 0), key.max_version)
                 for key in answer.api_keys or ()
             }
-            if self._dialer.security.sasl is None:
+            if self._settings.security.sasl is None:
                 self._become_ready(known, is_late=is_late)
             else:
                 self._authenticate(known, is_late=is_late)
@@ -217,7 +230,7 @@ class BrokerConnection:
 
         self._authenticator = SaslAuthenticator(
             self._loop,
-            self._dialer.security,
+            self._settings.security,
             self.address,
             self._send_authentication,
             done=done,
@@ -265,7 +278,7 @@ class BrokerConnection:
         low, high = self.api_versions.get(api_key, (0, -1))
         if high < low or newest < low:
             raise WireError(
-                f"cluster {self._dialer.cluster!r} at {self.address} does not speak "
+                f"cluster {self._settings.alias!r} at {self.address} does not speak "
                 f"API {api_key} up to version {newest}"
             )
         return min(high, newest)
@@ -285,7 +298,7 @@ class BrokerConnection:
 
     def _transmit_message(self, message: Any, reply: OnResponse, failure: OnFailure) -> None:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        message.with_header(correlation_id=self._correlation, client_id=self._dialer.client_id)
+        message.with_header(correlation_id=self._correlation, client_id=self._settings.client_id)
         self._transmit([message.encode(framed=True, header=True)], reply, failure)
 
     def send_buffers(
@@ -302,8 +315,8 @@ class BrokerConnection:
     def _send_authentication(self, message: Any, reply: Callable[[Any], None]) -> None:
         """A message of the login itself, which does not wait for its own end."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        message.with_header(correlation_id=self._correlation, client_id=self._dialer.client_id)
-        deadline = time.monotonic() + self._dialer.request_timeout_seconds
+        message.with_header(correlation_id=self._correlation, client_id=self._settings.client_id)
+        deadline = time.monotonic() + self._settings.request_timeout_seconds
         waiting = _PendingRequest(
             self._correlation, _decoding(message, reply), lambda _error: None, deadline
         )
@@ -314,7 +327,7 @@ class BrokerConnection:
             failure(self._unreachable("the connection is closed"))
             return
         self._used_at = time.monotonic()
-        deadline = self._used_at + self._dialer.request_timeout_seconds
+        deadline = self._used_at + self._settings.request_timeout_seconds
         waiting = _PendingRequest(self._correlation, reply, failure, deadline)
         login = self._authenticator
         if login is not None and (
@@ -348,7 +361,7 @@ class BrokerConnection:
                 selectors.EVENT_READ
             )  # what was not worth waking us up for yet counts, too
         if not self.closed and self._is_timed_out(now):
-            self.close(f"a request got no reply in {self._dialer.request_timeout_seconds:g} s")
+            self.close(f"a request got no reply in {self._settings.request_timeout_seconds:g} s")
 
     def _is_timed_out(self, now: float) -> bool:
         if self._pending:
@@ -357,7 +370,7 @@ class BrokerConnection:
             oldest = self._awaiting_authentication[0][0].deadline
         else:
             return False
-        return now > max(oldest, self._received_at + self._dialer.request_timeout_seconds)
+        return now > max(oldest, self._received_at + self._settings.request_timeout_seconds)
 
     def check_idle(self, now: float) -> None:
         """Close when nobody has used it for long; the owner calls this at times.
@@ -365,7 +378,7 @@ class BrokerConnection:
         Networks forget silent connections without a word, and a request on such a one would wait
         for its whole time-out.
         """
-        longest = self._dialer.max_idle_seconds
+        longest = self._settings.max_idle_seconds
         is_busy = self._pending or self._awaiting_authentication or self._before_ready
         if longest is None or is_busy or now - max(self._used_at, self._received_at) < longest:
             return
@@ -392,7 +405,7 @@ class BrokerConnection:
 
     def _on_socket_error(self, error: OSError) -> None:
         """The socket or TLS is no good any more."""
-        security, address = self._dialer.security, str(self.address)
+        security, address = self._settings.security, str(self.address)
         words = tls_error_hint(error, address, security)
         if not words and isinstance(self._socket, TlsSocket):
             words = tls_error_hint(self._socket.peer_error() or error, address, security)
@@ -406,7 +419,7 @@ class BrokerConnection:
         is_connected = self._is_open or isinstance(self._socket, TlsSocket)
         answered = self._correlation - self.in_flight
         if is_connected and answered <= 1:  # the API versions, which anybody may ask for
-            reason = f"{reason}. {no_response_hint(self._dialer.security)}"
+            reason = f"{reason}. {no_response_hint(self._settings.security)}"
         self.close(reason)
 
     def _watch(self) -> None:
@@ -502,8 +515,8 @@ class BrokerConnection:
 
     def _unreachable(self, reason: str) -> UnreachableError:
         return UnreachableError(
-            f"cluster {self._dialer.cluster!r}: broker {self.address}: {reason}",
-            cluster=self._dialer.cluster,
+            f"cluster {self._settings.alias!r}: broker {self.address}: {reason}",
+            cluster=self._settings.alias,
         )
 
 

@@ -32,7 +32,7 @@ from sparkmirror.security.sasl import SaslClient, create_sasl_client
 from sparkmirror.security.settings import SaslSettings, SecuritySettings
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 
 T = TypeVar("T")

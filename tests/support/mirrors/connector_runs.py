@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sparkmirror.config.connector_config import ParsedConnector, read_connector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
@@ -15,6 +14,7 @@ from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Cluster, create_topics
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeAclsResponse
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.kafka.acls import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -26,6 +25,7 @@ from sparkmirror.kafka.acls import (
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.wire.settings import ConnectionSettings
 
 BINDING = AclBinding(
     ResourceType.TOPIC,

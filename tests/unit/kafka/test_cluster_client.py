@@ -9,9 +9,9 @@ import time
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import UnreachableError
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, ClusterClient
+from sparkmirror.wire.settings import ConnectionSettings
 
 
 def ask_one_that_died() -> None:

@@ -12,7 +12,6 @@ from kafka.errors import KafkaProtocolError, SaslAuthenticationFailedError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.connection_manager import ConnectionManager
@@ -25,6 +24,7 @@ from sparkmirror.security.settings import (
     SecurityProtocol,
     SecuritySettings,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from support.manual_clock import ManualClock
 from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, SecureBroker
 

@@ -20,7 +20,6 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import pytest
 from kafka import KafkaAdminClient
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.sasl_adapter import SaslAdapter
@@ -39,6 +38,7 @@ from sparkmirror.security.settings import (
     SecurityProtocol,
     SecuritySettings,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from support.log_capture import captured_log
 from support.waiting import PATIENCE_SECONDS, eventually
 

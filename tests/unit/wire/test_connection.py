@@ -9,21 +9,23 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.manual_clock import WIRE, ManualClock
 from support.waiting import PATIENCE_SECONDS
 
 LOOPBACK = "127.0.0.1"
 FAR = "sparkmirror.wire.connection._HIGH_LATENCY_SECONDS"
-DIALER = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
+SETTINGS = ConnectionSettings("b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS)
 Script = Callable[[socket.socket], None]
 
 
@@ -99,7 +101,7 @@ def closed_port() -> Iterator[Address]:
 
 def ask(loop: EventLoop, address: Address, requests: int = 1) -> list[Outcome]:
     """Open a connection, send requests, wait for the end of all."""
-    connection = BrokerConnection(loop, DIALER, address)
+    connection = BrokerConnection(loop, SETTINGS, address)
     outcomes = [Outcome() for _ in range(requests)]
     for outcome in outcomes:
         outcome.send(connection)
@@ -187,7 +189,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request(
         peer.recv(1)
 
     outcome, behind = Outcome(), Outcome()
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     connection.when_ready(
         lambda: connection.request(
             MetadataRequest(topics=None), outcome.replies.append, outcome.failures.append, newest=12
@@ -207,7 +209,7 @@ def test_a_silent_peer_is_given_up(loop: EventLoop, serve: Callable[[Script], Ad
     gone = threading.Event()
     connection = BrokerConnection(
         loop,
-        DIALER._replace(connect_timeout_seconds=0.2),
+        replace(SETTINGS, connect_timeout_seconds=0.2),
         serve(lambda _peer: gone.wait(PATIENCE_SECONDS) and None),
     )
     outcome = Outcome()
@@ -230,7 +232,7 @@ def test_a_request_without_reply_closes_the_connection(
         read_frame(peer)
         peer.recv(1)
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     outcome = Outcome()
     outcome.send(connection)
     run_until(loop, lambda: connection.in_flight == 1 and bool(connection.api_versions))
@@ -252,12 +254,12 @@ def test_a_connection_that_nobody_uses_is_closed(
         peer.sendall(api_versions())
         peer.recv(1)
 
-    patient = BrokerConnection(loop, DIALER, serve(script))
+    patient = BrokerConnection(loop, SETTINGS, serve(script))
     run_until(loop, lambda: bool(patient.api_versions))
     patient.check_idle(float("inf"))
     assert not patient.closed
 
-    connection = BrokerConnection(loop, DIALER._replace(max_idle_seconds=5.0), serve(script))
+    connection = BrokerConnection(loop, replace(SETTINGS, max_idle_seconds=5.0), serve(script))
     connection.check_idle(float("inf"))
     assert not connection.closed, "it is being opened"
     run_until(loop, lambda: bool(connection.api_versions))
@@ -322,7 +324,7 @@ def test_events_for_a_closed_connection_are_ignored(
     loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Another callback of the same turn may have closed it."""
-    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, SETTINGS, serve(lambda _peer: None))
     connection.close("closed by another callback")
 
     connection.on_ready(selectors.EVENT_READ | selectors.EVENT_WRITE)
@@ -334,7 +336,7 @@ def test_a_closed_connection_fails_requests_at_once(
     loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Nothing is queued for ever."""
-    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, SETTINGS, serve(lambda _peer: None))
     connection.close("for a reason")
     outcome = Outcome()
     outcome.send(connection)
@@ -370,7 +372,7 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
             peer.sendall(api_versions(correlation_id))
         peer.recv(1)
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     run_until(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
     assert connection.is_high_latency is is_far
     connection.close("the test is over")
@@ -394,7 +396,7 @@ def test_an_answer_that_is_arriving_is_not_late(
         finish.wait(PATIENCE_SECONDS)
         peer.sendall(answer[9:])
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     outcome = Outcome()
     outcome.send(connection)
     run_until(loop, asked.is_set)
@@ -402,7 +404,7 @@ def test_an_answer_that_is_arriving_is_not_late(
     began = clock.monotonic()
     begin.set()
     run_until(loop, lambda: connection._received_at == began)
-    connection.check_timeout(began + DIALER.request_timeout_seconds - 0.5)
+    connection.check_timeout(began + SETTINGS.request_timeout_seconds - 0.5)
     assert not outcome.failures
     finish.set()
     run_until(loop, lambda: outcome.is_over)

@@ -32,9 +32,10 @@ from sparkmirror.security.settings import (
 )
 from sparkmirror.security.tls import server_context
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.sasl_authenticator import reauthentication_seconds
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.data.certificates import Authority, Identity
 from support.manual_clock import WIRE, ManualClock
@@ -62,10 +63,12 @@ def context(identity: Identity | None = None, client_auth: str = "none") -> ssl.
     return server_context(own, client_auth)
 
 
-def dialer(security: SecuritySettings, **changes: float) -> Dialer:
+def connection_settings(security: SecuritySettings, **changes: float) -> ConnectionSettings:
     """To the cluster b."""
-    made = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1, security=security)
-    return made._replace(**changes)
+    made = ConnectionSettings(
+        "b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS, security=security
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +96,7 @@ def ask(
 ) -> tuple[list[Outcome], list[UnreachableError]]:
     """Open a connection, send requests, wait for the end of all; refusals that it told of."""
     refusals: list[UnreachableError] = []
-    connection = BrokerConnection(loop, dialer(security), address, refusals.append)
+    connection = BrokerConnection(loop, connection_settings(security), address, refusals.append)
     outcomes = [Outcome() for _ in bodies]
     for outcome, body in zip(outcomes, bodies, strict=True):
         outcome.send(connection, body)
@@ -250,7 +253,9 @@ def test_a_handshake_that_breaks_anywhere_is_one_failure(
         thread.start()
         connection = BrokerConnection(
             loop,
-            dialer(TLS, connect_timeout_seconds=0.1),  # both sides may wait for each other
+            connection_settings(
+                TLS, connect_timeout_seconds=0.1
+            ),  # both sides may wait for each other
             Address("localhost", listener.getsockname()[1]),
         )
         outcome = Outcome()
@@ -296,7 +301,7 @@ def test_an_answer_that_arrives_slowly_is_not_late(loop: EventLoop, clock: Manua
 
     body = random.randbytes(400_000)
     with SecureBroker(context(), cuts=(150_000, 170_000), between=between) as peer:
-        connection = BrokerConnection(loop, dialer(TLS), peer.address)
+        connection = BrokerConnection(loop, connection_settings(TLS), peer.address)
         outcome = Outcome()
         outcome.send(connection, [body])
         run_until(loop, lambda: reached.acquire(blocking=False))
@@ -373,7 +378,7 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(
     failures: list[UnreachableError] = []
     asked, total = 0, 100
     with SecureBroker(own, login=PLAIN, session_ms=2000) as peer:
-        connection = BrokerConnection(loop, dialer(security), peer.address)
+        connection = BrokerConnection(loop, connection_settings(security), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
 
         def ask_more() -> bool:
@@ -428,7 +433,7 @@ def test_an_idle_connection_logs_in_again_when_it_is_used(
 ) -> None:
     """Not before, or it would never be idle; the request waits meanwhile."""
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
         loop.run_once(0.01)
@@ -473,7 +478,7 @@ def test_a_new_login_at_msk_has_the_keys_of_then(
         answer=b'{"version":"2020_10_22","request-id":"1"}',
         session_ms=SESSION_MS,
     ) as peer:
-        connection = BrokerConnection(loop, dialer(security), peer.address)
+        connection = BrokerConnection(loop, connection_settings(security), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
         outcome = Outcome()
@@ -493,7 +498,7 @@ def test_a_login_that_fails_later_closes_the_connection(
 ) -> None:
     """What waited for it fails, and a new connection may be tried."""
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         peer.login = b"\0me\0changed"
         clock.advance(SESSION_SECONDS)
@@ -524,7 +529,9 @@ def test_nobody_else_waits_for_a_token(loop: EventLoop, clock: ManualClock) -> N
     with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
         endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0}
-        stuck = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        stuck = BrokerConnection(
+            loop, connection_settings(_tokens(endpoint), **limits), peer.address
+        )
         failed = Outcome()
         failed.send(stuck)
         run_until(loop, lambda: _waits_for_a_token(stuck))
@@ -545,7 +552,9 @@ def test_a_token_that_never_comes_ends_with_the_requests_time(
     with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
         endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0, "request_timeout_seconds": 5.0}
-        connection = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        connection = BrokerConnection(
+            loop, connection_settings(_tokens(endpoint), **limits), peer.address
+        )
         outcome = Outcome()
         outcome.send(connection)
         run_until(loop, lambda: _waits_for_a_token(connection))
@@ -566,7 +575,7 @@ def test_an_answer_to_a_login_that_cannot_be_read_ends_only_its_connection(
 ) -> None:
     """Whatever is at the other end, the task goes on with its other brokers."""
     with SecureBroker(login=PLAIN, nonsense={key: body}) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         outcome = Outcome()
         outcome.send(connection, [b"x"])
         run_until(loop, lambda: outcome.is_over)
@@ -582,7 +591,9 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(
     refusals: list[UnreachableError] = []
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
         peer.takes_once = True
-        connection = BrokerConnection(loop, dialer(SASL), peer.address, refusals.append)
+        connection = BrokerConnection(
+            loop, connection_settings(SASL), peer.address, refusals.append
+        )
         for is_last in (False, True):
             outcome = Outcome()
             outcome.send(connection, [b"x"])
@@ -610,7 +621,7 @@ def test_between_a_short_session_and_the_next_login_requests_wait(
     """The session of a token's last moments is shorter than the pause that brokers insist on."""
     monkeypatch.setattr("sparkmirror.wire.sasl_authenticator.MIN_REAUTHENTICATION_SECONDS", 2.4)
     with SecureBroker(login=PLAIN, session_ms=600) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         first, second = Outcome(), Outcome()
         first.send(connection, [b"x"])
         run_until(loop, lambda: first.is_over)
