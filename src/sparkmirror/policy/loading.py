@@ -68,44 +68,44 @@ class NamingOptions(Protocol):
     """What settings say about names alone (see config's ReplicationPolicySettings)."""
 
     @property
-    def replication_policy_class(self) -> str: ...  # noqa: D102 - named after its key
+    def replication_policy_class(self) -> str: ...
     @property
-    def separator(self) -> str: ...  # noqa: D102
+    def separator(self) -> str: ...
     @property
-    def internal_topic_separator_enabled(self) -> bool: ...  # noqa: D102
+    def internal_topic_separator_enabled(self) -> bool: ...
     @property
-    def separator_is_explicit(self) -> bool: ...  # noqa: D102
+    def separator_is_explicit(self) -> bool: ...
     @property
-    def options(self) -> Mapping[str, str]: ...  # noqa: D102
+    def options(self) -> Mapping[str, str]: ...
     @property
-    def allowed_classes(self) -> ClassAllowlist | None: ...  # noqa: D102
+    def allowed_classes(self) -> ClassAllowlist | None: ...
 
 
 class PolicyOptions(NamingOptions, Protocol):
     """What a flow's settings say about names and selection (see config's PolicySettings)."""
 
     @property
-    def topic_filter_class(self) -> str: ...  # noqa: D102
+    def topic_filter_class(self) -> str: ...
     @property
-    def topics(self) -> tuple[str, ...]: ...  # noqa: D102
+    def topics(self) -> tuple[str, ...]: ...
     @property
-    def topics_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def topics_exclude(self) -> tuple[str, ...]: ...
     @property
-    def group_filter_class(self) -> str: ...  # noqa: D102
+    def group_filter_class(self) -> str: ...
     @property
-    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
+    def groups(self) -> tuple[str, ...]: ...
     @property
-    def groups_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def groups_exclude(self) -> tuple[str, ...]: ...
     @property
-    def config_property_filter_class(self) -> str: ...  # noqa: D102
+    def config_property_filter_class(self) -> str: ...
     @property
-    def config_properties_exclude(self) -> tuple[str, ...]: ...  # noqa: D102
+    def config_properties_exclude(self) -> tuple[str, ...]: ...
     @property
-    def config_properties_include(self) -> tuple[str, ...]: ...  # noqa: D102
+    def config_properties_include(self) -> tuple[str, ...]: ...
     @property
-    def use_defaults_from(self) -> str: ...  # noqa: D102
+    def use_defaults_from(self) -> str: ...
     @property
-    def heartbeats_replication_enabled(self) -> bool: ...  # noqa: D102
+    def heartbeats_replication_enabled(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E")
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 _FORGOTTEN_SECONDS = 60.0  # what is refused so long after the last time is a new story

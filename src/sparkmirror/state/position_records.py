@@ -31,11 +31,11 @@ class KeyedRecord(Protocol):
     """A record as read from the offsets topic."""
 
     @property
-    def key(self) -> bytes | None: ...  # noqa: D102 - the names say it
+    def key(self) -> bytes | None: ...
     @property
-    def value(self) -> bytes | None: ...  # noqa: D102
+    def value(self) -> bytes | None: ...
     @property
-    def partition(self) -> int: ...  # noqa: D102
+    def partition(self) -> int: ...
 
 
 def position_record(

@@ -18,7 +18,7 @@ from sparkmirror.security.settings import (
     SecurityProtocol,
     SecuritySettings,
 )
-from sparkmirror.wire import cluster as cluster_module
+from sparkmirror.wire import brokers
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
@@ -40,14 +40,21 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connections: dict[Address, FakeConnection] = {}
-        monkeypatch.setattr(cluster_module, "BrokerConnection", self._open)
+        monkeypatch.setattr(brokers, "BrokerConnection", self._open)
         self.loop = FakeLoop()
         self.cluster = Cluster(self.loop, SETTINGS)  # type: ignore[arg-type]
 
     def _open(
-        self, _loop: EventLoop, _settings: ConnectionSettings, address: Address, *_rest: object
+        self,
+        _loop: EventLoop,
+        _settings: ConnectionSettings,
+        address: Address,
+        *_rest: object,
+        **_options: object,
     ) -> object:
-        return self.connections.setdefault(address, FakeConnection(12))
+        made = self.connections.setdefault(address, FakeConnection(12))
+        made.address = address
+        return made
 
     def asked(self) -> tuple[Address, Request]:
         """The one request that waits, and at which broker."""
@@ -78,8 +85,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     found = Scripted(monkeypatch)
     found.cluster.track_topics(["t"])
     assert found.names(topic("t", partition(0, 1))) == ["t"]
-    found.connections.clear()
-    found.cluster.connection(1)
     return found
 
 
@@ -196,7 +201,7 @@ def test_a_broker_that_refuses_us_is_not_asked_all_the_time(
             replace(SETTINGS, bootstrap_servers=(str(peer.address),), security=security),
         )
         stack.callback(cluster.close)
-        cluster._addresses[1] = peer.address
+        cluster._brokers.learn(metadata({1: peer.address}).brokers)
         cluster.track_topics(["t"])
         run_until(loop, lambda: cluster.error is not None)
         for _ in range(9):  # a tenth of a second short of the pause

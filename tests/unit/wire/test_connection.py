@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,11 +17,12 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
+from sparkmirror.errors import LossKind, UnsupportedVersionError
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.settings import ConnectionSettings
-from support.clients.wire_requests import Outcome, run_until
+from support.clients.wire_requests import Outcome, RecordingOwner, run_until
 from support.manual_clock import WIRE, ManualClock
 from support.waiting import PATIENCE_SECONDS
 
@@ -221,6 +224,79 @@ def test_a_silent_peer_is_given_up(loop: EventLoop, serve: Callable[[Script], Ad
     assert "no answer within 0.2 s" in str(outcome.failures[0])
 
 
+def _close_at_once(_peer: socket.socket) -> None:
+    pass
+
+
+def _answer_and_close(peer: socket.socket) -> None:
+    for correlation_id in (1, 2):
+        read_frame(peer)
+        peer.sendall(api_versions(correlation_id))
+    read_frame(peer)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"), [(_close_at_once, LossKind.SILENT), (_answer_and_close, LossKind.LOST)]
+)
+def test_a_failure_tells_silence_from_loss(
+    loop: EventLoop, serve: Callable[[Script], Address], script: Script, kind: LossKind
+) -> None:
+    *_, outcome = ask(loop, serve(script), 2)
+    assert outcome.failures[0].kind is kind
+
+
+def test_a_closed_port_is_unreachable(loop: EventLoop, closed_port: Address) -> None:
+    (outcome,) = ask(loop, closed_port)
+    assert outcome.failures[0].kind is LossKind.UNREACHABLE
+    assert outcome.failures[0].address == str(closed_port)
+
+
+def test_a_request_may_have_its_own_timeout(
+    loop: EventLoop, serve: Callable[[Script], Address]
+) -> None:
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        read_frame(peer)
+        peer.recv(1)
+
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
+    assert connection.seconds_left(0.0) > 0
+    run_until(loop, lambda: bool(connection.api_versions))
+    assert connection.seconds_left(0.0) == math.inf
+    outcome = Outcome()
+    connection.request(
+        MetadataRequest(topics=None),
+        outcome.replies.append,
+        outcome.failures.append,
+        newest=12,
+        timeout_seconds=1000.0,
+    )
+    now = time.monotonic()
+    assert 900 < connection.seconds_left(now) <= 1000
+    connection.check_timeout(now + 900)
+    assert not outcome.is_over
+    connection.check_timeout(now + 1100)
+    assert "no reply in 1000 s" in str(outcome.failures[0])
+
+
+def test_a_version_range_that_the_broker_lacks_is_an_error(
+    loop: EventLoop, serve: Callable[[Script], Address]
+) -> None:
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        peer.recv(1)
+
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
+    run_until(loop, lambda: bool(connection.api_versions))
+    assert connection.negotiated_version(3, 99) == 12
+    for api_key, oldest in ((3, 13), (4, 0)):
+        with pytest.raises(UnsupportedVersionError, match=f"API {api_key}"):
+            connection.negotiated_version(api_key, 99, oldest)
+    connection.close("the test is over")
+
+
 def test_a_request_without_reply_closes_the_connection(
     loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
@@ -372,7 +448,7 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
             peer.sendall(api_versions(correlation_id))
         peer.recv(1)
 
-    connection = BrokerConnection(loop, SETTINGS, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script), RecordingOwner())
     run_until(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
     assert connection.is_high_latency is is_far
     connection.close("the test is over")

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import ConnectionLostError, LossKind
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
 from sparkmirror.security.aws_credentials import AwsCredentials
@@ -36,7 +36,7 @@ from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.sasl_authenticator import reauthentication_seconds
 from sparkmirror.wire.settings import ConnectionSettings
-from support.clients.wire_requests import Outcome, run_until
+from support.clients.wire_requests import Outcome, RecordingOwner, run_until
 from support.data.certificates import Authority, Identity
 from support.manual_clock import WIRE, ManualClock
 from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecureBroker
@@ -93,23 +93,24 @@ def loop() -> Iterator[EventLoop]:
 
 def ask(
     loop: EventLoop, security: SecuritySettings, address: Address, bodies: list[list[bytes]]
-) -> tuple[list[Outcome], list[UnreachableError]]:
+) -> tuple[list[Outcome], list[str]]:
     """Open a connection, send requests, wait for the end of all; refusals that it told of."""
-    refusals: list[UnreachableError] = []
-    connection = BrokerConnection(loop, connection_settings(security), address, refusals.append)
+    owner = RecordingOwner()
+    connection = BrokerConnection(loop, connection_settings(security), address, owner)
     outcomes = [Outcome() for _ in bodies]
     for outcome, body in zip(outcomes, bodies, strict=True):
         outcome.send(connection, body)
     run_until(loop, lambda: all(outcome.is_over for outcome in outcomes))
     connection.close("the test is over")
     assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
-    return outcomes, refusals
+    return outcomes, [one.explain(security) for one in owner.refusals]
 
 
 def refused(loop: EventLoop, security: SecuritySettings, peer: SecureBroker) -> str:
     """Why a broker and we do not get together; it is told as a refusal, once."""
     (outcome,), refusals = ask(loop, security, peer.address, [[b"x"]])
-    assert outcome.failures == refusals
+    assert [one.reason for one in outcome.failures] == refusals
+    assert outcome.failures[0].kind is LossKind.REFUSED
     return str(outcome.failures[0])
 
 
@@ -375,7 +376,7 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(
     """
     own = context() if security.tls else None
     answers: list[int] = []
-    failures: list[UnreachableError] = []
+    failures: list[ConnectionLostError] = []
     asked, total = 0, 100
     with SecureBroker(own, login=PLAIN, session_ms=2000) as peer:
         connection = BrokerConnection(loop, connection_settings(security), peer.address)
@@ -403,7 +404,7 @@ class _Numbered:
         self,
         number: int,
         answers: list[int],
-        failures: list[UnreachableError],
+        failures: list[ConnectionLostError],
         then: Callable[[], None],
     ) -> None:
         self._number = number
@@ -588,12 +589,10 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(
     loop: EventLoop, clock: ManualClock
 ) -> None:
     """Such a broker lets us in on a new connection; it does not count as one without logins."""
-    refusals: list[UnreachableError] = []
+    owner = RecordingOwner()
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
         peer.takes_once = True
-        connection = BrokerConnection(
-            loop, connection_settings(SASL), peer.address, refusals.append
-        )
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address, owner)
         for is_last in (False, True):
             outcome = Outcome()
             outcome.send(connection, [b"x"])
@@ -602,7 +601,7 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(
             clock.advance(0.99 * SESSION_SECONDS)
 
     assert "once more" in str(outcome.failures[0])
-    assert not refusals
+    assert not owner.refusals
 
 
 @pytest.mark.usefixtures("clock")
