@@ -28,6 +28,7 @@ from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic, PartialResults
 from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
+from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics
@@ -228,18 +229,15 @@ def test_other_kinds_of_groups_are_left_out(
     }
     protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="any", metadata=b"")]
     with closing(ClusterClient(connection)) as client:
-        joined = client.send(
-            JoinGroupRequest(
-                group_id=workers,
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=SESSION_MS,
-                member_id="",
-                protocol_type="connect",
-                protocols=protocols,
-                max_version=3,  # later versions need two requests
-            ),
-            1,
+        message = JoinGroupRequest(
+            group_id=workers,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            member_id="",
+            protocol_type="connect",
+            protocols=protocols,
         )
+        joined = client.send(Request(message, 0, 3), 1)  # later versions need two requests
     assert joined.error_code == 0
     expected = {workers: ("classic", "connect")}
     if not kafka_version.startswith("3."):

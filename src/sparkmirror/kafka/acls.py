@@ -5,10 +5,6 @@ Answers are read ACL by ACL: one that is refused does not hide the others. Any b
 there is; orders go to the controller, which in KRaft is whichever broker the metadata names.
 
 An `AclAdmin` belongs to one thread.
-
-Protocol messages about ACLs, built from our values with kafka-python's classes.
-
-As in `requests`, each try builds its own.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeA
 
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
+from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -37,6 +34,7 @@ _CREATIONS_A_REQUEST = 500
 _DELETIONS_A_REQUEST = 100
 
 _ANY = 1  # in all four enumerations
+_OLDEST, _NEWEST = 1, 3  # of all three requests; before, there were no pattern types
 
 
 class ResourceType(IntEnum):
@@ -189,12 +187,12 @@ class AclAdmin(Closable):
         self,
         doing: str,
         portions: Sequence[Sequence[AclBinding]],
-        make_request: Callable[[Sequence[AclBinding]], object],
+        make_request: Callable[[Sequence[AclBinding]], Request],
         results: Callable[[Any], list[tuple[int, str | None]]],
     ) -> dict[AclBinding, BrokerError | None]:
         answers: dict[AclBinding, BrokerError | None] = {}
         for some in portions:
-            step = partial(self._client.send_to_controller, partial(make_request, some))
+            step = partial(self._client.send_to_controller, make_request(some))
             answer = self._client.retry(doing, step)
             for one, (code, message) in zip(some, results(answer), strict=True):
                 error = self._client.broker_error(doing, code, None, message) if code else None
@@ -260,9 +258,9 @@ def _text(fields: Mapping[str, object], name: str) -> str:
     return found
 
 
-def _describe_acls_request(resource_type: int) -> object:
+def _describe_acls_request(resource_type: int) -> Request:
     """All ACLs on resources of a type."""
-    return DescribeAclsRequest(
+    message = DescribeAclsRequest(
         resource_type_filter=resource_type,
         resource_name_filter=None,
         pattern_type_filter=_ANY,
@@ -271,11 +269,12 @@ def _describe_acls_request(resource_type: int) -> object:
         operation=_ANY,
         permission_type=_ANY,
     )
+    return Request(message, _OLDEST, _NEWEST)
 
 
-def _create_acls_request(bindings: Sequence[AclBinding]) -> object:
+def _create_acls_request(bindings: Sequence[AclBinding]) -> Request:
     """Creation of these ACLs."""
-    return CreateAclsRequest(
+    message = CreateAclsRequest(
         creations=[
             CreateAclsRequest.AclCreation(
                 resource_type=one.resource_type,
@@ -289,11 +288,12 @@ def _create_acls_request(bindings: Sequence[AclBinding]) -> object:
             for one in bindings
         ]
     )
+    return Request(message, _OLDEST, _NEWEST)
 
 
-def _delete_acls_request(bindings: Sequence[AclBinding]) -> object:
+def _delete_acls_request(bindings: Sequence[AclBinding]) -> Request:
     """Deletion of exactly these ACLs."""
-    return DeleteAclsRequest(
+    message = DeleteAclsRequest(
         filters=[
             DeleteAclsRequest.DeleteAclsFilter(
                 resource_type_filter=one.resource_type,
@@ -307,3 +307,4 @@ def _delete_acls_request(bindings: Sequence[AclBinding]) -> object:
             for one in bindings
         ]
     )
+    return Request(message, _OLDEST, _NEWEST)

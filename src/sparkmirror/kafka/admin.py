@@ -165,8 +165,8 @@ class ClusterAdmin(Closable):
         """
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(changes.items()), _CONFIG_TOPICS_A_REQUEST):
-            make_request = partial(alter_configs_request, some, validate_only=validate_only)
-            step = partial(self._client.send_to_controller, make_request)
+            request = alter_configs_request(some, validate_only=validate_only)
+            step = partial(self._client.send_to_controller, request)
             for one in self._client.retry("altering configs", step).responses:
                 results[one.resource_name] = (
                     self._client.broker_error(
@@ -194,8 +194,8 @@ class ClusterAdmin(Closable):
         identified = [one for one in topics if one.topic_id is not None]
         for some in chunks(identified, _NEW_TOPICS_A_REQUEST):
             names = {one.topic_id: one.name for one in some}
-            make_request = partial(delete_topics_request, some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, make_request)
+            request = delete_topics_request(some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, request)
             for one in self._client.retry("deleting topics", step).responses:
                 name = names[one.topic_id]
                 is_gone = one.error_code in (0, _UNKNOWN_TOPIC_ID)
@@ -214,10 +214,10 @@ class ClusterAdmin(Closable):
         """Creates topics; None for each that was created (or would be, if only validated)."""
         results: dict[str, BrokerError | None] = {}
         for some in _by_partitions(topics):
-            make_request = partial(
-                create_topics_request, some, self._broker_timeout_ms(), validate_only=validate_only
+            request = create_topics_request(
+                some, self._broker_timeout_ms(), validate_only=validate_only
             )
-            step = partial(self._client.send_to_controller, make_request)
+            step = partial(self._client.send_to_controller, request)
             answer = self._client.retry("creating topics", step)
             results |= self._results("creating a topic", answer.topics)
         return results
@@ -243,8 +243,8 @@ class ClusterAdmin(Closable):
         """Grows topics to the given numbers of partitions; None for each that has grown."""
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
-            make_request = partial(create_partitions_request, some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, make_request)
+            request = create_partitions_request(some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, request)
             answer = self._client.retry("adding partitions", step)
             results |= self._results("adding partitions", answer.results)
         return results

@@ -27,6 +27,7 @@ from sparkmirror.errors import AuthenticationError, BrokerError, UnreachableErro
 from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.error_mapping import broker_error, cluster_error, unreachable_error
 from sparkmirror.kafka.raw_responses import RawRequest, RawResponse
+from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import metadata_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.settings import ConnectionSettings
@@ -46,12 +47,25 @@ _NO_LEADER = -1
 
 
 class _AdminTransport(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
-    def ask(self, request: object, node_id: int | None, timeout_seconds: float | None) -> Any:
+    def ask(
+        self, request: Request, node_id: int | None, timeout_seconds: float | None, *, is_raw: bool
+    ) -> Any:
         timeout_ms = None if timeout_seconds is None else round(timeout_seconds * 1000)
-        return self._manager.run(self._manager.send, request, node_id, timeout_ms)
+        message = self._in_range(request)
+        if is_raw:
+            message = RawRequest(message)
+        return self._manager.run(self._manager.send, message, node_id, timeout_ms)
 
-    def ask_all(self, requests: Sequence[object], node_id: int | None) -> list[Any]:
-        return list(self._manager.run(self._pipeline, requests, node_id))
+    def ask_all(self, requests: Sequence[Request], node_id: int | None) -> list[Any]:
+        messages = [self._in_range(one) for one in requests]
+        return list(self._manager.run(self._pipeline, messages, node_id))
+
+    def _in_range(self, request: Request) -> Any:
+        known = self._manager.broker_version_data
+        request.message.API_VERSION = known.api_version(
+            request.message, min_version=request.oldest, max_version=request.newest
+        )
+        return request.message
 
     async def _pipeline(self, requests: Sequence[object], node_id: int | None) -> list[Any]:
         node = self._manager.least_loaded_node() if node_id is None else node_id
@@ -92,32 +106,32 @@ class ClusterClient:
             client.close()
 
     def send(
-        self, request: object, node_id: int | None = None, timeout_seconds: float | None = None
+        self, request: Request, node_id: int | None = None, timeout_seconds: float | None = None
     ) -> Any:
         """The answer of one broker, of any one if none is named; raises KafkaError."""
-        return self._connected().ask(request, node_id, timeout_seconds)
+        return self._connected().ask(request, node_id, timeout_seconds, is_raw=False)
 
-    def send_all(self, requests: Sequence[object], node_id: int | None = None) -> list[Any]:
+    def send_all(self, requests: Sequence[Request], node_id: int | None = None) -> list[Any]:
         """One broker's answers to many requests, of which some are under way at any time."""
         return self._connected().ask_all(requests, node_id)
 
-    def send_raw(self, request: object, node_id: int | None = None) -> RawResponse:
+    def send_raw(self, request: Request, node_id: int | None = None) -> RawResponse:
         """The same, not decoded yet."""
-        answer: RawResponse = self.send(RawRequest(request), node_id)
+        answer: RawResponse = self._connected().ask(request, node_id, None, is_raw=True)
         return answer
 
     def metadata(self, names: Sequence[str] | None) -> Any:
         """Brokers, controller and the named topics: None means all, an empty list none."""
         return self.send(metadata_request(names))
 
-    def send_to_controller(self, make_request: Callable[[], object]) -> Any:
+    def send_to_controller(self, request: Request) -> Any:
         """The controller's answer."""
         controller = self.metadata([]).controller_id
         if controller < 0:
             raise unreachable_error(
                 self.connection, "finding the controller", "there is none just now"
             )
-        return self.send(make_request(), controller)
+        return self.send(request, controller)
 
     def partitions_by_leader(
         self, topic_partitions: Iterable[TopicPartition]

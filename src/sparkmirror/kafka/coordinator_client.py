@@ -25,6 +25,7 @@ from sparkmirror.kafka.group_requests import (
     leave_request,
     sync_request,
 )
+from sparkmirror.kafka.request import Request
 from sparkmirror.wire.settings import ConnectionSettings
 
 ILLEGAL_GENERATION = 22
@@ -131,7 +132,7 @@ class CoordinatorClient(Closable):
         self._send("leaving", leave_request(self._group, member_id), None, fine=fine)
 
     def _send(
-        self, doing: str, request: object, patience: float | None, fine: tuple[int, ...] = (0,)
+        self, doing: str, request: Request, patience: float | None, fine: tuple[int, ...] = (0,)
     ) -> Any:
         doing = f"{doing} (group '{self._group}')"
         try:

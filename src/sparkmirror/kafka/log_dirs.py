@@ -16,6 +16,7 @@ from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 
 _DOING = "describing log directories"
@@ -63,11 +64,12 @@ def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition])
     return LogSizes(found, sentence)
 
 
-def _request(topic_partitions: Sequence[TopicPartition]) -> object:
+def _request(topic_partitions: Sequence[TopicPartition]) -> Request:
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, partition in topic_partitions:
         topics[topic].append(partition)
     asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    return DescribeLogDirsRequest(
+    message = DescribeLogDirsRequest(
         topics=[asked(topic=name, partitions=indexes) for name, indexes in topics.items()]
     )
+    return Request(message, 1, 4)

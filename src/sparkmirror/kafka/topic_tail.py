@@ -19,7 +19,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import (
@@ -184,12 +183,12 @@ class TopicTail:
         for leader, some in place.by_leader(left).items():
             endless = [tp for tp in some if tp not in self._ends]
             positions = {tp: self._positions[tp] for tp in some}
-            fetch: Any = log_fetch_request(
+            fetch = log_fetch_request(
                 positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms
             )
             ask_ends = [list_offsets_request(endless, LATEST, _ISOLATION)] if endless else []
             *listed, answer = self._client.send_all([*ask_ends, fetch], leader)
-            self._reads_by_id = fetch.API_VERSION >= FIRST_FETCH_BY_ID
+            self._reads_by_id = (fetch.version or 0) >= FIRST_FETCH_BY_ID
             for one in (
                 p for answer in listed for topic in answer.topics for p in topic.partitions
             ):

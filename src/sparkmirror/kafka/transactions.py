@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka.errors import KafkaError
 from kafka.protocol.admin import ListTransactionsRequest
@@ -24,6 +24,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from sparkmirror.errors import BrokerError, ClusterError, OpenTransactionError, UnreachableError
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import describe_producers_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
@@ -140,7 +141,8 @@ class TransactionalIds(Closable):
         """Every coordinator knows its own ids only."""
         producers: dict[str, int] = {}
         for broker in self._client.metadata([]).brokers:
-            request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+            message = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+            request = Request(message, 0, 1)
             answer = self._client.send(request, broker.node_id)
             if answer.error_code:
                 raise self._error("", answer.error_code)
@@ -159,9 +161,8 @@ class TransactionalIds(Closable):
         found: dict[str, ProducerIdAndEpoch] = {}
         codes: dict[str, int] = {}
         for name, holder in holders.items():
-            where = self._client.send(
-                FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY, max_version=3)
-            )
+            message = FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY)
+            where = self._client.send(Request(message, 0, 3))
             answer = where
             if not where.error_code:
                 answer = self._client.send(
@@ -180,15 +181,14 @@ class TransactionalIds(Closable):
 
 def _init(
     name: str, holder: ProducerIdAndEpoch, transaction_timeout_ms: int, oldest_version: int
-) -> Any:
-    return InitProducerIdRequest(
+) -> Request:
+    message = InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=transaction_timeout_ms,
         producer_id=holder.producer_id,
         producer_epoch=holder.producer_epoch,
-        min_version=oldest_version,
-        max_version=_INIT_VERSION,
     )
+    return Request(message, oldest_version, _INIT_VERSION)
 
 
 class OpenTransaction(NamedTuple):
