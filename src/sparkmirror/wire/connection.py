@@ -434,12 +434,12 @@ class BrokerConnection:
         While its answer is arriving it has not: a large one takes long on a slow line. Who sends it
         byte by byte keeps nobody waiting for ever.
         """
-        if self._is_open and self.seconds_left(now) < 0:
+        if self._is_open and self.seconds_left(now) <= 0:
             self.on_ready(
                 selectors.EVENT_READ
             )  # what was not worth waking us up for yet counts, too
         oldest = self._oldest_request()
-        if oldest is not None and not self.closed and self.seconds_left(now) < 0:
+        if oldest is not None and not self.closed and self.seconds_left(now) <= 0:
             self.close(f"a request got no reply in {oldest.timeout_seconds:g} s")
 
     def seconds_left(self, now: float) -> float:
