@@ -13,9 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafka.errors import IncompatibleBrokerVersion
-
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import UnreachableError, UnsupportedVersionError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import LEADER_CODES, ClusterClient
 from sparkmirror.kafka.log_records import committed_batches
@@ -88,7 +86,7 @@ class TargetLogEnds:
             return {}
         try:
             found = open_transactions(self._client, held_up)
-        except IncompatibleBrokerVersion:
+        except UnsupportedVersionError:
             return {}  # brokers before Kafka 2.8 cannot tell
         return {one.tp: one.first_offset for one in found if one.producer_id in producer_ids}
 

@@ -15,10 +15,9 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from sparkmirror.errors import BrokerError, WireError
+from sparkmirror.errors import BrokerError, UnsupportedVersionError, WireError
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import chunks
@@ -180,7 +179,7 @@ class AclAdmin(Closable):
     def _send_describe(self, resource_type: ResourceType) -> Any:
         try:
             return self._client.send(_describe_acls_request(resource_type))
-        except IncompatibleBrokerVersion as error:
+        except UnsupportedVersionError as error:
             raise self._client.broker_error("describing ACLs", UNSUPPORTED_VERSION, None) from error
 
     def _send_to_controller(

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-import kafka.errors
-
-from sparkmirror.errors import BrokerError
+from sparkmirror.errors import BrokerError, UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
@@ -34,7 +32,7 @@ from sparkmirror.kafka.descriptions import (
     TopicConfigs,
     TopicDescription,
 )
-from sparkmirror.kafka.raw_responses import RawResponse
+from sparkmirror.kafka.request import RawResponse
 from sparkmirror.kafka.topic_requests import (
     EARLIEST,
     LATEST,
@@ -312,7 +310,7 @@ class ClusterAdmin(Closable):
         for leader, some in leaders.items():
             try:
                 answer = self._client.send(describe_producers_request(some), leader)
-            except kafka.errors.IncompatibleBrokerVersion:
+            except UnsupportedVersionError:
                 continue
             for topic in answer.topics:
                 for one in topic.partitions:

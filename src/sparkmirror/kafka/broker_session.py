@@ -17,10 +17,9 @@ from weakref import WeakKeyDictionary
 from sparkmirror.errors import (
     ConnectionLostError,
     LossKind,
-    UnreachableError,
     UnsupportedVersionError,
 )
-from sparkmirror.kafka.error_mapping import unreachable_error
+from sparkmirror.kafka.error_mapping import closed_client_error, unreachable_error
 from sparkmirror.kafka.request import RawResponse, Request
 from sparkmirror.kafka.topic_requests import metadata_request
 from sparkmirror.wire.brokers import Brokers
@@ -61,6 +60,7 @@ class BrokerSession:
         self._loop = loop
         self._is_interrupted = is_interrupted
         self.brokers = Brokers(loop, settings)
+        self.is_closed = False
         self.used_at = time.monotonic()
         self._last_any = -1
         self._resume_at: WeakKeyDictionary[BrokerConnection, float] = WeakKeyDictionary()
@@ -127,7 +127,10 @@ class BrokerSession:
         return dict(connection.api_versions)
 
     def close(self) -> None:
-        """Close the connections and the loop."""
+        """Close the connections and the loop. May be called twice."""
+        if self.is_closed:
+            return
+        self.is_closed = True
         self.brokers.close("the client was closed")
         self._loop.close()
 
@@ -191,10 +194,7 @@ class BrokerSession:
 
     def _raise_if_interrupted(self) -> None:
         if self._is_interrupted():
-            raise UnreachableError(
-                f"Cluster '{self._settings.alias}': the client was closed.",
-                cluster=self._settings.alias,
-            )
+            raise closed_client_error(self._settings)
 
 
 def _node(node: int | None) -> int:

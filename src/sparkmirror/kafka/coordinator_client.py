@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
-from sparkmirror.kafka.error_mapping import cluster_error, unreachable_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS
 from sparkmirror.kafka.group_requests import (
     find_coordinator_request,
     heartbeat_request,
@@ -72,15 +70,14 @@ class CoordinatorClient(Closable):
         self._group = group
         self._client = ClusterClient(connection)
         self._coordinator: int | None = None
-        self._closed = False
 
     def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect in another way, should the line be lost; any thread may say so."""
         self._client.connection = connection
 
     def close(self) -> None:
-        """Ends the line for good; any thread may do that."""
-        self._closed = True
+        """End the line for good, from any thread: a request that waits fails."""
+        self._client.interrupt()
         self._client.close()
 
     def join(self, member_id: str, how: JoinParameters, named: Callable[[str], None]) -> JoinResult:
@@ -136,13 +133,11 @@ class CoordinatorClient(Closable):
     ) -> Any:
         doing = f"{doing} (group '{self._group}')"
         try:
-            coordinator = self._find_coordinator()
-            if self._closed:
-                raise unreachable_error(self._client.connection, doing, "the line is closed")
-            answer = self._client.send(request, coordinator, patience)
-        except KafkaError as error:
+            answer = self._client.send(request, self._find_coordinator(), patience)
+        except REQUEST_ERRORS as error:
+            failure = self._client.failure(doing, error)
             self._forget_coordinator()
-            raise cluster_error(self._client.connection, doing, error) from error
+            raise failure from error
         except ClusterError:
             self._forget_coordinator()
             raise

@@ -21,12 +21,25 @@ from kafka.errors import (
     for_code,
 )
 
-from sparkmirror.errors import AuthenticationError, BrokerError, ClusterError, UnreachableError
+from sparkmirror.errors import (
+    AuthenticationError,
+    BrokerError,
+    ClusterError,
+    ConnectionLostError,
+    LossKind,
+    UndecodableResponseError,
+    UnreachableError,
+    UnsupportedVersionError,
+)
 from sparkmirror.kafka.sasl_adapter import LoginError
 from sparkmirror.security.error_hints import no_response_hint, tls_error_hint
 from sparkmirror.security.redaction import redact_broker_message
 from sparkmirror.security.settings import SecuritySettings
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
+
+RequestError = ConnectionLostError | UnsupportedVersionError | UndecodableResponseError
+REQUEST_ERRORS = (ConnectionLostError, UnsupportedVersionError, UndecodableResponseError)
 
 _NO_ANSWER = (
     KafkaConnectionError,
@@ -94,9 +107,16 @@ def broker_error(
 
 
 def cluster_error(
-    connection: ConnectionSettings, doing: str, error: KafkaError, advertised: str = ""
+    connection: ConnectionSettings,
+    doing: str,
+    error: KafkaError | RequestError,
+    advertised: str = "",
 ) -> ClusterError:
-    """The error of ours that says what a kafka-python exception means."""
+    """The error for users that says what a failed request means."""
+    if isinstance(error, ConnectionLostError):
+        return _lost_connection_error(connection, doing, error, advertised)
+    if isinstance(error, (UnsupportedVersionError, UndecodableResponseError)):
+        return _protocol_error(connection, doing, error)
     refused = authentication_error(connection, error)
     if refused is not None:
         return refused
@@ -110,6 +130,34 @@ def cluster_error(
     )
     failure.retriable = bool(error.retriable)
     return failure
+
+
+def _lost_connection_error(
+    connection: ConnectionSettings, doing: str, error: ConnectionLostError, advertised: str
+) -> ClusterError:
+    if error.kind in (LossKind.REFUSED, LossKind.NOT_READY):
+        return AuthenticationError(
+            f"Cluster '{connection.alias}': {error.reason.rstrip('.')}.",
+            cluster=connection.alias,
+            retriable=error.retriable,
+        )
+    reason = f"{error.address}: {error.reason}"
+    if error.kind is LossKind.SILENT and not advertised:
+        return silent_listener_error(connection, doing, reason)
+    return unreachable_error(connection, doing, reason, advertised)
+
+
+def _protocol_error(
+    connection: ConnectionSettings,
+    doing: str,
+    error: UnsupportedVersionError | UndecodableResponseError,
+) -> ClusterError:
+    if isinstance(error, UnsupportedVersionError):
+        return broker_error(connection, doing, error_codes.UNSUPPORTED_VERSION, None)
+    return ClusterError(
+        f"Cluster '{connection.alias}' did not complete {doing}: {error}.",
+        cluster=connection.alias,
+    )
 
 
 def authentication_error(
@@ -169,6 +217,13 @@ def _tls_reason(error: KafkaError, address: str, security: SecuritySettings) -> 
     """kafka-python keeps what happened as the cause of its error, or inside of it."""
     found = (tls_error_hint(one, address, security) for one in (error.__cause__, *error.args))
     return next(filter(None, found), "") if isinstance(error, KafkaConnectionError) else ""
+
+
+def closed_client_error(connection: ConnectionSettings) -> UnreachableError:
+    """A client was closed while a request ran, or for good."""
+    return UnreachableError(
+        f"Cluster '{connection.alias}': the client was closed.", cluster=connection.alias
+    )
 
 
 def silent_listener_error(

@@ -18,9 +18,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion
-
-from sparkmirror.errors import BrokerError
+from sparkmirror.errors import BrokerError, UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.kafka.group_requests import (
@@ -168,7 +166,7 @@ class GroupAdmin(Closable):
             answers = self._client.send_all(
                 [find_coordinators_request(some) for some in chunks(groups, _GROUPS_A_LOOKUP)]
             )
-        except IncompatibleBrokerVersion:
+        except UnsupportedVersionError:
             singly = self._client.send_all([find_coordinator_request(group) for group in groups])
             return list(zip(groups, singly, strict=True))
         return [(one.key, one) for answer in answers for one in answer.coordinators]
@@ -194,7 +192,7 @@ class GroupAdmin(Closable):
                 [offset_fetch_many_request(some) for some in chunks(groups, _GROUPS_A_FETCH)],
                 node_id,
             )
-        except IncompatibleBrokerVersion:
+        except UnsupportedVersionError:
             singly = self._client.send_all(
                 [offset_fetch_request(group) for group in groups], node_id
             )

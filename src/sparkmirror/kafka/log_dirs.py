@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.admin import DescribeLogDirsRequest
 
+from sparkmirror.errors import UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
@@ -46,7 +46,7 @@ def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition])
     for leader, some in leaders.items():
         try:
             answer = client.send(_request(some), leader)
-        except (IncompatibleBrokerVersion, UnsupportedVersionError):
+        except UnsupportedVersionError:
             return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
         # Only versions from 3 on say by a code that we may not ask; before, nothing comes back.
         codes = [answer.error_code or 0, *(one.error_code for one in answer.results)]

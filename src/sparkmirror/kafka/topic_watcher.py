@@ -16,8 +16,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.kafka.cluster_client import (
     LEADER_NOT_AVAILABLE,
@@ -25,7 +23,7 @@ from sparkmirror.kafka.cluster_client import (
     TopicLeaders,
     find_topic_leaders,
 )
-from sparkmirror.kafka.error_mapping import cluster_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS
 from sparkmirror.kafka.topic_requests import LATEST, list_offsets_request, log_fetch_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
@@ -39,8 +37,6 @@ _SUSPECT_SECONDS = 3.0
 _STOP_SECONDS = 0.8  # a thread that hangs in a connect ends by itself
 _NEWS_AFTER = 3  # failures in a row: a leader that moves is none
 _ISOLATION = "read_committed"
-# What a client that is closed meanwhile may answer with is no error of Kafka's.
-_FAILURES = (KafkaError, SparkmirrorError, RuntimeError, OSError)
 
 _log = logging.getLogger(__name__)
 
@@ -79,10 +75,9 @@ class TopicWatcher:
         """No more calls after this, but for one that is being made in another thread."""
         self._stopping.set()
         self._has_records.set()
-        closing = threading.Thread(target=self._client.close, daemon=True)
-        closing.start()  # what waits for an answer fails at once
+        self._client.interrupt()
         deadline = time.monotonic() + _STOP_SECONDS
-        for thread in (closing, *self._threads):
+        for thread in self._threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -104,7 +99,7 @@ class TopicWatcher:
                 place = place or self._find_topic()
                 self._last_response_at = time.monotonic()
                 self._long_poll(place)
-            except _FAILURES as error:
+            except SparkmirrorError as error:
                 place = None
                 failures += 1
                 if self._stopping.is_set():
@@ -167,8 +162,8 @@ class TopicWatcher:
         return self._client.broker_error(f"listening to {self._tp}", code, self._tp.topic)
 
     def _log_failure(self, error: Exception) -> None:
-        if isinstance(error, KafkaError):
-            error = cluster_error(self._client.connection, f"listening to {self._tp}", error)
+        if isinstance(error, REQUEST_ERRORS):
+            error = self._client.failure(f"listening to {self._tp}", error)
         _log.warning(
             f"{self._description()} is not heard of; it is looked at every {_SUSPECT_SECONDS:g} s "
             f"until it is: {error}"

@@ -16,14 +16,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafka.errors import KafkaError
 from kafka.protocol.admin import ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from sparkmirror.errors import BrokerError, ClusterError, OpenTransactionError, UnreachableError
+from sparkmirror.errors import (
+    BrokerError,
+    ClusterError,
+    OpenTransactionError,
+    UnreachableError,
+)
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
-from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS, broker_error
 from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import describe_producers_request
 from sparkmirror.model import TopicPartition
@@ -208,7 +212,7 @@ def blocked_read_error(
         first = min(
             open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
         )
-    except (ClusterError, KafkaError):  # not everybody may ask, and old brokers cannot tell
+    except (ClusterError, *REQUEST_ERRORS):  # not everybody may ask, and old brokers cannot tell
         first = None
     if first is None:
         return UnreachableError(

@@ -12,8 +12,6 @@ from kafka.errors import KafkaProtocolError, SaslAuthenticationFailedError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 
-from sparkmirror.errors import AuthenticationError
-from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.connection_manager import ConnectionManager
 from sparkmirror.kafka.error_mapping import authentication_error
 from sparkmirror.kafka.sasl_adapter import SaslAdapter
@@ -128,26 +126,6 @@ def test_who_is_let_in_at_last_is_not_held_up(
     connect(manager)
     assert peer.logins == 1
     assert manager.connection_delay(NODE) == 0
-
-
-def test_no_other_client_of_the_process_repeats_a_refused_login(
-    peer: SecureBroker, clock: ManualClock, manager: ConnectionManager
-) -> None:
-    """Clients are opened anew all the time; each hears why, with its own name for the cluster."""
-    fail(manager)
-    for alias in ("b", "c"):
-        client = ClusterClient(settings_of(SASL, peer, alias=alias))
-        words = rf"Cluster '{alias}': {peer.address} does not let us in"
-        for _ in range(10):
-            with pytest.raises(AuthenticationError, match=words):
-                client.retry("looking", lambda client=client: client.metadata([]))
-    with opened(SASL, peer) as other:
-        fail(other)
-        assert peer.seen.count(AUTHENTICATE) == 1
-        clock.advance(other.connection_delay(NODE))
-        fail(other)
-        fail(manager)
-    assert peer.seen.count(AUTHENTICATE) == 2
 
 
 def test_another_password_is_tried_at_once(peer: SecureBroker, manager: ConnectionManager) -> None:
