@@ -42,14 +42,17 @@ def chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def metadata_request(names: Sequence[str] | None) -> Request:
-    """Brokers, controller and the named topics: None means all, an empty list none."""
+def metadata_request(names: Sequence[str] | None, *, with_operations: bool = False) -> Request:
+    """Brokers, controller and the named topics: None means all, an empty list none.
+
+    With the operations that the client may perform on the topics, if wanted.
+    """
     topic = MetadataRequest.MetadataRequestTopic
     message = MetadataRequest(
         topics=None if names is None else [topic(name=name) for name in names],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
+        include_topic_authorized_operations=with_operations,
     )
     return Request(message, 0, 12)  # 13 has an error code that is not read
 

@@ -94,6 +94,8 @@ class Scripted:
 
     def _make_loop(self) -> EventLoop:
         loop = EventLoop()
+        for line in self.cluster._lines:  # of a client that was closed with its loop
+            line._socket.close()
         self.cluster._lines.clear()
         self.cluster._loop = loop
         return loop
@@ -137,7 +139,6 @@ def test_addresses_and_versions_are_known_per_broker(scripted: Scripted) -> None
     assert scripted.client.api_versions(NODE)[METADATA] == (0, 12)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("end", [ClusterClient.close, ClusterClient.interrupt])
 def test_another_thread_ends_a_call(
     scripted: Scripted, end: Callable[[ClusterClient], None]
@@ -156,7 +157,6 @@ def test_another_thread_ends_a_call(
             client.metadata([])
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_idle_client_is_closed_and_connects_again(scripted: Scripted) -> None:
     client = scripted.new_client(max_idle_seconds=0.1)
     with closing(client):
@@ -166,7 +166,6 @@ def test_an_idle_client_is_closed_and_connects_again(scripted: Scripted) -> None
     assert scripted.connects == 2
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_other_settings_are_used_with_the_next_request(scripted: Scripted) -> None:
     scripted.client.metadata([])
     scripted.client.update_connection(scripted.client.connection)
