@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -94,7 +93,6 @@ def check_worker_config(file: WorkerConfig, *, connect: bool) -> CheckReport:
 
 
 def _probe_worker_cluster(settings: WorkerSettings) -> ClusterReport:
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     probe = probe_cluster(settings.connection)
     topics = settings.internal_topics
     names = (topics.configs, topics.offsets, topics.status)
@@ -127,8 +125,6 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
 
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
-    # kafka-python logs each failed connect by itself; the report says it in one sentence.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     connections: dict[str, ConnectionSettings] = {}
     for settings in flows:
         connections.setdefault(settings.flow.source, settings.source_admin)

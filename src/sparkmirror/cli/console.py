@@ -6,7 +6,6 @@ A group of commands whose first one need not be named: `groups FILE` is `groups 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
     from typer._click.core import Context
 
 _DEFAULT = "show"
-
-
-def silence_kafka_logs() -> None:
-    """kafka-python logs each failed connect by itself; we say it in one sentence."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def print_error(sentence: str) -> None:

@@ -15,7 +15,6 @@ from sparkmirror.cli.run_view import View, choose_view
 from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.runtime.reload import MirrorReloader
-from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.spark.flow_status import FlowState
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
@@ -38,8 +37,6 @@ def set_up_logging(console: Console) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("sparkmirror").setLevel(logging.INFO)
-    limit_library_logs("kafka", logging.INFO)  # whatever level somebody sets over REST
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 

@@ -61,14 +61,8 @@ class CircuitBreaker(Generic[K, E]):
             known = self._find(key)
             return None if known is None or now >= known.until else known.error
 
-    def seconds_until_retry(self, key: K, now: float) -> float:
-        """For how long it is too early."""
-        with self._lock:
-            known = self._find(key)
-            return 0.0 if known is None else max(0.0, known.until - now)
-
     def begin_trial(self, key: K, now: float) -> E | None:
-        """The same as `standing`; who gets None tries, and tells what came of it."""
+        """The same as `current_error`; who gets None tries, and tells what came of it."""
         with self._lock:
             known = self._find(key)
             if known is None:

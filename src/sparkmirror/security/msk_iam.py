@@ -26,14 +26,13 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 from sparkmirror import __version__
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.aws_credentials import AwsCredentials, credential_source, region_of
+from sparkmirror.security.aws_credentials import AwsCredentials, credential_source
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
 
@@ -82,13 +81,6 @@ def sign_iam_token(settings: AwsSettings, host: str) -> Token:
     source = credential_source(settings)
     region = source.region(host)
     return sign_token(region, source.credentials(region), datetime.now(UTC))
-
-
-def prefetch_credentials(settings: AwsSettings, hosts: Sequence[str]) -> None:
-    """Have the keys that logins at these brokers will need; AuthenticationError if not."""
-    source = credential_source(settings)
-    region = next(filter(None, map(region_of, hosts)), None) or source.region(hosts[0])
-    source.credentials(region)
 
 
 def sign_login_message(host: str, region: str, keys: AwsCredentials, now: datetime) -> bytes:

@@ -3,9 +3,8 @@
 
 Logs of libraries, of which only that is let through which shows no secrets.
 
-At DEBUG kafka-python writes whole records, and those of Connect's config topic hold passwords and
-the group's key; py4j writes each command, and that of a job holds the token of its epoch; botocore
-and urllib3 write requests and answers. Whoever may set levels over REST must not get these, so a
+At DEBUG py4j writes each command, and that of a job holds the token of its epoch; botocore and
+urllib3 write requests and answers. Whoever may set levels over REST must not get these, so a
 level is no protection: what a library logs ends at its topmost logger, whichever logger below wrote
 it, and what is serious enough goes on from there, without its cause, which may quote anything.
 """
