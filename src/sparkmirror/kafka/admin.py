@@ -235,7 +235,7 @@ class ClusterAdmin(Closable):
                 return
             if time.monotonic() > deadline:
                 raise failed[0]
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
         """Grows topics to the given numbers of partitions; None for each that has grown."""
@@ -278,7 +278,7 @@ class ClusterAdmin(Closable):
                 return ProducerState(answer.producer_id, answer.producer_epoch, 0)
             if not error_codes.is_retriable(code) or time.monotonic() > deadline:
                 raise self._client.broker_error(doing, code, "")
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int
@@ -337,7 +337,7 @@ class ClusterAdmin(Closable):
             if time.monotonic() > deadline:
                 break
             if wanted:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
         failed = {
             tp: self._client.broker_error(f"asking for the offsets of {tp}", code, tp.topic)
             for tp, code in codes.items()
@@ -350,9 +350,12 @@ class ClusterAdmin(Closable):
     ) -> tuple[dict[TopicPartition, LogEnd], dict[TopicPartition, int]]:
         found: dict[TopicPartition, LogEnd] = {}
         leaders, codes = self._client.partitions_by_leader(wanted)
-        for leader, some in leaders.items():
-            request = list_offsets_request(some, timestamp, isolation_level)
-            for topic in self._client.send(request, leader).topics:
+        requests = {
+            leader: list_offsets_request(some, timestamp, isolation_level)
+            for leader, some in leaders.items()
+        }
+        for answer in self._client.send_to_each(requests).values():
+            for topic in answer.topics:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     if partition.error_code:

@@ -43,11 +43,11 @@ def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition])
     found: dict[TopicPartition, int] = {}
     complaints: list[str] = []
     leaders, _ = client.partitions_by_leader(wanted)
-    for leader, some in leaders.items():
-        try:
-            answer = client.send(_request(some), leader)
-        except UnsupportedVersionError:
-            return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
+    try:
+        answers = client.send_to_each({leader: _request(some) for leader, some in leaders.items()})
+    except UnsupportedVersionError:
+        return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
+    for answer in answers.values():
         # Only versions from 3 on say by a code that we may not ask; before, nothing comes back.
         codes = [answer.error_code or 0, *(one.error_code for one in answer.results)]
         complaints += [str(client.broker_error(_DOING, code, None)) for code in codes if code]

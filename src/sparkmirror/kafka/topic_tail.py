@@ -108,7 +108,7 @@ class TopicTail:
             if not left:
                 return offsets
             self._leaders = None  # C
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def read_new(
         self, reach: Mapping[TopicPartition, int], timeout_seconds: float
@@ -135,7 +135,7 @@ class TopicTail:
             if left and time.monotonic() > deadline:
                 raise blocked_read_error(self._client, left, timeout_seconds)
             if self._leaders is None or not self._leaders.has_all_leaders:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
             wait_ms = _WAIT_MS
 
     def _produce(

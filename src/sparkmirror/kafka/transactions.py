@@ -130,7 +130,7 @@ class TransactionalIds(Closable):
                     raise self._error(name, code)
             if wanted:
                 is_busy = error_codes.COORDINATOR_BUSY.issuperset(codes.values())
-                time.sleep(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
+                self._client.pause(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
         return fenced
 
     def _producers(self) -> dict[str, int]:
@@ -144,10 +144,13 @@ class TransactionalIds(Closable):
     def _list(self) -> dict[str, int]:
         """Every coordinator knows its own ids only."""
         producers: dict[str, int] = {}
-        for broker in self._client.metadata([]).brokers:
-            message = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-            request = Request(message, 0, 1)
-            answer = self._client.send(request, broker.node_id)
+        requests = {
+            broker.node_id: Request(
+                ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0, 1
+            )
+            for broker in self._client.metadata([]).brokers
+        }
+        for answer in self._client.send_to_each(requests).values():
             if answer.error_code:
                 raise self._error("", answer.error_code)
             producers |= {
