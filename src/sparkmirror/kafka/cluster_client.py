@@ -145,9 +145,9 @@ class ClusterClient:
     def metadata(self, names: Sequence[str] | None) -> Any:
         """Brokers, controller and the named topics: None means all, an empty list none."""
         (answer,) = self._run([Send(metadata_request(names))])
-        session = self._session
-        if session is not None:
-            session.brokers.learn(answer.brokers)
+        with self._lock:
+            if self._session is not None:
+                self._session.brokers.learn(answer.brokers)
         return answer
 
     def send_to_controller(self, request: Request) -> Any:
