@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record batches for one topic of a scripted cluster."""
+"""Small topics of a scripted cluster: appended to, read to the end, read on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import cluster_client
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.topic_log import build_record_batch
+from sparkmirror.kafka.topic_log import TopicLog, build_record_batch
+from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import connection
 from sparkmirror.wire.settings import ConnectionSettings
 from support.manual_clock import WIRE
 from support.mirrors.scripted_mirror import VirtualLoop, VirtualTime
-from support.peers.scripted_cluster import METADATA, PRODUCE, ScriptedCluster
+from support.peers.scripted_cluster import FETCH, LIST_OFFSETS, METADATA, PRODUCE, ScriptedCluster
 
 BATCH = build_record_batch([(b"k", b"v")])
 
@@ -28,7 +29,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = ScriptedCluster("a", ["t"], partitions=2)
-        modules = ("broker_session", "cluster_client", "topic_writer")
+        modules = ("broker_session", "cluster_client", "topic_writer", "topic_log", "topic_tail")
         clock = VirtualTime(monkeypatch, *WIRE, *(f"sparkmirror.kafka.{one}" for one in modules))
         monkeypatch.setattr(ClusterClient, "pause", lambda _self, seconds: clock.advance(seconds))
         monkeypatch.setattr(connection, "open_socket", self._connect)
@@ -82,3 +83,26 @@ def test_a_topic_that_does_not_exist_is_an_error_in_the_end(scripted: Scripted) 
     with pytest.raises(BrokerError, match="missing") as caught:
         writer.append({0: BATCH})
     assert caught.value.code == cluster_client.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_log_is_read_to_its_end(scripted: Scripted) -> None:
+    with TopicLog(scripted.client.connection, "t", client=scripted.client) as log:
+        log.append({0: [(b"a", b"1"), (b"b", None)], 1: [(b"c", b"3")]})
+        found = {(one.partition, one.offset): (one.key, one.value) for one in log.read_to_end()}
+    assert found == {(0, 0): (b"a", b"1"), (0, 1): (b"b", None), (1, 0): (b"c", b"3")}
+
+
+def test_a_tail_reads_on_and_notices_another_topic(scripted: Scripted) -> None:
+    replaced: list[bool] = []
+    tail = TopicTail(scripted.client, "t", lambda: replaced.append(True))
+    for value in (b"1", b"2"):
+        offsets = tail.append({0: build_record_batch([(b"k", value)])})
+        reach = {tp: offset + 1 for tp, offset in offsets.items()}
+        assert [one.value for one in tail.read_new(reach, 10.0)] == [value]
+    before = scripted.cluster.requests.copy()
+    assert list(tail.read_new({}, 10.0)) == []
+    assert scripted.cluster.requests - before == {FETCH: 1, LIST_OFFSETS: 1}
+    scripted.cluster.create("t", 2)
+    tail.append({1: BATCH})
+    assert [one.value for one in tail.read_new({}, 10.0)] == [b"v"]
+    assert replaced
