@@ -125,7 +125,7 @@ def test_it_rings_on_suspicion_while_it_hears_nothing(
 ) -> None:
     """Nobody listens at the address, or somebody who never answers; that is said once."""
     monkeypatch.setattr(topic_watcher, "_SUSPECT_SECONDS", 0.2)
-    complaint = "is not heard of"
+    complaint = "Cannot long-poll"
     with socket.socket() as nobody:
         nobody.bind((HOST, 0))
         if is_open:

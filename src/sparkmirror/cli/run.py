@@ -24,7 +24,7 @@ _STUCK_SECONDS = 30.0
 
 
 def set_up_logging(console: Console) -> None:
-    """Our own lines on standard error; kafka-python's complaints reach users as ours."""
+    """Log to standard error: our own lines from INFO on, those of libraries from WARNING on."""
     handler: logging.Handler
     if console.is_terminal:
         from rich.logging import RichHandler  # noqa: PLC0415 - terminals only

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One member's line to the coordinator of its group: join, sync, heartbeat, leave.
+"""Requests of one member to the coordinator of its group: join, sync, heartbeat, leave.
 
 A broker works on one request of a connection at a time, and a join may wait for a minute until all
-members are there: heartbeats need a line of their own. The coordinator is looked for whenever it
-is not known, or says that it is none; a question is asked once, whether to ask again is up to the
-caller. Belongs to one thread, but for `close`, which makes a question that waits fail.
+members are there: heartbeats need a client of their own. Finds the coordinator when it is not
+known or has moved. Sends each request once; the caller decides about retries. For one thread;
+`close` is for any thread and makes a request that waits fail.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JoinResult:
 
 
 class CoordinatorClient(Closable):
-    """Connects at the first question; raises ClusterErrors, with the code that a broker gave."""
+    """Connects with the first request; raises ClusterErrors, with the code that a broker gave."""
 
     def __init__(self, connection: ConnectionSettings, group: str) -> None:
         self._group = group
@@ -72,11 +72,11 @@ class CoordinatorClient(Closable):
         self._coordinator: int | None = None
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect in another way, should the line be lost; any thread may say so."""
+        """Use other settings after the connection is lost. For any thread."""
         self._client.connection = connection
 
     def close(self) -> None:
-        """End the line for good, from any thread: a request that waits fails."""
+        """Close for good, from any thread: a request that waits fails."""
         self._client.interrupt()
         self._client.close()
 

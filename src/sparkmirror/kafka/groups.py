@@ -2,8 +2,8 @@
 """Consumer groups of a cluster: which there are, how far they have come, and offsets set for them.
 
 Clusters have thousands of groups, so each question takes few requests. Answers are read group by
-group: one that fails does not hide the others. State and type come from ListGroups: kafka-python
-cannot describe the groups of KIP-848, and DescribeGroups calls them dead while they are alive.
+group: one that fails does not hide the others. State and type come from ListGroups:
+DescribeGroups calls the groups of KIP-848 dead while they are alive.
 
 A `GroupAdmin` belongs to one thread.
 """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings when something is written to a topic of one partition, so that nobody has to look again.
+"""Long-polls a topic of one partition and invokes a callback on new records.
 
-Two threads. `<topic>/poll` asks the leader for what is not there yet, and the leader answers when
-it is: idle, that is one small request every few seconds. `<topic>/notify` makes the calls, also
-every few seconds on suspicion while nothing was heard, whatever the other one waits for. One call
-may stand for many records, and some for none.
+Two threads. `<topic>/poll` fetches what is not there yet, and the leader responds when it is: one
+small request every few seconds while idle. `<topic>/notify` invokes the callback, also every few
+seconds while the leader does not respond. One call may stand for many records, and some for none.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class TopicWatcher:
                 self._stopping.wait(backoff.next_pause())
             else:
                 if failures >= _NEWS_AFTER:
-                    _log.info(f"{self._description()} answers again")
+                    _log.info(f"Long-polling {self._description()} again")
                 if failures:
                     self._has_records.set()  # it may have come when nobody listened
                 failures = 0
@@ -165,9 +164,9 @@ class TopicWatcher:
         if isinstance(error, REQUEST_ERRORS):
             error = self._client.failure(f"listening to {self._tp}", error)
         _log.warning(
-            f"{self._description()} is not heard of; it is looked at every {_SUSPECT_SECONDS:g} s "
-            f"until it is: {error}"
+            f"Cannot long-poll {self._description()}; polling every {_SUSPECT_SECONDS:g} s "
+            f"instead: {error}"
         )
 
     def _description(self) -> str:
-        return f"Topic '{self._tp.topic}' on cluster '{self._client.connection.alias}'"
+        return f"topic '{self._tp.topic}' on cluster '{self._client.connection.alias}'"

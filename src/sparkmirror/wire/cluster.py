@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task knows of one cluster: its brokers, who leads what, and a connection to each.
+"""A cluster as a task sees it: topic metadata, and a connection to each broker (`Brokers`).
 
-Metadata is requested when something is missing (`want`) or wrong (`refresh`), one request at a
-time, with a growing pause while no broker answers; a broker that refuses us is left alone for
-longer. Each request goes to another broker, because one of them may have stale metadata. Owned by
-the loop's thread.
+Metadata is requested when something is missing (`track_topics`) or wrong (`refresh_metadata`), one
+request at a time, with a growing pause while no broker answers. Each request goes to another
+broker, because one of them may have stale metadata. Owned by the loop's thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One TCP connection to one broker: requests go out in order, replies come back in order.
 
-kafka-python's own network layer copies payload several times (290 MB per CPU-second against 990);
-this class keeps its request and response codecs and replaces the rest: gathered writes without
-joining, reads straight into the buffer where the payload stays. TLS stands in for the socket
-(`tls_socket`), and who must say who it is does so before anything else (`sasl_login`).
-Owned by the loop's thread.
+Uses kafka-python's codecs, not its network layer, which copies payload several times (290 MB per
+CPU-second against 990). Writes are gathered without joining buffers; reads go straight into the
+buffer where the payload stays. TLS is a socket of its own (`tls_socket`). SASL authentication comes
+before any other request (`sasl_authenticator`). Owned by the loop's thread.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says to one broker who we are, and again before it forgets (KIP-368).
+"""SASL authentication and re-authentication (KIP-368) of one connection.
 
-SaslHandshake names the mechanism, then SaslAuthenticate carries its messages to and fro. A broker
-that lets us in for a limited time says so in its last answer; the first request that comes after
-85 to 95 % of that time waits until we have logged in again. While a login is under way the broker
-takes no other request, so the connection holds them back; answers to earlier ones come in before
-those of the login, as everything on a connection is in order.
+SaslHandshake names the mechanism, then SaslAuthenticate carries its messages. A broker that limits
+the session says so in its last response; the first request after 85 to 95 % of that time waits for
+a new login. A broker takes no other request during a login, so the connection holds them back.
+Responses to earlier requests come before those of the login, as a connection keeps the order.
 
-A broker hangs up on a request after the end of the session, but takes a new login even then, if a
-second has passed since the one before. So of a session that is shorter than that, requests wait.
+A broker closes the connection on a request after the end of the session. It accepts a new login
+even then, if a second has passed since the last one. In a shorter session, requests wait.
 
-Owned by the loop's thread. A token, a ticket or a key that is derived from a password may take
-long, so a thread of its own does each step.
+Owned by the loop's thread. A token, a ticket or a key derivation may take long, so each step runs
+in a thread of its own.
 """
 
 from __future__ import annotations
