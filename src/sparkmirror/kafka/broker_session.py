@@ -87,7 +87,10 @@ class BrokerSession:
     def _bootstrap(self, connect_seconds: float) -> None:
         connection = self.brokers.bootstrap_connection(connect_seconds)
         send = Send(metadata_request([]))
-        (answer,) = self._exchange([connection], [send], None)
+        timeout = min(
+            self._settings.connect_timeout_seconds, self._settings.request_timeout_seconds
+        )
+        (answer,) = self._exchange([connection], [send], timeout)
         self.brokers.learn(answer.brokers)
         if not self.brokers.addresses:
             connection.close("it knows no brokers")

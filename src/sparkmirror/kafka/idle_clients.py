@@ -47,7 +47,7 @@ class IdleClients:
                     self._is_running = False
                     return
                 now = time.monotonic()
-                soonest = min(self._due.values())
+                soonest = min(self._due.values(), default=now)
                 if soonest > now:
                     self._changed.wait(soonest - now)
                     continue
