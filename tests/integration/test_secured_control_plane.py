@@ -23,7 +23,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.errors import AuthenticationError, ClusterError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.security import oauth
-from sparkmirror.security.settings import SaslMechanism, SaslSettings
+from sparkmirror.security.settings import AwsSettings, SaslMechanism, SaslSettings
 from sparkmirror.wire.sasl_authenticator import SaslAuthenticator
 from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.secure_cluster import (
@@ -365,16 +365,19 @@ def test_the_wrong_protocol_is_told(
 
 
 def test_a_mechanism_that_is_not_offered_is_told(
-    secured: SecureCluster, stores: dict[str, Path]
+    secured: SecureCluster, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The package that it needs would come first, so the settings are made by hand."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "test")
     settings = connection(
         secured.servers("TLSLOGIN"),
         "a.security.protocol=SASL_SSL",
         *trusting(stores),
         *login("PLAIN", secured),
     )
-    security = replace(settings.security, sasl=SaslSettings(SaslMechanism.AWS_MSK_IAM))
+    sasl = SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=AwsSettings())
+    security = replace(settings.security, sasl=sasl)
     error = failure(replace(settings, security=security))
     assert "does not offer AWS_MSK_IAM" in str(error)
     assert "a.sasl.mechanism" in str(error)
